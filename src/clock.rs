@@ -1,0 +1,72 @@
+//! Where time comes from. Passed in everywhere, so that tests can turn it by hand.
+
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since 1970. Never goes backwards within one process.
+    fn now_ms(&self) -> i64;
+}
+
+/// The machine's clock, made safe against being set: it runs with the monotonic clock and bends towards wall time by at most a tenth
+/// of the time that passed. A clock set back or ahead by an hour therefore neither freezes leases nor ends them all at once.
+pub struct SystemClock {
+    last: Mutex<(Instant, f64)>,
+}
+
+impl SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    pub fn new() -> Self {
+        Self { last: Mutex::new((Instant::now(), wall_ms())) }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+    fn now_ms(&self) -> i64 {
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = Instant::now();
+        let passed = now.duration_since(last.0).as_secs_f64() * 1_000.0;
+        *last = (now, bend(last.1, passed, wall_ms()));
+        last.1 as i64
+    }
+}
+
+/// Advances `shown` by `passed`, plus or minus at most a tenth of it towards `wall`.
+fn bend(shown: f64, passed: f64, wall: f64) -> f64 {
+    let straight = shown + passed;
+    straight + (wall - straight).clamp(-0.1 * passed, 0.1 * passed)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+fn wall_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64() * 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_set_back_an_hour_still_runs_forward() {
+        let mut shown = 10_000_000.0;
+        let mut wall = shown - 3_600_000.0;
+        for _ in 0..100 {
+            wall += 1_000.0;
+            let next = bend(shown, 1_000.0, wall);
+            assert!((900.0..=1_100.0).contains(&(next - shown)));
+            shown = next;
+        }
+    }
+
+    #[test]
+    fn small_differences_are_taken_over_at_once() {
+        assert_eq!(bend(1_000.0, 1_000.0, 2_050.0), 2_050.0);
+    }
+}

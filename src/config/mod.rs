@@ -1,0 +1,102 @@
+//! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+use crate::domain::{Kind, RetryPolicy};
+use crate::providers::settings::Settings;
+
+/// Everything hapax was told, checked. Contradictions do not get this far.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// Where the admin surface listens when it is not beside `/in`.
+    pub admin_listen: Option<SocketAddr>,
+    /// `None`: one is made at first start.
+    pub admin_token: Option<SecretString>,
+    pub store: StoreUrl,
+    /// Shown on leases; made from host and process when not set.
+    pub instance: Option<String>,
+    pub limits: Limits,
+    pub log: Log,
+    /// By name.
+    pub channels: Vec<Channel>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    Memory,
+    Sqlite(PathBuf),
+}
+
+/// One configured connection to a provider.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub name: Arc<str>,
+    pub provider: Settings,
+    /// `None`: events wait to be pulled.
+    pub target: Option<String>,
+    pub mode: Mode,
+    pub deliver: Deliver,
+    pub window_ms: i64,
+    pub retention_ms: i64,
+    pub retry: RetryPolicy,
+    /// How long one request to the target may take.
+    pub timeout_ms: i64,
+    pub lease_ms: i64,
+    pub on_poison: OnPoison,
+    pub park_on_4xx: bool,
+    /// Events received longer ago than this are parked, not delivered.
+    pub stale_after_ms: Option<i64>,
+    /// Adds Standard Webhooks headers made with this secret.
+    pub sign_with: Option<SecretString>,
+    pub max_body: usize,
+    /// Requests to the target at once.
+    pub concurrency: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Answer the provider first, then deliver.
+    Queue,
+    /// The provider gets the target's own answer.
+    Proxy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPoison {
+    /// The item is parked and the thread goes on.
+    Park,
+    /// The thread waits.
+    Block,
+}
+
+/// Which events go to the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deliver {
+    pub kinds: Vec<Kind>,
+    /// Our own messages, seen again.
+    pub echoes: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub connections: usize,
+    pub header_timeout_ms: u64,
+    pub body_timeout_ms: u64,
+    /// Writes waiting for the store; more are answered 503.
+    pub store_queue: usize,
+    /// Below this much free disk nothing new is taken in.
+    pub disk_floor_bytes: u64,
+    pub cache_keys: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// A `tracing` filter: `info`, `hapax=debug`.
+    pub filter: String,
+    pub json: bool,
+}

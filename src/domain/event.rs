@@ -1,0 +1,94 @@
+//! One thing that happened, as a provider's adapter read it from a webhook.
+
+use super::{EventKey, Status, ThreadId};
+
+/// What sort of thing happened. Part of the event key: one message id appears in several kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Message,
+    Status,
+    Reaction,
+    Edit,
+    Delete,
+    /// A pressed button or a callback query.
+    Action,
+    /// Anything else that names itself: payments, pushes, account updates, stubs of messages still to come.
+    Notice,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 7] =
+        [Kind::Message, Kind::Status, Kind::Reaction, Kind::Edit, Kind::Delete, Kind::Action, Kind::Notice];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Message => "message",
+            Kind::Status => "status",
+            Kind::Reaction => "reaction",
+            Kind::Edit => "edit",
+            Kind::Delete => "delete",
+            Kind::Action => "action",
+            Kind::Notice => "notice",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// An event before any store has seen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub kind: Kind,
+    /// The provider's own identity inside the channel: phone_number_id, device, bot.
+    pub account: String,
+    /// The provider's id, readable beside the key; may be empty when the key was made from content.
+    pub id: String,
+    pub key: EventKey,
+    /// Whom it is about; `None` where the provider knows no conversations (payments, pushes).
+    pub peer: Option<String>,
+    /// Other names of the same peer (phone, lid, bsuid), never the one in `peer`.
+    pub aliases: Vec<String>,
+    /// Our own message, seen again through the provider. Never an inbound message.
+    pub echo: bool,
+    /// For `Kind::Status`: what the provider says happened to the message named by `id`.
+    pub status: Option<Status>,
+    /// When the provider says it happened.
+    pub at_ms: Option<i64>,
+    /// What a person would read, where there is such a thing.
+    pub text: Option<String>,
+    /// Equal for copies, different for another content under the same key. See [`super::fingerprint`].
+    pub fingerprint: u32,
+    /// Its place among the events of its webhook; `rewrap` picks events by it.
+    pub index: u32,
+}
+
+impl Event {
+    /// Starts an event from what every event has; adapters fill in the rest by struct update.
+    pub fn new(kind: Kind, account: &str, id: &str, key: EventKey, fingerprint: u32) -> Self {
+        Self {
+            kind,
+            account: account.to_owned(),
+            id: id.to_owned(),
+            key,
+            peer: None,
+            aliases: Vec::new(),
+            echo: false,
+            status: None,
+            at_ms: None,
+            text: None,
+            fingerprint,
+            index: 0,
+        }
+    }
+
+    pub fn thread(&self) -> Option<ThreadId> {
+        self.peer.as_ref().map(|peer| ThreadId { account: self.account.clone(), peer: peer.clone() })
+    }
+
+    /// True when the event must wait its turn behind the others of its thread. Statuses and notices are lanes of their own.
+    pub fn ordered_in_thread(&self) -> bool {
+        self.peer.is_some() && !matches!(self.kind, Kind::Status | Kind::Notice)
+    }
+}

@@ -1,0 +1,87 @@
+//! Ids that people see: a prefix says what the thing is, a UUIDv7 keeps them in time order.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// Names one accepted event, for ever. Written `evt_` and 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId(pub Uuid);
+
+/// Names one inbox item: the first event it carries, or the replay that made it. Written `itm_` and 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ItemId(pub Uuid);
+
+/// Grows at every lease of a lane and guards every write that ends work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fence(pub u64);
+
+/// A text that should have been an id and is not.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not an id: expected `{prefix}` and 32 hex digits, as shown by `hapax events`")]
+pub struct BadId {
+    text: String,
+    prefix: &'static str,
+}
+
+macro_rules! prefixed_id {
+    ($name:ident, $prefix:literal) => {
+        impl $name {
+            pub const PREFIX: &'static str = $prefix;
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0.simple())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                let bad = || BadId { text: text.chars().take(80).collect(), prefix: $prefix };
+                let hex = text.strip_prefix($prefix).ok_or_else(bad)?;
+                if hex.len() != 32 {
+                    return Err(bad());
+                }
+                Uuid::try_parse(hex).map(Self).map_err(|_| bad())
+            }
+        }
+    };
+}
+
+prefixed_id!(EventId, "evt_");
+prefixed_id!(ItemId, "itm_");
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_as_written() {
+        let id = EventId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_002a));
+        assert_eq!(id.to_string(), "evt_0190000000007000800000000000002a");
+        assert_eq!(id.to_string().parse::<EventId>().expect("reads back"), id);
+    }
+
+    #[test]
+    fn a_wrong_prefix_or_length_is_refused() {
+        for text in ["", "evt_", "itm_0190000000007000800000000000002a", "evt_{0190000000007000800000000000002a}"] {
+            assert!(text.parse::<EventId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The identity of an event: what makes two webhooks copies of each other.
+
+use std::fmt;
+
+use super::Kind;
+
+/// 32 bytes that stand for (provider, account, kind, id, rest).
+///
+/// Every part goes in with its length before it, so no two lists of parts give the same bytes (`a__b`+`c` is not `a`+`b__c`),
+/// and the hash is cryptographic, because a collision would silently drop somebody's message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventKey(pub [u8; 32]);
+
+impl EventKey {
+    /// Derives the key from its parts; `rest` holds the sender or the status where the id alone does not tell events apart.
+    pub fn of(provider: &str, account: &str, kind: Kind, id: &str, rest: &[&str]) -> Self {
+        let mut hasher = KeyHasher::new("event");
+        hasher.part(provider.as_bytes());
+        hasher.part(account.as_bytes());
+        hasher.part(kind.name().as_bytes());
+        hasher.part(id.as_bytes());
+        for part in rest {
+            hasher.part(part.as_bytes());
+        }
+        Self(hasher.finish())
+    }
+
+    /// Derives the key of something that names no id of its own from its content.
+    pub fn of_content(provider: &str, account: &str, content: &[u8]) -> Self {
+        let mut hasher = KeyHasher::new("content");
+        hasher.part(provider.as_bytes());
+        hasher.part(account.as_bytes());
+        hasher.part(content);
+        Self(hasher.finish())
+    }
+}
+
+impl fmt::Debug for EventKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0[..8]))
+    }
+}
+
+/// Hashes a list of parts injectively: each part's length goes in before its bytes.
+pub struct KeyHasher(blake3::Hasher);
+
+impl KeyHasher {
+    /// Starts a hash that no other `purpose` can produce.
+    pub fn new(purpose: &str) -> Self {
+        let mut hasher = Self(blake3::Hasher::new());
+        hasher.part(purpose.as_bytes());
+        hasher
+    }
+
+    pub fn part(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    pub fn finish(&self) -> [u8; 32] {
+        *self.0.finalize().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parts_cannot_slide_into_each_other() {
+        let of = |account, id, rest: &[&str]| EventKey::of("gowa", account, Kind::Message, id, rest);
+        assert_ne!(of("a__b", "c", &[]), of("a", "b__c", &[]));
+        assert_ne!(of("a", "", &["b"]), of("a", "b", &[]));
+        assert_ne!(of("a", "b", &[""]), of("a", "b", &[]));
+        assert_ne!(of("a", "wamid.Ab", &[]), of("a", "wamid.aB", &[]));
+        assert_ne!(of("a", "x", &[]), of("a", "x ", &[]));
+        assert_ne!(of("a", "x", &[]), of("a", "x\0", &[]));
+    }
+
+    #[test]
+    fn kind_and_provider_are_part_of_the_key() {
+        let message = EventKey::of("gowa", "a", Kind::Message, "x", &[]);
+        assert_ne!(message, EventKey::of("gowa", "a", Kind::Edit, "x", &[]));
+        assert_ne!(message, EventKey::of("waha", "a", Kind::Message, "x", &[]));
+    }
+
+    proptest! {
+        #[test]
+        fn different_parts_give_different_keys(a in proptest::collection::vec(".{0,8}", 3), b in proptest::collection::vec(".{0,8}", 3)) {
+            let key = |p: &[String]| EventKey::of("generic", &p[0], Kind::Notice, &p[1], &[&p[2]]);
+            prop_assert_eq!(a == b, key(&a) == key(&b));
+        }
+    }
+}

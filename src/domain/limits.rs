@@ -1,0 +1,36 @@
+//! Every limit in one place. What has no limit can be made to fall over.
+
+/// Largest webhook body where the channel sets no `max_body`. Meta posts up to 3 MB.
+pub const BODY_MAX_BYTES: usize = 4 << 20;
+/// Largest `max_body` a channel may ask for. GitHub posts up to 25 MB.
+pub const BODY_CEILING_BYTES: usize = 32 << 20;
+/// Most events one webhook may carry. Meta aggregates up to 1000.
+pub const EVENTS_PER_WEBHOOK: usize = 1_000;
+/// Longest provider id, account or peer that is kept readable. Longer ones are quarantined, never truncated.
+pub const NAME_MAX_BYTES: usize = 8 << 10;
+/// Deepest JSON an adapter follows.
+pub const JSON_DEPTH: usize = 64;
+/// All request headers kept for the target, together.
+pub const KEPT_HEADERS_MAX_BYTES: usize = 8 << 10;
+/// Request line and headers of any request.
+pub const HEADER_MAX_BYTES: usize = 32 << 10;
+pub const HEADER_COUNT_MAX: usize = 100;
+/// Time to send all headers; a slower client is cut off.
+pub const HEADER_TIMEOUT_MS: u64 = 10_000;
+/// Time to send the whole body.
+pub const BODY_TIMEOUT_MS: u64 = 30_000;
+/// Open connections at once; more wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// Bodies held in memory at once, in bytes; above it ingress answers 503.
+pub const BODIES_IN_FLIGHT_BYTES: usize = 256 << 20;
+/// Answers of a target that are kept (proxy mode) or read (replies).
+pub const ANSWER_MAX_BYTES: usize = 1 << 20;
+/// Largest page of any list.
+pub const PAGE_MAX: usize = 500;
+pub const PAGE_DEFAULT: usize = 50;
+/// The longest a `Retry-After` is believed.
+pub const RETRY_AFTER_MAX_MS: i64 = 3_600_000;
+/// Shortest secret that is accepted in a config.
+pub const SECRET_MIN_BYTES: usize = 8;
+/// Entries of the memory cache of completed keys.
+pub const CACHE_KEYS: u64 = 100_000;

@@ -1,0 +1,19 @@
+//! Plain data and pure rules: what the words of the design mean.
+//!
+//! *Invariant:* nothing in here does I/O, reads a clock, draws a random number or awaits.
+
+pub mod event;
+pub mod fingerprint;
+pub mod ids;
+pub mod key;
+pub mod limits;
+pub mod retry;
+pub mod status;
+pub mod thread;
+
+pub use event::{Event, Kind};
+pub use ids::{EventId, Fence, ItemId};
+pub use key::EventKey;
+pub use retry::RetryPolicy;
+pub use status::Status;
+pub use thread::ThreadId;

@@ -1,0 +1,36 @@
+//! hapax: an exactly-once gateway for messaging webhooks.
+//!
+//! The way of one webhook, and of this code:
+//!
+//! ```text
+//!  provider ──POST /in/{channel}──▶ ingress ─ verify ─ parse ─▶ store.accept ─▶ 200
+//!                                      (raw bytes) (sans-I/O)   one commit: claim + event + lane
+//!                                                                   │ wake
+//!  bot ◀──POST target (original shape, re-signed)── delivery ◀── store.lease_inbox
+//!   │ 2xx                                              └──────▶ store.settle_inbox
+//! ```
+
+pub mod clock;
+pub mod domain;
+
+pub mod config;
+
+pub mod providers;
+
+pub mod store;
+
+pub mod ingress;
+
+pub mod worker;
+
+pub mod delivery;
+
+pub mod api;
+
+pub mod telemetry;
+
+pub mod server;
+
+pub mod cli;
+
+pub mod testkit;

@@ -1,0 +1,112 @@
+//! Sans-I/O adapters: what each provider's webhooks look like, how they are signed, and what is in them.
+//!
+//! *Invariant:* adapters do no I/O, read no clock and no environment. They see bytes and give values back, so they are tested with
+//! fixtures alone. A request that was not verified cannot be parsed: [`Verified`] has no other constructor than [`Provider::verify`].
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+pub mod settings;
+
+use crate::domain::Event;
+
+/// A request as it came from the network, nothing believed yet.
+#[derive(Debug)]
+pub struct RawRequest {
+    pub method: Method,
+    /// The query string without `?`, as sent.
+    pub query: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A request whose signature was checked. Only adapters make one, in [`Provider::verify`].
+#[derive(Debug)]
+pub struct Verified<'r> {
+    request: &'r RawRequest,
+}
+
+impl<'r> Verified<'r> {
+    /// Adapters call this after the check, and nobody else does.
+    pub(in crate::providers) fn after_check(request: &'r RawRequest) -> Self {
+        Self { request }
+    }
+
+    pub fn body(&self) -> &'r Bytes {
+        &self.request.body
+    }
+
+    pub fn headers(&self) -> &'r HeaderMap {
+        &self.request.headers
+    }
+}
+
+/// Why a request was refused. Says nothing about the secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the signature is missing")]
+    NoSignature,
+    #[error("the signature does not match")]
+    BadSignature,
+    #[error("the signature is too old or from the future")]
+    Stale,
+}
+
+/// What one webhook carried.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// In the order of the body; `index` counts from 0 over events and problems together.
+    pub events: Vec<Event>,
+    /// Well-formed parts that are nothing to us (typing notices, unknown fields without an id).
+    pub ignored: u32,
+    /// Parts that could not be read; they are quarantined and never block the rest.
+    pub problems: Vec<Problem>,
+}
+
+/// One unreadable part of a webhook, or the whole of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub index: u32,
+    /// For a person: what was expected and not found.
+    pub why: String,
+    /// The part itself, as it stands in the body.
+    pub part: Bytes,
+}
+
+/// What the provider wants to hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: String,
+}
+
+/// A kind of counterpart, set up with one channel's secrets.
+pub trait Provider: Send + Sync {
+    /// The word used in config, keys, metrics and docs.
+    fn name(&self) -> &'static str;
+
+    /// Answers set-up requests (Meta's GET challenge). `None` means: not a handshake, go on.
+    fn handshake(&self, _request: &RawRequest) -> Option<Reply> {
+        None
+    }
+
+    /// Checks the signature over the raw bytes, in constant time.
+    fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused>;
+
+    /// Reads all events of a verified request. Never fails as a whole: what cannot be read is a problem.
+    fn parse(&self, request: &Verified<'_>) -> Parsed;
+
+    /// Makes a body of the provider's own shape that holds only the events with these indexes (ascending, at least one).
+    ///
+    /// `None` when the body is one event and cannot be split.
+    fn rewrap(&self, _body: &[u8], _keep: &[u32]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Headers that make the bot's own signature check pass on `body`.
+    fn sign(&self, body: &[u8], now_ms: i64) -> Vec<(HeaderName, HeaderValue)>;
+
+    /// Headers that carry a secret or a signature: never stored, made anew by [`Provider::sign`].
+    fn signature_headers(&self) -> &[HeaderName];
+}

@@ -1,0 +1,106 @@
+//! What an adapter is made from: one variant per provider, checked by `config/` before it gets here.
+
+use secrecy::SecretString;
+
+/// A provider's settings in one channel.
+#[derive(Clone, Debug)]
+pub enum Settings {
+    Whatsapp { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
+    Telegram { secrets: Vec<SecretString>, bot: String },
+    Gowa { secrets: Vec<SecretString> },
+    Stripe { secrets: Vec<SecretString> },
+    Github { secrets: Vec<SecretString> },
+    Generic(GenericSettings),
+}
+
+/// Any other webhook, described by where its parts are.
+#[derive(Clone, Debug)]
+pub struct GenericSettings {
+    pub channel: String,
+    pub signature: SignatureRule,
+    /// Where the id is.
+    pub id: Option<Place>,
+    /// Used when `id` finds nothing: these parts together are the identity. Empty: the whole body is.
+    pub id_parts: Vec<Place>,
+    /// What orders events; nothing found means no order.
+    pub thread: Option<Place>,
+}
+
+/// Where in a request a value is found.
+#[derive(Clone, Debug)]
+pub enum Place {
+    Header(http::HeaderName),
+    /// RFC 6901, `/data/id`.
+    Pointer(String),
+    /// RFC 9535, `$.data.id`; its first match counts. Checked for syntax by [`Place::read`].
+    JsonPath(String),
+}
+
+impl Place {
+    /// Reads `header:X-Id`, `/json/pointer` or `$.json.path`.
+    pub fn read(text: &str) -> Result<Place, String> {
+        if let Some(name) = text.strip_prefix("header:") {
+            return http::HeaderName::try_from(name.trim())
+                .map(Place::Header)
+                .map_err(|_| format!("`{name}` is not a header name"));
+        }
+        if text.starts_with('/') {
+            return Ok(Place::Pointer(text.to_owned()));
+        }
+        if text.starts_with('$') {
+            return match jsonpath_rust::parser::parse_json_path(text) {
+                Ok(_) => Ok(Place::JsonPath(text.to_owned())),
+                Err(_) => Err(format!("`{text}` is not a JSONPath")),
+            };
+        }
+        Err(format!("`{text}` is none of `header:Name`, `/json/pointer`, `$.json.path`"))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum SignatureRule {
+    Hmac {
+        algorithm: HmacAlgorithm,
+        encoding: Encoding,
+        header: http::HeaderName,
+        prefix: String,
+        secrets: Vec<SecretString>,
+    },
+    /// The header's whole value is the secret.
+    Token {
+        header: http::HeaderName,
+        prefix: String,
+        secrets: Vec<SecretString>,
+    },
+    Basic {
+        user: String,
+        passwords: Vec<SecretString>,
+    },
+    /// Only with `allow_unsigned = true`.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HmacAlgorithm {
+    Sha256,
+    Sha512,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    Hex,
+    Base64,
+}
+
+impl Settings {
+    pub fn provider(&self) -> &'static str {
+        match self {
+            Settings::Whatsapp { .. } => "whatsapp",
+            Settings::Telegram { .. } => "telegram",
+            Settings::Gowa { .. } => "gowa",
+            Settings::Stripe { .. } => "stripe",
+            Settings::Github { .. } => "github",
+            Settings::Generic(_) => "generic",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What goes into `accept` and what comes out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::{Event, EventId};
+
+/// One webhook on its way into the store.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub channel: Arc<str>,
+    /// How long the keys are remembered.
+    pub window_ms: i64,
+    pub headers: KeptHeaders,
+    /// The request body, byte for byte. Stored once, whatever the number of events.
+    pub body: Bytes,
+    pub events: Vec<NewEvent>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    pub event: Event,
+    pub then: Then,
+}
+
+/// What happens to an event that is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It waits for its turn behind the others of this lane. Lanes of different channels never meet.
+    Deliver { lane: String },
+    /// It is delivered behind nothing: a lane of its own.
+    DeliverAlone,
+    /// It is kept and shown, and goes nowhere.
+    Keep,
+    /// It could not be read; it is parked with the reason, and `part` is kept in place of the webhook's body.
+    Quarantine { why: String, part: Bytes },
+}
+
+/// What became of one event of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    New(EventId),
+    /// The key was taken by this event.
+    Duplicate(EventId),
+    /// The key was taken by this event, and its content was another.
+    Conflict(EventId),
+}
+
+impl Accepted {
+    /// The event that holds the key.
+    pub fn event(self) -> EventId {
+        match self {
+            Accepted::New(id) | Accepted::Duplicate(id) | Accepted::Conflict(id) => id,
+        }
+    }
+
+    pub fn is_new(self) -> bool {
+        matches!(self, Accepted::New(_))
+    }
+}
+
+/// The request headers that the target gets back, as `name: value` lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptHeaders(pub Vec<u8>);
+
+impl KeptHeaders {
+    pub fn push(&mut self, name: &str, value: &[u8]) {
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(value);
+        self.0.push(b'\n');
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.split(|&b| b == b'\n').filter_map(|line| {
+            let at = line.windows(2).position(|pair| pair == b": ")?;
+            Some((std::str::from_utf8(&line[..at]).ok()?, &line[at + 2..]))
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! What leasing hands out and what settling takes back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::KeptHeaders;
+use crate::domain::{EventId, Fence, ItemId, Kind, ThreadId};
+
+/// The engine's own name for a lane. Opaque outside the engine that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneRef(pub [u8; 32]);
+
+/// Who wants work, how much of which channels, and for how long.
+#[derive(Clone, Debug)]
+pub struct LeaseAsk {
+    /// Shown to people; plays no part in the fence.
+    pub worker: Arc<str>,
+    /// Most items wanted, per channel.
+    pub wants: Vec<(Arc<str>, usize)>,
+    pub hold_ms: i64,
+}
+
+/// One inbox item, held by one worker until `until_ms` of the store's clock.
+#[derive(Clone, Debug)]
+pub struct InboxLease {
+    pub lane: LaneRef,
+    pub fence: Fence,
+    pub until_ms: i64,
+    pub item: ItemId,
+    pub channel: Arc<str>,
+    /// 1 at the first try; grows with every lease that was not handed back.
+    pub attempt: u32,
+    /// Set when this is a replay: the number of the replay, from 1.
+    pub replay: Option<u32>,
+    pub received_ms: i64,
+    pub headers: KeptHeaders,
+    /// The whole body of the webhook.
+    pub body: Bytes,
+    /// How many events the webhook had in all; when more than `events`, the body must be re-wrapped.
+    pub webhook_events: u32,
+    /// In the order of the webhook; at least one.
+    pub events: Vec<LeasedEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasedEvent {
+    pub id: EventId,
+    pub kind: Kind,
+    pub index: u32,
+    pub thread: Option<ThreadId>,
+}
+
+/// How work on an inbox item ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The target took it. `answer` is kept for repeats in proxy mode.
+    Delivered { status: u16, answer: Option<Answer> },
+    /// It comes again at `at_ms` of the store's clock plus the given wait; the attempt counts.
+    Retry { wait_ms: i64, why: String },
+    /// It waits for a person; the lane goes on with the next.
+    Parked { why: String },
+    /// It was not tried, or not to the end, through no fault of its own: the attempt is not counted. Comes again after the wait.
+    HandBack { wait_ms: i64 },
+}
+
+impl Outcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Delivered { .. } => "delivered",
+            Outcome::Retry { .. } => "retry",
+            Outcome::Parked { .. } => "parked",
+            Outcome::HandBack { .. } => "handed back",
+        }
+    }
+}
+
+/// What a target answered, for the repeats of the same request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub body: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// Another lease was given out since: this worker's outcome does not count.
+    Lost,
+}

@@ -1,0 +1,145 @@
+//! THE CONTRACT. Every engine keeps it, and `testkit/store_suite.rs` is its twin in tests: all engines run all of it.
+//!
+//! Each method is one whole atomic step decided from its arguments: no transaction, closure, SQL or connection leaks out. Expected
+//! outcomes (duplicate, lost, conflict) are values; an error means the store could not do its job and says whether to try again.
+//!
+//! Rules that hold for every method:
+//! - When it returns `Ok`, its effect is durable. When it returns `Err`, it had no effect, or (`StoreError::Ambiguous`) nobody knows.
+//! - Time is the store's: leases end by its clock, whatever the callers' clocks say.
+//! - Every call is safe from any number of instances at once.
+//!
+//! *Invariant:* no code outside `store/` knows which database runs.
+
+mod accept;
+mod lease;
+mod reads;
+
+pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+use async_trait::async_trait;
+
+pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use reads::{
+    AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
+    Reads, Stats,
+};
+
+use crate::domain::{EventId, Fence, ItemId};
+
+/// Every write hapax makes.
+#[async_trait]
+pub trait Store: Reads + Send + Sync + 'static {
+    /// Takes in the events of one webhook, in order: per event, claims the key and, when won, records the event and puts it in line.
+    ///
+    /// - One step for the whole webhook: all or nothing is recorded.
+    /// - A key is remembered for its window from the moment it was won, and never shorter. The same key twice in one arrival is a
+    ///   duplicate of the first.
+    /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
+    /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
+    /// - Same key with another fingerprint: `Conflict`. It is counted beside the first event and delivered nowhere.
+    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
+
+    /// Adds suppressed copies to the count shown in an event's story. A hint: losing it in a crash is fine.
+    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError>;
+
+    /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.
+    ///
+    /// - At most one item of a lane is leased at any time, and it is the oldest that is not parked.
+    /// - Each lease raises the fence above every fence handed out before, and counts one attempt.
+    /// - Taking over expired work is part of leasing; there is no separate rescuer.
+    /// - Per channel asked for, at most as many as asked; lanes that waited longest come first.
+    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError>;
+
+    /// Moves the end of leases to `hold_ms` from now; tells for each whether it is still held.
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Ends the work on a leased item, if the fence is still the lane's; otherwise `Lost` and nothing changes.
+    ///
+    /// A lease that ran out but was not taken over may still be settled: nobody else has begun.
+    async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
+
+    /// Puts parked items back in line with their attempts forgotten. Returns how many; at most `max`.
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
+
+    /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
+    ///
+    /// Each replay is a new item with its own nonce, so neither hapax nor the bot takes it for a copy.
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
+
+    /// Removes at most `max` rows that nobody needs any more: keys after their window, events of the channel after `retention_ms` unless
+    /// they still wait or are parked. Call again until `removed` is zero; each call is short, so that accept never waits long.
+    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
+
+    /// Stores `value` under `name` unless something is there already; returns what is there now.
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
+
+    /// Resolves when there may be new work. A hint: polling is the truth.
+    async fn wait(&self);
+
+    /// Proves that the store can be reached and written to.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// What this store can promise with its present settings.
+    fn promise(&self) -> Promise;
+}
+
+/// Which parked items to put back in line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redrive {
+    Item(ItemId),
+    Event(EventId),
+    Channel(String),
+    All,
+}
+
+/// What one purge step removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    pub keys: u64,
+    pub events: u64,
+}
+
+impl Purged {
+    pub fn removed(self) -> u64 {
+        self.keys + self.events
+    }
+}
+
+/// How much of the guarantee table the store can keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Promise {
+    Full,
+    /// What is not kept, and why, for the banner, `/readyz` and the docs.
+    Degraded(Vec<String>),
+}
+
+/// The store could not do its job.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store has more work waiting than it takes; try again")]
+    Busy,
+    #[error("the disk has less than {floor_mb} MB left; hapax takes in nothing new until there is room")]
+    Full { floor_mb: u64 },
+    #[error("the store is closed")]
+    Closed,
+    #[error("{what}: {source}")]
+    Failed { what: &'static str, retryable: bool, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the store was cut off while committing; the outcome is not known")]
+    Ambiguous,
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl StoreError {
+    /// True when the same call may succeed later.
+    pub fn retryable(&self) -> bool {
+        match self {
+            StoreError::Busy | StoreError::Full { .. } | StoreError::Closed | StoreError::Ambiguous => true,
+            StoreError::Failed { retryable, .. } => *retryable,
+            StoreError::Refused(_) => false,
+        }
+    }
+}
