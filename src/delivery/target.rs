@@ -106,7 +106,8 @@ impl Target {
         let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, now_ms)) };
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match (read_answer(response).await, self.settings.mode) {
-            (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body })),
+            // A longer answer is not worth asking the bot twice: it took the event.
+            (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
             // The status was said; what follows it does not matter to us.
             (_, Mode::Queue) => (heard, None),
             (Err(why), Mode::Proxy) => (Heard::Broken(why), None),
@@ -170,15 +171,13 @@ impl Target {
     }
 }
 
-/// Reads to the end, so that the connection can be used again; what is too long is not kept and not waited for.
-async fn read_answer(mut response: reqwest::Response) -> Result<Bytes, String> {
+/// Reads to the end, so that the connection can be used again. `None`: longer than we keep, and not waited for.
+async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, String> {
     let mut whole = BytesMut::new();
     loop {
         match response.chunk().await {
-            Ok(None) => return Ok(whole.freeze()),
-            Ok(Some(piece)) if whole.len() + piece.len() > ANSWER_MAX_BYTES => {
-                return Err("the target's answer is longer than hapax keeps".to_owned());
-            }
+            Ok(None) => return Ok(Some(whole.freeze())),
+            Ok(Some(piece)) if whole.len() + piece.len() > ANSWER_MAX_BYTES => return Ok(None),
             Ok(Some(piece)) => whole.extend_from_slice(&piece),
             Err(_) => return Err("the target's answer broke off".to_owned()),
         }
