@@ -32,6 +32,11 @@ impl Kind {
         }
     }
 
+    /// True when such an event waits its turn behind the others of its thread. Statuses and notices are lanes of their own.
+    pub fn waits_in_thread(self) -> bool {
+        !matches!(self, Kind::Status | Kind::Notice)
+    }
+
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -87,8 +92,8 @@ impl Event {
         self.peer.as_ref().map(|peer| ThreadId { account: self.account.clone(), peer: peer.clone() })
     }
 
-    /// True when the event must wait its turn behind the others of its thread. Statuses and notices are lanes of their own.
-    pub fn ordered_in_thread(&self) -> bool {
-        self.peer.is_some() && !matches!(self.kind, Kind::Status | Kind::Notice)
+    /// The ordering key: events with the same lane are delivered one at a time, in the order accepted. `None`: a lane of its own.
+    pub fn lane(&self) -> Option<ThreadId> {
+        if self.kind.waits_in_thread() { self.thread() } else { None }
     }
 }

@@ -27,10 +27,8 @@ pub struct NewEvent {
 /// What happens to an event that is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It waits for its turn behind the others of this lane. Lanes of different channels never meet.
-    Deliver { lane: String },
-    /// It is delivered behind nothing: a lane of its own.
-    DeliverAlone,
+    /// It is put in line in its lane ([`Event::lane`]). Lanes of different channels never meet.
+    Deliver,
     /// It is kept and shown, and goes nowhere.
     Keep,
     /// It could not be read; it is parked with the reason, and `part` is kept in place of the webhook's body.

@@ -56,7 +56,7 @@ pub struct LeasedEvent {
 pub enum Outcome {
     /// The target took it. `answer` is kept for repeats in proxy mode.
     Delivered { status: u16, answer: Option<Answer> },
-    /// It comes again at `at_ms` of the store's clock plus the given wait; the attempt counts.
+    /// It comes again after the wait, by the store's clock; the attempt counts.
     Retry { wait_ms: i64, why: String },
     /// It waits for a person; the lane goes on with the next.
     Parked { why: String },

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod sqlite;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
@@ -39,7 +40,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   duplicate of the first.
     /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
     /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
-    /// - Same key with another fingerprint: `Conflict`. It is counted beside the first event and delivered nowhere.
+    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller counts it with `note_copies`.
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
 
     /// Adds suppressed copies to the count shown in an event's story. A hint: losing it in a crash is fine.
@@ -47,7 +48,7 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.
     ///
-    /// - At most one item of a lane is leased at any time, and it is the oldest that is not parked.
+    /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked.
     /// - Each lease raises the fence above every fence handed out before, and counts one attempt.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
     /// - Per channel asked for, at most as many as asked; lanes that waited longest come first.
@@ -76,8 +77,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Stores `value` under `name` unless something is there already; returns what is there now.
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
 
-    /// Resolves when there may be new work. A hint: polling is the truth.
-    async fn wait(&self);
+    /// Resolves when there may be new work since the call (not since the first poll). A hint: polling is the truth.
+    fn wait(&self) -> BoxFuture<'static, ()>;
 
     /// Proves that the store can be reached and written to.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -1,1 +1,0 @@
-//! The strict reference model.

@@ -1,0 +1,149 @@
+//! The model's answers to questions.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::state::{Item, Place, Recorded, State};
+use crate::domain::{EventId, ItemId};
+use crate::store::{
+    Answer, ChannelCounts, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page, Reads, Stats,
+    StoreError,
+};
+
+#[async_trait]
+impl Reads for MemoryStore {
+    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
+        let state = self.lock();
+        let wanted = |id: EventId, recorded: &Recorded| {
+            query.before.is_none_or(|before| id < before)
+                && query.channel.as_ref().is_none_or(|channel| **channel == *recorded.channel)
+                && query.kind.is_none_or(|kind| kind == recorded.event.kind)
+                && query.thread.as_ref().is_none_or(|thread| recorded.event.thread().as_ref() == Some(thread))
+        };
+        let rows = state.events.iter().rev().filter(|(id, recorded)| wanted(**id, recorded));
+        Ok(page(rows.map(|(id, recorded)| state.event_row(*id, recorded)), query.limit))
+    }
+
+    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        let state = self.lock();
+        let Some(recorded) = state.events.get(&id) else { return Ok(None) };
+        let own = recorded.item;
+        let of_item = |item: &Item| item.events.contains(&id);
+        Ok(Some(EventDetail {
+            row: state.event_row(id, recorded),
+            headers: recorded.webhook.headers.clone(),
+            body: recorded.part.clone().unwrap_or_else(|| recorded.webhook.body.clone()),
+            copies: state.copies.get(&id).copied(),
+            attempts: state
+                .attempts
+                .iter()
+                .filter(|(event, row)| *event == id || Some(row.item) == own)
+                .map(|(_, row)| row.clone())
+                .collect(),
+            open: state.items.iter().filter(|(_, item)| of_item(item)).map(|(id, item)| state.inbox_row(*id, item)).collect(),
+        }))
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
+        let state = self.lock();
+        let wanted = |id: ItemId, item: &Item| {
+            query.after.is_none_or(|after| id > after)
+                && query.channel.as_ref().is_none_or(|channel| **channel == *item.channel)
+                && query.parked.is_none_or(|parked| parked != matches!(item.place, Place::InLane(_)))
+        };
+        let rows = state.items.iter().filter(|(id, item)| wanted(**id, item));
+        Ok(page(rows.map(|(id, item)| state.inbox_row(*id, item)), query.limit))
+    }
+
+    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
+        Ok(self.lock().answers.get(&id).cloned())
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let state = self.lock();
+        let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
+        for (id, item) in &state.items {
+            let counts = channels.entry(item.channel.to_string()).or_default();
+            counts.channel = item.channel.to_string();
+            match state.inbox_row(*id, item).state {
+                ItemState::Waiting { .. } => counts.waiting += 1,
+                ItemState::Leased { .. } => counts.leased += 1,
+                ItemState::Parked => counts.parked += 1,
+                ItemState::Quarantined => counts.quarantined += 1,
+            }
+            if matches!(item.place, Place::InLane(_)) {
+                counts.oldest_ms = Some(counts.oldest_ms.map_or(item.received_ms, |oldest| oldest.min(item.received_ms)));
+            }
+        }
+        Ok(Stats {
+            keys: state.keys_held(),
+            events: state.events.len() as u64,
+            store_bytes: 0,
+            log_bytes: 0,
+            channels: channels.into_values().collect(),
+        })
+    }
+}
+
+fn page<T>(rows: impl Iterator<Item = T>, limit: usize) -> Page<T> {
+    let mut rows: Vec<T> = rows.take(limit + 1).collect();
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Page { rows, more }
+}
+
+impl State {
+    fn event_row(&self, id: EventId, recorded: &Recorded) -> EventRow {
+        let state = match recorded.item {
+            None => EventState::Kept,
+            Some(item) => match self.items.get(&item).map(|item| item.place) {
+                None => EventState::Delivered,
+                Some(Place::InLane(_)) => EventState::Waiting,
+                Some(Place::Parked) => EventState::Parked,
+                Some(Place::Quarantined) => EventState::Quarantined,
+            },
+        };
+        EventRow {
+            id,
+            channel: recorded.channel.to_string(),
+            kind: recorded.event.kind,
+            account: recorded.event.account.clone(),
+            provider_id: recorded.event.id.clone(),
+            peer: recorded.event.peer.clone(),
+            echo: recorded.event.echo,
+            received_ms: recorded.received_ms,
+            at_ms: recorded.event.at_ms,
+            state,
+            body_bytes: recorded.part.as_ref().map_or(recorded.webhook.body.len(), bytes::Bytes::len) as u64,
+        }
+    }
+
+    fn inbox_row(&self, id: ItemId, item: &Item) -> InboxRow {
+        let state = match item.place {
+            Place::Parked => ItemState::Parked,
+            Place::Quarantined => ItemState::Quarantined,
+            Place::InLane(number) => match self.lanes.get(&number) {
+                Some(lane) => match lane.lease.as_ref().filter(|held| held.item == id) {
+                    Some(held) => {
+                        ItemState::Leased { worker: held.worker.to_string(), until_ms: lane.available_ms, fence: lane.fence }
+                    }
+                    None => ItemState::Waiting { due_ms: lane.available_ms },
+                },
+                None => ItemState::Waiting { due_ms: item.received_ms },
+            },
+        };
+        InboxRow {
+            item: id,
+            event: item.events[0],
+            channel: item.channel.to_string(),
+            events: item.events.len() as u32,
+            attempt: item.attempt,
+            replay: item.replay,
+            state,
+            why: item.why.clone(),
+            received_ms: item.received_ms,
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The model's data and its whole steps.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::{Event, EventId, EventKey, Fence, ItemId, ids};
+use crate::store::{
+    Accepted, Answer, Arrival, AttemptRow, Copies, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, Outcome, Purged,
+    Redrive, Settled, Then,
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Numbers events, replays and lanes alike.
+    last_number: u64,
+    last_fence: u64,
+    keys: HashMap<EventKey, Claim>,
+    pub(super) events: BTreeMap<EventId, Recorded>,
+    pub(super) items: BTreeMap<ItemId, Item>,
+    pub(super) lanes: BTreeMap<u64, Lane>,
+    lane_names: HashMap<(Arc<str>, String), u64>,
+    pub(super) attempts: Vec<(EventId, AttemptRow)>,
+    pub(super) copies: HashMap<EventId, Copies>,
+    pub(super) answers: HashMap<EventId, Answer>,
+    settings: HashMap<String, String>,
+}
+
+struct Claim {
+    event: EventId,
+    fingerprint: u32,
+    expires_ms: i64,
+}
+
+pub(super) struct Recorded {
+    pub(super) event: Event,
+    pub(super) channel: Arc<str>,
+    pub(super) received_ms: i64,
+    pub(super) webhook: Arc<Webhook>,
+    /// The item it was first put into; `None`: kept.
+    pub(super) item: Option<ItemId>,
+    /// In place of the webhook's body, when it is only a part of one that could not be read.
+    pub(super) part: Option<Bytes>,
+}
+
+pub(super) struct Webhook {
+    pub(super) headers: KeptHeaders,
+    pub(super) body: Bytes,
+    pub(super) events: u32,
+}
+
+pub(super) struct Item {
+    pub(super) channel: Arc<str>,
+    pub(super) events: Vec<EventId>,
+    pub(super) attempt: u32,
+    pub(super) replay: Option<u32>,
+    pub(super) place: Place,
+    pub(super) why: Option<String>,
+    pub(super) received_ms: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    InLane(u64),
+    Parked,
+    Quarantined,
+}
+
+/// Exists only while items wait in it.
+pub(super) struct Lane {
+    channel: Arc<str>,
+    /// Channel and ordering key, or `None` for a lane of one event.
+    name: Option<(Arc<str>, String)>,
+    pub(super) items: BTreeSet<ItemId>,
+    /// When it may next be taken; the end of the lease while leased.
+    pub(super) available_ms: i64,
+    pub(super) fence: Fence,
+    pub(super) lease: Option<Held>,
+}
+
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) item: ItemId,
+    pub(super) worker: Arc<str>,
+    leased_ms: i64,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) fn accept(&mut self, arrival: Arrival, now: i64) -> Vec<Accepted> {
+        let webhook = Arc::new(Webhook { headers: arrival.headers, body: arrival.body, events: arrival.events.len() as u32 });
+        let mut new_items: HashMap<String, ItemId> = HashMap::new();
+        let mut accepted = Vec::with_capacity(arrival.events.len());
+        for new in arrival.events {
+            if let Some(claim) = self.keys.get(&new.event.key).filter(|claim| claim.expires_ms > now) {
+                let same = claim.fingerprint == new.event.fingerprint;
+                accepted.push(if same { Accepted::Duplicate(claim.event) } else { Accepted::Conflict(claim.event) });
+                continue;
+            }
+            let id = EventId(ids::numbered(now, self.number()));
+            let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms: now + arrival.window_ms };
+            self.keys.insert(new.event.key, claim);
+            let lane = new.event.lane().map(|thread| thread.to_string());
+            let mut part = None;
+            let item = match new.then {
+                Then::Keep => None,
+                Then::Quarantine { why, part: bytes } => {
+                    part = Some(bytes);
+                    Some(self.add_item(id, id, &arrival.channel, Place::Quarantined, Some(why), now))
+                }
+                Then::Deliver => match lane.as_ref().and_then(|lane| new_items.get(lane)) {
+                    Some(&item) => {
+                        if let Some(open) = self.items.get_mut(&item) {
+                            open.events.push(id);
+                        }
+                        Some(item)
+                    }
+                    None => {
+                        let place = Place::InLane(self.lane(&arrival.channel, lane.clone(), now));
+                        let item = self.add_item(id, id, &arrival.channel, place, None, now);
+                        new_items.extend(lane.map(|lane| (lane, item)));
+                        Some(item)
+                    }
+                },
+            };
+            let (event, channel) = (new.event, Arc::clone(&arrival.channel));
+            self.events.insert(id, Recorded { event, channel, received_ms: now, webhook: Arc::clone(&webhook), item, part });
+            accepted.push(Accepted::New(id));
+        }
+        accepted
+    }
+
+    fn add_item(
+        &mut self,
+        id: EventId,
+        event: EventId,
+        channel: &Arc<str>,
+        place: Place,
+        why: Option<String>,
+        now: i64,
+    ) -> ItemId {
+        let item = ItemId(id.0);
+        if let Place::InLane(lane) = place
+            && let Some(lane) = self.lanes.get_mut(&lane)
+        {
+            lane.items.insert(item);
+        }
+        let channel = Arc::clone(channel);
+        self.items.insert(item, Item { channel, events: vec![event], attempt: 0, replay: None, place, why, received_ms: now });
+        item
+    }
+
+    /// Finds the lane of this name, or opens it.
+    fn lane(&mut self, channel: &Arc<str>, name: Option<String>, now: i64) -> u64 {
+        let name = name.map(|name| (Arc::clone(channel), name));
+        if let Some(&number) = name.as_ref().and_then(|name| self.lane_names.get(name)) {
+            return number;
+        }
+        let number = self.number();
+        let lane =
+            Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), available_ms: now, fence: Fence(0), lease: None };
+        self.lane_names.extend(lane.name.clone().map(|name| (name, number)));
+        self.lanes.insert(number, lane);
+        number
+    }
+
+    pub(super) fn note_copies(&mut self, copies: &[Copies]) {
+        for more in copies.iter().filter(|more| self.events.contains_key(&more.event)) {
+            let known = self.copies.entry(more.event).or_insert(Copies { copies: 0, conflicts: 0, ..*more });
+            known.copies += more.copies;
+            known.conflicts += more.conflicts;
+            known.last_ms = known.last_ms.max(more.last_ms);
+        }
+    }
+
+    pub(super) fn lease(&mut self, ask: &LeaseAsk, now: i64) -> Vec<InboxLease> {
+        let mut leases = Vec::new();
+        for (channel, max) in &ask.wants {
+            let mut due: Vec<(i64, u64)> = self
+                .lanes
+                .iter()
+                .filter(|(_, lane)| lane.channel == *channel && lane.available_ms <= now)
+                .map(|(&number, lane)| (lane.available_ms, number))
+                .collect();
+            due.sort_unstable();
+            for (_, number) in due.into_iter().take(*max) {
+                leases.extend(self.lease_lane(number, ask, now));
+            }
+        }
+        leases
+    }
+
+    fn lease_lane(&mut self, number: u64, ask: &LeaseAsk, now: i64) -> Option<InboxLease> {
+        self.log_lost(number, now);
+        let lane = self.lanes.get_mut(&number)?;
+        let id = *lane.items.first()?;
+        self.last_fence += 1;
+        lane.fence = Fence(self.last_fence);
+        lane.available_ms = now + ask.hold_ms;
+        lane.lease = Some(Held { item: id, worker: Arc::clone(&ask.worker), leased_ms: now });
+        let item = self.items.get_mut(&id)?;
+        item.attempt += 1;
+        let first = self.events.get(item.events.first()?)?;
+        let events = item.events.iter().filter_map(|id| Some((*id, self.events.get(id)?)));
+        Some(InboxLease {
+            lane: lane_ref(number),
+            fence: lane.fence,
+            until_ms: lane.available_ms,
+            item: id,
+            channel: Arc::clone(&item.channel),
+            attempt: item.attempt,
+            replay: item.replay,
+            received_ms: first.received_ms,
+            headers: first.webhook.headers.clone(),
+            body: first.webhook.body.clone(),
+            webhook_events: first.webhook.events,
+            events: events
+                .map(|(id, recorded)| LeasedEvent {
+                    id,
+                    kind: recorded.event.kind,
+                    index: recorded.event.index,
+                    thread: recorded.event.thread(),
+                })
+                .collect(),
+        })
+    }
+
+    /// Writes down that a lease was not settled before somebody else took the lane.
+    fn log_lost(&mut self, number: u64, now: i64) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let Some(held) = lane.lease.take() else { return };
+        let fence = lane.fence;
+        self.log_attempt(&held, fence, now, "lost", "the lease ran out");
+    }
+
+    fn log_attempt(&mut self, held: &Held, fence: Fence, now: i64, outcome: &str, detail: &str) {
+        let Some(item) = self.items.get(&held.item) else { return };
+        let row = AttemptRow {
+            item: held.item,
+            attempt: item.attempt,
+            fence,
+            worker: held.worker.to_string(),
+            leased_ms: held.leased_ms,
+            ended_ms: now,
+            outcome: outcome.to_owned(),
+            detail: detail.to_owned(),
+        };
+        self.attempts.push((item.events[0], row));
+    }
+
+    pub(super) fn extend(&mut self, lane: LaneRef, fence: Fence, until: i64) -> bool {
+        let Some(lane) = self.lanes.get_mut(&lane_number(lane)) else { return false };
+        let held = lane.lease.is_some() && lane.fence == fence;
+        if held {
+            lane.available_ms = until;
+        }
+        held
+    }
+
+    pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: Outcome, now: i64) -> Settled {
+        let number = lane_number(lane);
+        let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.fence == fence) else { return Settled::Lost };
+        let Some(held) = lane.lease.take() else { return Settled::Lost };
+        let name = outcome.name();
+        match outcome {
+            Outcome::Delivered { status, answer } => {
+                self.log_attempt(&held, fence, now, name, &status.to_string());
+                if let Some(item) = self.items.get(&held.item)
+                    && let Some(answer) = answer
+                {
+                    self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
+                }
+                self.items.remove(&held.item);
+                self.leave_lane(number, held.item, now);
+            }
+            Outcome::Parked { why } => {
+                self.log_attempt(&held, fence, now, name, &why);
+                if let Some(item) = self.items.get_mut(&held.item) {
+                    item.place = Place::Parked;
+                    item.why = Some(why);
+                }
+                self.leave_lane(number, held.item, now);
+            }
+            Outcome::Retry { wait_ms, why } => {
+                self.log_attempt(&held, fence, now, name, &why);
+                if let Some(item) = self.items.get_mut(&held.item) {
+                    item.why = Some(why);
+                }
+                self.make_available(number, now + wait_ms);
+            }
+            Outcome::HandBack { wait_ms } => {
+                if let Some(item) = self.items.get_mut(&held.item) {
+                    item.attempt -= 1;
+                }
+                self.make_available(number, now + wait_ms);
+            }
+        }
+        Settled::Done
+    }
+
+    fn make_available(&mut self, number: u64, at: i64) {
+        if let Some(lane) = self.lanes.get_mut(&number) {
+            lane.available_ms = at;
+        }
+    }
+
+    fn leave_lane(&mut self, number: u64, item: ItemId, now: i64) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        lane.items.remove(&item);
+        lane.available_ms = now;
+        if lane.items.is_empty() {
+            let name = self.lanes.remove(&number).and_then(|lane| lane.name);
+            name.and_then(|name| self.lane_names.remove(&name));
+        }
+    }
+
+    pub(super) fn end_all_leases(&mut self, now: i64) {
+        let leased: Vec<u64> = self.lanes.iter().filter(|(_, lane)| lane.lease.is_some()).map(|(&n, _)| n).collect();
+        for number in leased {
+            self.log_lost(number, now);
+            self.make_available(number, now);
+        }
+    }
+
+    pub(super) fn redrive(&mut self, which: &Redrive, max: usize, now: i64) -> usize {
+        let wanted = |id: ItemId, item: &Item| match which {
+            Redrive::Item(wanted) => id == *wanted,
+            Redrive::Event(event) => item.events.contains(event),
+            Redrive::Channel(channel) => *item.channel == **channel,
+            Redrive::All => true,
+        };
+        let parked: Vec<ItemId> = self
+            .items
+            .iter()
+            .filter(|(id, item)| item.place == Place::Parked && wanted(**id, item))
+            .map(|(id, _)| *id)
+            .take(max)
+            .collect();
+        for id in &parked {
+            let Some((channel, event)) = self.items.get(id).map(|item| (Arc::clone(&item.channel), item.events[0])) else {
+                continue;
+            };
+            let name = self.events.get(&event).and_then(|recorded| recorded.event.lane()).map(|thread| thread.to_string());
+            let number = self.lane(&channel, name, now);
+            if let Some(lane) = self.lanes.get_mut(&number) {
+                lane.items.insert(*id);
+            }
+            if let Some(item) = self.items.get_mut(id) {
+                item.place = Place::InLane(number);
+                item.attempt = 0;
+            }
+        }
+        parked.len()
+    }
+
+    pub(super) fn replay(&mut self, event: EventId, now: i64) -> Option<ItemId> {
+        let recorded = self.events.get(&event).filter(|recorded| recorded.part.is_none())?;
+        let (channel, name) = (Arc::clone(&recorded.channel), recorded.event.lane().map(|thread| thread.to_string()));
+        let replays_before = self.replays_of(event);
+        let number = EventId(ids::numbered(now, self.number()));
+        let place = Place::InLane(self.lane(&channel, name, now));
+        let id = self.add_item(number, event, &channel, place, None, now);
+        let item = self.items.get_mut(&id)?;
+        item.replay = Some(replays_before + 1);
+        Some(id)
+    }
+
+    fn replays_of(&self, event: EventId) -> u32 {
+        let open = self.items.iter().filter(|(_, item)| item.replay.is_some() && item.events[0] == event).map(|(id, _)| *id);
+        let own = ItemId(event.0);
+        let ended = self.attempts.iter().filter(|(of, row)| *of == event && row.item != own).map(|(_, row)| row.item);
+        open.chain(ended).filter(|id| id.0 > event.0).collect::<BTreeSet<_>>().len() as u32
+    }
+
+    pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize, now: i64) -> Purged {
+        let expired: Vec<EventKey> =
+            self.keys.iter().filter(|(_, claim)| claim.expires_ms <= now).map(|(k, _)| *k).take(max).collect();
+        for key in &expired {
+            self.keys.remove(key);
+        }
+        let open: BTreeSet<EventId> = self.items.values().flat_map(|item| item.events.iter().copied()).collect();
+        let old = |recorded: &Recorded| {
+            retention.iter().any(|(channel, keep_ms)| **channel == *recorded.channel && recorded.received_ms + keep_ms <= now)
+        };
+        let gone: Vec<EventId> = self
+            .events
+            .iter()
+            .filter(|(id, recorded)| old(recorded) && !open.contains(id))
+            .map(|(id, _)| *id)
+            .take(max)
+            .collect();
+        for id in &gone {
+            self.events.remove(id);
+            self.answers.remove(id);
+            self.copies.remove(id);
+            self.attempts.retain(|(of, _)| of != id);
+        }
+        Purged { keys: expired.len() as u64, events: gone.len() as u64 }
+    }
+
+    pub(super) fn remember(&mut self, name: &str, value: &str) -> String {
+        self.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone()
+    }
+
+    pub(super) fn keys_held(&self) -> u64 {
+        self.keys.len() as u64
+    }
+}
+
+fn lane_ref(number: u64) -> LaneRef {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    LaneRef(bytes)
+}
+
+fn lane_number(lane: LaneRef) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&lane.0[..8]);
+    u64::from_le_bytes(bytes)
+}
