@@ -1,12 +1,12 @@
 //! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
 
+mod address;
 mod channel;
 mod generic;
 mod load;
 mod mistake;
 mod secret;
 mod section;
-mod show;
 mod starter;
 mod tree;
 mod units;
@@ -21,11 +21,12 @@ use secrecy::SecretString;
 #[cfg(test)]
 mod tests;
 
+pub use address::hide_userinfo;
 pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
 pub use mistake::{Mistake, Mistakes, Origin};
-pub use show::{Shown, hide_userinfo, show};
 pub use starter::starter;
 pub use tree::Environment;
+pub use units::{write_bytes, write_ms};
 pub use warnings::warnings;
 
 use crate::domain::{Kind, RetryPolicy};

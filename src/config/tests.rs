@@ -249,18 +249,13 @@ fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
 }
 
 #[test]
-fn what_is_shown_hides_secrets() {
+fn debug_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
-                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
+                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'";
     let config = load_with(text, &[], Flags::default()).expect("a good config");
-    let shown = toml::to_string(&show(&config)).expect("TOML");
-    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "pass"] {
-        assert!(!shown.contains(secret), "{shown}");
-    }
     for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key"] {
         assert!(!format!("{config:?}").contains(secret), "Debug shows {secret}");
     }
-    assert!(shown.contains("window = \"8d\""), "{shown}");
 }
 
 #[test]

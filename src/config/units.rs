@@ -14,12 +14,13 @@ pub(super) fn read_bytes(text: &str) -> Option<i64> {
 }
 
 /// Writes a time in the largest unit that says it exactly.
-pub(super) fn write_ms(ms: i64) -> String {
+pub fn write_ms(ms: i64) -> String {
     // Weeks are read and never written: `14d` is what people compare with a provider's docs.
     write(ms, TIMES[..5].iter().rev())
 }
 
-pub(super) fn write_bytes(bytes: i64) -> String {
+/// Writes a size in the largest unit that says it exactly.
+pub fn write_bytes(bytes: i64) -> String {
     write(bytes, SIZES.iter())
 }
 
