@@ -1,0 +1,43 @@
+//! What a config may mean, and probably does not.
+
+use secrecy::ExposeSecret;
+
+use super::{Config, StoreUrl};
+use crate::providers::settings::{Settings, SignatureRule};
+
+/// Says, one sentence each, what is allowed and worth a second look.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut said = Vec::new();
+    if config.channels.is_empty() {
+        said.push("no channel is configured, so nothing can come in; `hapax config init` writes a file to start from".to_owned());
+    }
+    if config.store == StoreUrl::Memory {
+        said.push(
+            "store = \"memory:\" forgets everything when hapax stops; use \"sqlite:hapax.db\" to keep the promises".to_owned(),
+        );
+    }
+    for channel in &config.channels {
+        let name = &channel.name;
+        if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
+            said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
+        }
+        if channel.target.is_none() {
+            said.push(format!("channel.{name}: without `target` its events are kept waiting until there is one"));
+        }
+        if unsigned(&channel.provider) {
+            said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
+        }
+    }
+    said
+}
+
+fn unsigned(settings: &Settings) -> bool {
+    match settings {
+        Settings::Whatsapp { secrets, .. }
+        | Settings::Telegram { secrets, .. }
+        | Settings::Gowa { secrets }
+        | Settings::Stripe { secrets }
+        | Settings::Github { secrets } => secrets.iter().all(|secret| secret.expose_secret().is_empty()),
+        Settings::Generic(generic) => matches!(generic.signature, SignatureRule::None),
+    }
+}
