@@ -87,6 +87,10 @@ impl Server {
         &self.store
     }
 
+    pub fn telemetry(&self) -> Arc<Telemetry> {
+        Arc::clone(&self.telemetry)
+    }
+
     pub fn admin_token(&self) -> &AdminToken {
         &self.token
     }
