@@ -104,8 +104,7 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
     http.timer(TokioTimer::new())
         .header_read_timeout(allowance.header_timeout)
         .max_headers(limits::HEADER_COUNT_MAX)
-        .max_header_size(limits::HEADER_MAX_BYTES)
-        .pipeline_flush(true);
+        .max_header_size(limits::HEADER_MAX_BYTES);
     http
 }
 

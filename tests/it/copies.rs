@@ -24,16 +24,18 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
 
+    let webhook = |id| signed("shop", &text(&format!("wamid.{id}"), &format!("55119{}", id % 500)));
+    let webhooks: Arc<Vec<Vec<u8>>> = Arc::new((0..IDS).map(webhook).collect());
     let mut senders = tokio::task::JoinSet::new();
     for connection in 0..CONNECTIONS {
-        let address = rig.address;
+        let (address, webhooks) = (rig.address, Arc::clone(&webhooks));
         senders.spawn(async move {
             let (mut accepted, mut duplicates) = (vec![], vec![]);
             let mut wire = Wire::open(address).await;
             // Every id's copies are spread over all connections, and neighbours send the same id at the same time.
             for turn in (connection..IDS * COPIES).step_by(CONNECTIONS) {
                 let id = turn / COPIES;
-                wire.send(&signed("shop", &text(&format!("wamid.{id}"), &format!("55119{}", id % 500)))).await;
+                wire.send(&webhooks[id]).await;
                 let heard = wire.hear().await.expect("an answer");
                 match heard.body.as_str() {
                     r#"{"status":"accepted","accepted":1,"repeated":0}"# => accepted.push(id),
