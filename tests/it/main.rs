@@ -1,3 +1,10 @@
 //! The one integration binary.
 
 mod stores;
+
+/// A new folder for tests that care about logic, not about power cuts: in memory where the system offers that.
+fn quick_folder() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("hapax-").tempdir_in(parent).expect("a folder for the test").keep()
+}

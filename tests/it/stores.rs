@@ -9,11 +9,7 @@ mod memory {
 mod sqlite {
     use hapax::testkit::store_bed::SqliteBed;
 
-    fn folder() -> tempfile::TempDir {
-        tempfile::tempdir().expect("a folder for the test")
-    }
-
-    hapax::store_suite!(SqliteBed::new(folder().keep()));
+    hapax::store_suite!(SqliteBed::new(crate::quick_folder()));
 }
 
 /// How many random sequences each engine is compared over; every seed is its own sequence.
@@ -22,8 +18,7 @@ const SEQUENCES: u64 = 300;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_answers_like_the_model() {
     for seed in 0..SEQUENCES {
-        let folder = tempfile::tempdir().expect("a folder for the test");
-        let bed = hapax::testkit::store_bed::SqliteBed::new(folder.keep());
+        let bed = hapax::testkit::store_bed::SqliteBed::new(crate::quick_folder());
         hapax::testkit::store_compare::compare(&bed, seed).await;
     }
 }

@@ -1,15 +1,14 @@
-//! What people and upkeep ask for: redrive, replay, purge, settings.
+//! What people ask for: redrive, replay; and settings.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::rows::{item_id, kind_of, lane_thread, members_of};
 use super::writer::{StepError, Writer};
 use crate::domain::ids::number_of;
 use crate::domain::{EventId, ItemId, ThreadId};
-use crate::store::{Purged, Redrive};
+use crate::store::Redrive;
 
 impl Writer {
     pub(super) fn redrive(&mut self, which: &Redrive, max: usize) -> Result<usize, StepError> {
@@ -97,83 +96,6 @@ impl Writer {
         Ok(Some(item_id(self.now_ms, item)))
     }
 
-    pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize) -> Result<Purged, StepError> {
-        let keys = self.keys.drop_expired(&self.db, self.now_ms / 1_000)?;
-        let mut spans: Vec<i64> = retention.iter().map(|(_, keep_ms)| *keep_ms).collect();
-        spans.sort_unstable();
-        spans.dedup();
-        let mut events = 0;
-        for span in spans {
-            let channels: HashSet<i64> = retention
-                .iter()
-                .filter(|(_, keep)| *keep == span)
-                .filter_map(|(name, _)| self.channels.get(name.as_str()).copied())
-                .collect();
-            events += self.purge_span(span, &channels, max)?;
-        }
-        if events > 0 {
-            // The counter must never fall back onto numbers whose rows are gone.
-            self.db
-                .prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?
-                .execute([self.last_number as i64])?;
-        }
-        self.events_added -= events as i64;
-        Ok(Purged { keys, events })
-    }
-
-    /// Looks at the next rows for channels of one retention. Every row is looked at once, however many steps it takes.
-    fn purge_span(&mut self, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<u64> {
-        let mut removed = 0;
-        loop {
-            let from = self.purged_to.get(&keep_ms).copied().unwrap_or(0);
-            let rows: Vec<Looked> = self
-                .db
-                .prepare_cached(
-                    "SELECT number, received, channel, webhook_events FROM events WHERE number > ?1 ORDER BY number LIMIT ?2",
-                )?
-                .query_map([from, max as i64], Looked::read)?
-                .collect::<Result<_, _>>()?;
-            let Some(last) = rows.last().map(|row| row.number) else { return Ok(removed) };
-            let old: Vec<&Looked> = rows.iter().take_while(|row| row.received + keep_ms <= self.now_ms).collect();
-            for row in old.iter().filter(|row| channels.contains(&row.channel)) {
-                removed += u64::from(self.remove_event(row)?);
-            }
-            let seen_to = if old.len() == rows.len() { Some(last) } else { old.last().map(|row| row.number) };
-            if let Some(number) = seen_to {
-                self.purged_to.insert(keep_ms, number);
-            }
-            // Rows of other channels cost a look, not a step: go on until something was removed or the young ones begin.
-            if removed > 0 || old.len() < rows.len() {
-                return Ok(removed);
-            }
-        }
-    }
-
-    /// Removes an event unless it, or one that shares its body, is still open.
-    fn remove_event(&mut self, row: &Looked) -> rusqlite::Result<bool> {
-        let open = self
-            .db
-            .prepare_cached(
-                "SELECT 1 FROM events e WHERE e.number BETWEEN ?1 AND ?2 AND (e.number = ?1 OR e.webhook = ?1)
-                 AND (EXISTS (SELECT 1 FROM inbox i WHERE i.lane = e.lane AND i.item = e.item)
-                   OR EXISTS (SELECT 1 FROM inbox i WHERE i.first = e.number AND i.replay IS NOT NULL)
-                   OR EXISTS (SELECT 1 FROM parked p WHERE p.item = e.item OR p.first = e.number)) LIMIT 1",
-            )?
-            .exists([row.number, row.last_sibling])?;
-        if open {
-            return Ok(false);
-        }
-        for delete in [
-            "DELETE FROM events WHERE number = ?1",
-            "DELETE FROM attempts WHERE first = ?1",
-            "DELETE FROM copies WHERE number = ?1",
-            "DELETE FROM answers WHERE item = ?1",
-        ] {
-            self.db.prepare_cached(delete)?.execute([row.number])?;
-        }
-        Ok(true)
-    }
-
     pub(super) fn remember(&mut self, name: &str, value: &str) -> Result<String, StepError> {
         let name = format!("setting:{name}");
         self.db.prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?.execute([&*name, value])?;
@@ -186,22 +108,5 @@ impl Writer {
             .prepare_cached("INSERT INTO meta VALUES ('ping', 0) ON CONFLICT (name) DO UPDATE SET value = 1 - value")?
             .execute([])?;
         Ok(())
-    }
-}
-
-/// What purge reads of an event.
-struct Looked {
-    number: i64,
-    received: i64,
-    channel: i64,
-    /// No event of the same webhook has a higher number: each took at most one for itself and one for its lane.
-    last_sibling: i64,
-}
-
-impl Looked {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let number = row.get(0)?;
-        let last_sibling = number + 2 * (row.get::<_, i64>(3)? - 1);
-        Ok(Self { number, received: row.get(1)?, channel: row.get(2)?, last_sibling })
     }
 }

@@ -10,6 +10,7 @@ mod filter;
 mod keys;
 mod lease;
 mod open;
+mod purge;
 mod reads;
 mod rows;
 mod writer;

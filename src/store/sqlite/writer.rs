@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::disk::DiskFloor;
 use super::keys::{self, KeySet};
+use super::purge::Sweep;
 use crate::clock::Clock;
 use crate::store::StoreError;
 
@@ -25,7 +26,7 @@ const SEAL_ROWS: usize = 1_000;
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
-    /// The clock's time at the start of the batch, never less than in an earlier batch.
+    /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
     pub(super) last_number: u64,
     pub(super) last_fence: u64,
@@ -37,8 +38,8 @@ pub(super) struct Writer {
     pub(super) events_added: i64,
     /// Set when the batch made work that a worker may be waiting for.
     pub(super) work_made: bool,
-    /// Where purge stands: for each retention, the number up to which everything has been looked at.
-    pub(super) purged_to: HashMap<i64, i64>,
+    /// Where purge stands, for each retention.
+    pub(super) sweeps: HashMap<i64, Sweep>,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
@@ -80,7 +81,7 @@ impl Writer {
             disk: start.disk,
             events_added: 0,
             work_made: false,
-            purged_to: HashMap::new(),
+            sweeps: HashMap::new(),
             failed: None,
             clock: start.clock,
             gauges: start.gauges,
@@ -102,7 +103,6 @@ impl Writer {
     }
 
     fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
-        self.now_ms = self.now_ms.max(self.clock.now_ms());
         let mut finishes = Vec::with_capacity(64);
         let begun = self.db.execute_batch("BEGIN IMMEDIATE");
         if let Err(error) = begun {
@@ -110,6 +110,7 @@ impl Writer {
         }
         let mut next = Some(first);
         while let Some(job) = next {
+            self.now_ms = self.now_ms.max(self.clock.now_ms());
             finishes.push(job(self));
             next = if finishes.len() < BATCH_JOBS && self.failed.is_none() { jobs.try_recv().ok() } else { None };
         }
