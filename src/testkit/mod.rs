@@ -1,3 +1,6 @@
 //! What tests are made of: a clock to turn by hand, the suites, the other side of the wire.
 
 pub mod hand_clock;
+pub mod store_bed;
+pub mod store_compare;
+pub mod store_suite;
