@@ -21,12 +21,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
         if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
             said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
         }
-        if channel.target.is_none() {
-            said.push(format!("channel.{name}: without `target` its events are kept waiting until there is one"));
-        }
         if unsigned(&channel.provider) {
             said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
         }
+    }
+    let waiting: Vec<_> =
+        config.channels.iter().filter(|channel| channel.target.is_none()).map(|channel| &*channel.name).collect();
+    if !waiting.is_empty() {
+        said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
     }
     said
 }
