@@ -17,6 +17,7 @@ mod shown;
 mod sources;
 mod stats;
 mod story;
+mod trigger;
 
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ pub struct Global {
 
 #[derive(Subcommand)]
 pub enum Command {
+    Trigger(trigger::Trigger),
     Events(events::Events),
     Inbox(inbox::Inbox),
     Parked(inbox::Parked),
@@ -85,6 +87,7 @@ pub enum Command {
 impl Command {
     async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         match self {
+            Command::Trigger(command) => command.run(global, output).await,
             Command::Events(command) => command.run(global, output).await,
             Command::Inbox(command) => command.run(global, output).await,
             Command::Parked(command) => command.run(global, output).await,

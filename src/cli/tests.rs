@@ -1,6 +1,8 @@
 use clap::CommandFactory;
 
 use super::*;
+use crate::api::tests::{Fixture, TOKEN};
+use crate::store::{Outcome, Then};
 
 #[test]
 fn the_command_line_is_well_formed() {
@@ -70,4 +72,62 @@ fn what_is_shown_hides_secrets() {
         assert!(!shown.contains(secret), "{shown}");
     }
     assert!(shown.contains("window = \"8d\""), "{shown}");
+}
+
+/// Runs a command line against a server and gives its exit code.
+async fn exit_code(arguments: &[&str], server: &str, token: &str) -> u8 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("empty.toml");
+    std::fs::write(&file, "").expect("written");
+    let file = file.display().to_string();
+    let global = ["hapax", "--config", &file, "--server", server, "--token", token];
+    let cli = Cli::try_parse_from(global.into_iter().chain(arguments.iter().copied())).unwrap_or_else(|said| panic!("{said}"));
+    let output = Output::new(cli.global.json);
+    cli.command.run(&cli.global, &output).await.map_or_else(|failure| failure.code(), |()| 0)
+}
+
+#[tokio::test]
+async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
+    let fixture = Fixture::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let router = fixture.router.clone();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let unknown = format!("evt_{:032x}", 9);
+    for nothing in [
+        vec!["events"],
+        vec!["inbox"],
+        vec!["parked"],
+        vec!["redrive", "--all"],
+        vec!["story", &unknown],
+        vec!["replay", &unknown],
+    ] {
+        assert_eq!(exit_code(&nothing, &server, TOKEN).await, 5, "{nothing:?}");
+    }
+    let event = fixture.accept("m1", Then::Deliver).await;
+    fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
+    for good in [
+        vec!["events", "--json"],
+        vec!["events", "--channel", "shop", "--thread", "7__5511"],
+        vec!["parked"],
+        vec!["story", &event],
+        vec!["redrive", &event],
+        vec!["inbox"],
+        vec!["replay", &event],
+        vec!["stats"],
+        vec!["purge"],
+    ] {
+        assert_eq!(exit_code(&good, &server, TOKEN).await, 0, "{good:?}");
+    }
+    assert_eq!(exit_code(&["stats"], &server, "another-token-than-that").await, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_code_4() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    assert_eq!(exit_code(&["stats"], &server, TOKEN).await, 4);
+    assert_eq!(exit_code(&["stats"], "not an address", TOKEN).await, 2);
 }
