@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
 use owo_colors::OwoColorize;
 use serde_json::Value;
 
@@ -51,6 +51,9 @@ impl Output {
     /// Prints rows under a head on a terminal, and tab-separated without it elsewhere.
     pub fn table(&self, head: &[&str], rows: Vec<Vec<String>>) {
         let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+        if rows.is_empty() {
+            return;
+        }
         if !self.terminal {
             rows.iter().for_each(|row| self.line(row.join("\t")));
             return;
@@ -58,9 +61,17 @@ impl Output {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         let bold = |cell: Cell| if self.colour { cell.add_attribute(Attribute::Bold) } else { cell };
-        table.set_header(head.iter().map(|title| bold(Cell::new(title))));
+        if head.iter().any(|title| !title.is_empty()) {
+            table.set_header(head.iter().map(|title| bold(Cell::new(title))));
+        }
         for row in rows {
             table.add_row(row.iter().map(|cell| self.cell(cell)));
+        }
+        // An id that is broken over two lines cannot be copied.
+        for (title, column) in head.iter().zip(table.column_iter_mut()) {
+            if matches!(*title, "id" | "item" | "event") {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
         self.line(table.trim_fmt());
     }
