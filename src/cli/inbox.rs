@@ -30,7 +30,7 @@ Examples:
   hapax inbox --channel shop
   hapax inbox --json | jq '.items[] | select(.attempt > 1)'
 
-Columns: time received, item, event, channel, attempt, state, when it is due or whose it is, why the last attempt failed.")]
+Columns: time received, event, channel, attempt, state, when it is due or whose it is, why the last attempt failed.")]
 pub struct Inbox {
     #[command(flatten)]
     which: Which,
@@ -42,7 +42,7 @@ pub struct Inbox {
 Examples:
   hapax parked
   hapax story evt_..            what happened to it
-  hapax redrive itm_..          put it back in line, once the cause is mended
+  hapax redrive evt_..          put it back in line, once the cause is mended
   hapax redrive --channel shop  all of a channel")]
 pub struct Parked {
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl Which {
         if output.json {
             output.json(&answer);
         } else {
-            let head = ["received", "item", "event", "channel", "attempt", "state", "due or held by", "why"];
+            let head = ["received", "event", "channel", "attempt", "state", "due or held by", "why"];
             output.table(&head, items.iter().map(row).collect());
         }
         if items.is_empty() {
@@ -85,8 +85,7 @@ impl Which {
 }
 
 fn row(item: &Value) -> Vec<String> {
-    let mut row: Vec<_> =
-        ["received_at", "item", "event", "channel", "attempt", "state"].map(|column| text_of(item, column)).into();
+    let mut row: Vec<_> = ["received_at", "event", "channel", "attempt", "state"].map(|column| text_of(item, column)).into();
     row.push(match &item["lease"] {
         Value::Null => text_of(item, "due_at"),
         lease => format!("{} until {}", text_of(lease, "worker"), text_of(lease, "until")),

@@ -69,7 +69,7 @@ impl Output {
         }
         // An id that is broken over two lines cannot be copied.
         for (title, column) in head.iter().zip(table.column_iter_mut()) {
-            if matches!(*title, "id" | "item" | "event") {
+            if matches!(*title, "id" | "event") {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }

@@ -13,12 +13,12 @@ use crate::domain::{EventId, ItemId};
 Mend the cause first: what fails again is parked again. `hapax parked` lists what there is.
 
 Examples:
-  hapax redrive itm_0190c5a2e6b47000800000000000002a
+  hapax redrive evt_0190c5a2e6b47000800000000000002a
   hapax redrive --channel shop
   hapax redrive --all")]
 #[group(required = true, multiple = false)]
 pub struct Redrive {
-    /// One item or event, as `hapax parked` shows it
+    /// One event as `hapax parked` shows it, or one item (itm_..) as `--json` does
     #[arg(value_name = "ID", value_parser = read_id)]
     id: Option<Value>,
     /// All of this channel
