@@ -1,1 +1,75 @@
-//! (placeholder)
+//! `/v1`: what a person or a program may ask and tell a running hapax. One file per resource; every answer is a hand-made twin of a
+//! domain type, and every error is a problem (RFC 9457) that says what to change.
+
+pub mod auth;
+mod channels;
+mod events;
+mod inbox;
+mod problem;
+mod purge;
+mod redrive;
+mod stats;
+mod story;
+mod time;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::providers::Provider;
+use crate::store::Store;
+
+pub use problem::Problem;
+pub use purge::{LastPurge, PurgeLog, purge_step, retention};
+
+/// The largest body any request to `/v1` needs.
+const REQUEST_MAX_BYTES: usize = 64 << 10;
+
+/// All that the admin surface works with.
+pub struct Api {
+    pub store: Arc<dyn Store>,
+    pub config: Arc<Config>,
+    /// [`auth::hash_token`] of the admin token; the token itself is not kept.
+    pub token_hash: [u8; 32],
+    /// By channel.
+    pub providers: HashMap<Arc<str>, Arc<dyn Provider>>,
+    pub clock: Arc<dyn Clock>,
+    /// Shared with the upkeep that purges by itself.
+    pub purges: Arc<PurgeLog>,
+}
+
+/// Makes the routes under `/v1`, all of them behind the admin token.
+pub fn router(api: Arc<Api>) -> Router {
+    let v1 = Router::new()
+        .route("/events", get(events::list))
+        .route("/events/{id}", get(events::one))
+        .route("/events/{id}/story", get(story::tell))
+        .route("/events/{id}/replay", post(events::replay))
+        .route("/inbox", get(inbox::list))
+        .route("/redrive", post(redrive::redrive))
+        .route("/stats", get(stats::stats))
+        .route("/purge", post(purge::purge))
+        .route("/channels", get(channels::list))
+        .route("/channels/{name}/sample", post(channels::sample))
+        .fallback(problem::no_such_path)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .layer(middleware::from_fn_with_state(api.clone(), auth::require))
+        .with_state(api);
+    Router::new().nest("/v1", v1)
+}
+
+/// The page size that is used for the one asked for.
+fn page_limit(asked: Option<usize>) -> usize {
+    asked.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
+}

@@ -1,13 +1,39 @@
 //! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
 
+mod address;
+mod channel;
+mod generic;
+mod load;
+mod mistake;
+mod secret;
+mod section;
+mod starter;
+mod tree;
+mod units;
+mod warnings;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
 
+#[cfg(test)]
+mod tests;
+
+pub use address::hide_userinfo;
+pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
+pub use mistake::{Mistake, Mistakes, Origin};
+pub use starter::starter;
+pub use tree::Environment;
+pub use units::{write_bytes, write_ms};
+pub use warnings::warnings;
+
 use crate::domain::{Kind, RetryPolicy};
 use crate::providers::settings::Settings;
+
+/// The commented default: the weakest layer of every config, and its manual.
+pub const DEFAULT: &str = include_str!("default.toml");
 
 /// Everything hapax was told, checked. Contradictions do not get this far.
 #[derive(Clone, Debug)]

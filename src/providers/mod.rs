@@ -3,12 +3,28 @@
 //! *Invariant:* adapters do no I/O, read no clock and no environment. They see bytes and give values back, so they are tested with
 //! fixtures alone. A request that was not verified cannot be parsed: [`Verified`] has no other constructor than [`Provider::verify`].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+mod form;
+mod generic;
+mod github;
+mod gowa;
+mod hmac;
+mod json;
+mod lenient;
+mod reading;
+pub mod samples;
 pub mod settings;
+mod stripe;
+mod telegram;
+mod tokens;
+mod whatsapp;
 
 use crate::domain::Event;
+use settings::Settings;
 
 /// A request as it came from the network, nothing believed yet.
 #[derive(Debug)]
@@ -109,4 +125,16 @@ pub trait Provider: Send + Sync {
 
     /// Headers that carry a secret or a signature: never stored, made anew by [`Provider::sign`].
     fn signature_headers(&self) -> &[HeaderName];
+}
+
+/// Makes the adapter that a channel's settings ask for. The only registry of providers.
+pub fn build(settings: &Settings) -> Arc<dyn Provider> {
+    match settings {
+        Settings::Whatsapp { secrets, verify_token } => Arc::new(whatsapp::Whatsapp::new(secrets, verify_token.as_ref())),
+        Settings::Telegram { secrets, bot } => Arc::new(telegram::Telegram::new(secrets, bot)),
+        Settings::Gowa { secrets } => Arc::new(gowa::Gowa::new(secrets)),
+        Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
+        Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
+        Settings::Generic(settings) => Arc::new(generic::Generic::new(settings)),
+    }
 }

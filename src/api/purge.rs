@@ -1,0 +1,74 @@
+//! `/v1/purge`: remove now what is past its time, in small steps so that accept never waits long.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::{Api, Problem};
+use crate::config::Config;
+use crate::store::{Purged, Store, StoreError};
+
+/// Rows of one step.
+const STEP_ROWS: usize = 1_000;
+/// Steps of one call; whoever wants more asks again.
+const STEPS_MAX: usize = 200;
+
+/// The last purge that removed something or was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastPurge {
+    pub at_ms: i64,
+    pub keys: u64,
+    pub events: u64,
+}
+
+/// Where upkeep and the API write down their purges.
+#[derive(Debug, Default)]
+pub struct PurgeLog(Mutex<Option<LastPurge>>);
+
+impl PurgeLog {
+    pub fn record(&self, at_ms: i64, purged: Purged) {
+        let last = LastPurge { at_ms, keys: purged.keys, events: purged.events };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+
+    pub fn last(&self) -> Option<LastPurge> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long each configured channel keeps its finished events.
+pub fn retention(config: &Config) -> Vec<(String, i64)> {
+    config.channels.iter().map(|channel| (channel.name.to_string(), channel.retention_ms)).collect()
+}
+
+/// Takes one small step; upkeep calls it with pauses in between.
+pub async fn purge_step(store: &dyn Store, retention: &[(String, i64)]) -> Result<Purged, StoreError> {
+    store.purge(retention, STEP_ROWS).await
+}
+
+#[derive(Serialize)]
+pub(super) struct Done {
+    keys: u64,
+    events: u64,
+    /// True when there is more: call again.
+    more: bool,
+}
+
+pub(super) async fn purge(State(api): State<Arc<Api>>) -> Result<Json<Done>, Problem> {
+    let retention = retention(&api.config);
+    let mut all = Purged::default();
+    let mut more = true;
+    for _ in 0..STEPS_MAX {
+        let step = purge_step(&*api.store, &retention).await?;
+        more = step.removed() > 0;
+        if !more {
+            break;
+        }
+        all = Purged { keys: all.keys + step.keys, events: all.events + step.events };
+        tokio::task::yield_now().await;
+    }
+    api.purges.record(api.clock.now_ms(), all);
+    Ok(Json(Done { keys: all.keys, events: all.events, more }))
+}

@@ -1,0 +1,279 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::config::{Environment, Flags, SourceFile, Sources};
+use crate::domain::{Event, EventKey, Kind};
+use crate::store::memory::MemoryStore;
+use crate::store::{Arrival, Copies, KeptHeaders, LeaseAsk, NewEvent, Outcome, Then};
+
+pub(crate) const TOKEN: &str = "a-token-for-these-tests";
+const CONFIG: &str = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'\ntarget = 'http://u:pw@127.0.0.1:1/x'\n\
+                      [channel.pay]\nprovider = 'stripe'\nsecret = 'whsec_hidden-too'\n";
+
+pub(crate) struct HandClock(AtomicI64);
+
+impl Clock for HandClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// A server without a network, its store, and its clock.
+pub(crate) struct Fixture {
+    pub(crate) router: Router,
+    store: MemoryStore,
+    clock: Arc<HandClock>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
+        let store = MemoryStore::new(clock.clone());
+        let file = Some(SourceFile { name: "t.toml".to_owned(), text: CONFIG.to_owned() });
+        let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+        let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
+        let built = |channel: &crate::config::Channel| (channel.name.clone(), crate::providers::build(&channel.provider));
+        let providers = config.channels.iter().map(built).collect();
+        let router = router(Arc::new(Api {
+            store: Arc::new(store.clone()),
+            config: Arc::new(config),
+            token_hash: auth::hash_token(TOKEN),
+            providers,
+            clock: clock.clone(),
+            purges: Arc::default(),
+        }));
+        Self { router, store, clock }
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, http::HeaderMap, Value) {
+        let response = self.router.clone().oneshot(request).await.expect("infallible");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        (parts.status, parts.headers, serde_json::from_slice(&bytes).expect("JSON"))
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let request = Request::get(path).header("authorization", format!("Bearer {TOKEN}")).body(Body::empty());
+        let (status, _, body) = self.send(request.expect("a request")).await;
+        (status, body)
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        let request = Request::post(path)
+            .header("authorization", format!("Bearer {TOKEN}"))
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string()));
+        let (status, _, body) = self.send(request.expect("a request")).await;
+        (status, body)
+    }
+
+    /// Takes in one message and gives its id.
+    pub(crate) async fn accept(&self, id: &str, then: Then) -> String {
+        let key = EventKey::of("whatsapp", "7", Kind::Message, id, &[]);
+        let event = Event { peer: Some("5511".to_owned()), ..Event::new(Kind::Message, "7", id, key, 1) };
+        let mut headers = KeptHeaders::default();
+        headers.push("content-type", b"application/json");
+        let arrival = Arrival {
+            channel: "shop".into(),
+            window_ms: 691_200_000,
+            headers,
+            body: Bytes::from_static(b"{\"hi\":1}"),
+            events: vec![NewEvent { event, then }],
+        };
+        self.store.accept(arrival).await.expect("accepted")[0].event().to_string()
+    }
+
+    /// Leases the first item of the channel and ends it so.
+    pub(crate) async fn settle(&self, outcome: Outcome) {
+        let ask = LeaseAsk { worker: "w1".into(), wants: vec![("shop".into(), 1)], hold_ms: 60_000 };
+        let lease = self.store.lease_inbox(ask).await.expect("leased").remove(0);
+        self.clock.0.fetch_add(40, Ordering::SeqCst);
+        self.store.settle_inbox(lease.lane, lease.fence, outcome).await.expect("settled");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_without_the_token() {
+    let fixture = Fixture::new();
+    fixture.accept("m1", Then::Deliver).await;
+    let paths = ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/nowhere"];
+    for (path, value) in paths.iter().flat_map(|path| ["", "Bearer", "Bearer wrong", "Basic YTpi"].map(|value| (path, value))) {
+        let request = Request::get(*path).header("authorization", value).body(Body::empty()).expect("a request");
+        let (status, headers, body) = fixture.send(request).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{path} {value}");
+        assert_eq!(headers["content-type"], "application/problem+json");
+        assert_eq!(headers["www-authenticate"], "Bearer realm=\"hapax\"");
+        assert!(body["detail"].as_str().expect("words").contains("HAPAX_ADMIN_TOKEN"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn events_are_listed_in_pages_newest_first() {
+    let fixture = Fixture::new();
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(fixture.accept(&format!("m{n}"), Then::Deliver).await);
+    }
+    let (status, first) = fixture.get("/v1/events?limit=2&channel=shop&kind=message&thread=7__5511").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(first["events"][0]["id"], json!(ids[4]));
+    assert_eq!(first["events"][0]["thread"], "7__5511");
+    assert_eq!(first["events"][0]["received_at"], "2023-11-14T22:13:20.000Z");
+    assert_eq!(first["next"], json!(ids[3]));
+    let (_, rest) = fixture.get(&format!("/v1/events?limit=100000&before={}", ids[3])).await;
+    assert_eq!(rest["events"].as_array().expect("a list").len(), 3);
+    assert!(rest.get("next").is_none(), "the last page names no next one");
+    let (_, none) = fixture.get("/v1/events?channel=pay").await;
+    assert_eq!(none["events"], json!([]));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_answered_with_what_to_change() {
+    let fixture = Fixture::new();
+    for (path, hint) in [
+        ("/v1/events?kin=message", "unknown field `kin`"),
+        ("/v1/events?kind=messages", "use one of message, status"),
+        ("/v1/events?thread=x", "expected `account__peer`"),
+        ("/v1/events?before=itm_1", "expected `evt_` and 32 hex digits"),
+        ("/v1/events?limit=-1", "limit"),
+        ("/v1/events/7", "expected `evt_` and 32 hex digits"),
+    ] {
+        let (status, body) = fixture.get(path).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
+        assert!(body["detail"].as_str().expect("words").contains(hint), "{path}: {body}");
+    }
+    let unknown = format!("/v1/events/evt_{:032x}", 9);
+    assert_eq!(fixture.get(&unknown).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get(&format!("{unknown}/story")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.post(&format!("{unknown}/replay"), json!({})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get("/v1/nowhere").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get("/v1/purge").await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn one_event_is_shown_with_its_body_and_headers() {
+    let fixture = Fixture::new();
+    let id = fixture.accept("m1", Then::Deliver).await;
+    let (status, body) = fixture.get(&format!("/v1/events/{id}")).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!((&body["body_encoding"], &body["body"]), (&json!("text"), &json!("{\"hi\":1}")));
+    assert_eq!(body["headers"], json!([{"name": "content-type", "value": "application/json"}]));
+    assert_eq!(body["state"], "waiting");
+
+    let odd = Then::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"\xff\x00") };
+    let id = fixture.accept("m2", odd).await;
+    let (_, body) = fixture.get(&format!("/v1/events/{id}")).await;
+    assert_eq!((&body["body_encoding"], &body["body"]), (&json!("base64"), &json!("/wA=")));
+    assert_eq!(body["state"], "quarantined");
+}
+
+#[tokio::test]
+async fn a_story_tells_copies_attempts_and_the_end() {
+    let fixture = Fixture::new();
+    let id = fixture.accept("m1", Then::Deliver).await;
+    let last_ms = fixture.clock.now_ms() + 1;
+    let copies = Copies { event: id.parse().expect("an id"), copies: 4, conflicts: 0, last_ms };
+    fixture.store.note_copies(vec![copies]).await.expect("noted");
+    fixture.settle(Outcome::Retry { wait_ms: 0, why: "503".to_owned() }).await;
+    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+    let (status, story) = fixture.get(&format!("/v1/events/{id}/story")).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(story["event"]["state"], "delivered");
+    let steps: Vec<_> =
+        story["steps"].as_array().expect("steps").iter().map(|step| step["step"].as_str().expect("a word")).collect();
+    assert_eq!(steps, ["received", "claimed", "leased", "copies", "retry", "leased", "delivered"]);
+    assert_eq!(story["steps"][6]["attempt"], 2);
+}
+
+#[tokio::test]
+async fn parked_items_are_found_redriven_and_events_replayed() {
+    let fixture = Fixture::new();
+    let id = fixture.accept("m1", Then::Deliver).await;
+    fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
+    let (_, parked) = fixture.get("/v1/inbox?parked=true").await;
+    assert_eq!((&parked["items"][0]["event"], &parked["items"][0]["why"]), (&json!(id), &json!("404")));
+    assert_eq!(fixture.get("/v1/inbox?parked=false").await.1["items"], json!([]));
+
+    let (_, nothing) = fixture.post("/v1/redrive", json!({"channel": "pay"})).await;
+    assert_eq!(nothing, json!({"redriven": 0, "more": false}));
+    let (_, done) = fixture.post("/v1/redrive", json!({"item": parked["items"][0]["item"]})).await;
+    assert_eq!(done["redriven"], 1);
+    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+
+    let (status, replayed) = fixture.post(&format!("/v1/events/{id}/replay"), json!({})).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let (_, inbox) = fixture.get("/v1/inbox").await;
+    assert_eq!(inbox["items"][0]["item"], replayed["item"]);
+    assert_eq!(inbox["items"][0]["replay"], 1);
+}
+
+#[tokio::test]
+async fn a_redrive_names_exactly_one_thing() {
+    let fixture = Fixture::new();
+    for body in [json!({}), json!({"all": false}), json!({"all": true, "channel": "shop"}), json!({"item": "x"})] {
+        assert_eq!(fixture.post("/v1/redrive", body.clone()).await.0, StatusCode::BAD_REQUEST, "{body}");
+    }
+    let (status, body) = fixture.post("/v1/redrive", json!({"chanel": "shop"})).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(body["detail"].as_str().expect("words").contains("chanel"), "{body}");
+}
+
+#[tokio::test]
+async fn purge_removes_what_is_past_its_retention_and_stats_say_when() {
+    let fixture = Fixture::new();
+    fixture.accept("m1", Then::Deliver).await;
+    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+    fixture.accept("m2", Then::Deliver).await;
+    assert_eq!(fixture.get("/v1/stats").await.1["last_purge"], Value::Null);
+    fixture.clock.0.fetch_add(30 * 86_400_000, Ordering::SeqCst);
+    let (_, done) = fixture.post("/v1/purge", json!({})).await;
+    assert_eq!((&done["events"], &done["more"]), (&json!(1), &json!(false)));
+    let (_, stats) = fixture.get("/v1/stats").await;
+    assert_eq!(stats["events"], 1, "what waits is never purged");
+    assert_eq!(stats["last_purge"]["events"], 1);
+    assert_eq!(stats["channels"][0]["waiting"], 1);
+}
+
+#[tokio::test]
+async fn channels_are_shown_without_secrets() {
+    let fixture = Fixture::new();
+    let (_, body) = fixture.get("/v1/channels").await;
+    let text = body.to_string();
+    assert!(!text.contains("hidden-word") && !text.contains("whsec") && !text.contains("pw@"), "{text}");
+    assert_eq!(body["channels"][1]["path"], "/in/shop");
+    assert_eq!(body["channels"][1]["target"], "http://(hidden)@127.0.0.1:1/x");
+}
+
+#[tokio::test]
+async fn a_sample_passes_the_channels_own_check() {
+    let fixture = Fixture::new();
+    let (status, sample) = fixture.post("/v1/channels/shop/sample", json!({"kind": "text", "nonce": 7})).await;
+    assert_eq!(status, StatusCode::OK, "{sample}");
+    let mut headers = http::HeaderMap::new();
+    for header in sample["headers"].as_array().expect("a list") {
+        let text = |key: &str| header[key].as_str().expect("a text").to_owned();
+        headers.insert(text("name").parse::<http::HeaderName>().expect("a name"), text("value").parse().expect("a value"));
+    }
+    use base64::Engine;
+    let body = base64::engine::general_purpose::STANDARD.decode(sample["body_base64"].as_str().expect("a text")).expect("base64");
+    let request = crate::providers::RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.into() };
+    let channel = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'";
+    let file = Some(SourceFile { name: "t.toml".to_owned(), text: channel.to_owned() });
+    let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+    let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
+    let provider = crate::providers::build(&config.channels[0].provider);
+    let verified = provider.verify(&request, fixture.clock.now_ms()).expect("signed");
+    assert_eq!(provider.parse(&verified).events.len(), 1);
+
+    let (status, problem) = fixture.post("/v1/channels/shop/sample", json!({"kind": "stripe.invoice_paid", "nonce": 7})).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().expect("words").contains("whatsapp.text"), "{problem}");
+    assert_eq!(fixture.post("/v1/channels/none/sample", json!({"kind": "text", "nonce": 7})).await.0, StatusCode::NOT_FOUND);
+}

@@ -1,0 +1,280 @@
+use secrecy::ExposeSecret;
+
+use super::*;
+
+fn load_with(text: &str, vars: &[(&str, &str)], flags: Flags) -> Result<Config, Mistakes> {
+    load(&sources(text, vars, flags))
+}
+
+fn sources(text: &str, vars: &[(&str, &str)], flags: Flags) -> Sources<'static> {
+    let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let read_file: &dyn Fn(&str) -> std::io::Result<String> = &|path| match path {
+        "/run/token" => Ok("token-from-a-file\n".to_owned()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let file = Some(SourceFile { name: "hapax.toml".to_owned(), text: text.to_owned() });
+    Sources { file, env: Environment { vars, read_file }, flags }
+}
+
+fn mistakes_of(text: &str) -> String {
+    load_with(text, &[], Flags::default()).expect_err("has mistakes").to_string()
+}
+
+fn first_mistake(text: &str) -> String {
+    mistakes_of(text).lines().next().expect("one").to_owned()
+}
+
+fn one(text: &str) -> Channel {
+    let mut config = load_with(text, &[], Flags::default()).expect("a good config");
+    config.channels.remove(0)
+}
+
+#[test]
+fn an_empty_file_gives_the_defaults() {
+    let config = load_with("", &[], Flags::default()).expect("nothing is a good config");
+    assert_eq!(config.listen.to_string(), "127.0.0.1:4272");
+    assert_eq!(config.store, StoreUrl::Sqlite("hapax.db".into()));
+    assert!(config.admin_token.is_none() && config.admin_listen.is_none() && config.channels.is_empty());
+    assert_eq!(config.limits.connections, crate::domain::limits::CONNECTIONS_MAX);
+    assert_eq!(config.limits.header_timeout_ms, crate::domain::limits::HEADER_TIMEOUT_MS);
+    assert_eq!(config.limits.body_timeout_ms, crate::domain::limits::BODY_TIMEOUT_MS);
+    assert_eq!(config.limits.cache_keys, crate::domain::limits::CACHE_KEYS);
+    assert_eq!(config.log, Log { filter: "info".to_owned(), json: false });
+}
+
+#[test]
+fn a_channel_needs_only_provider_and_secret() {
+    let channel = one("[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'");
+    assert_eq!(&*channel.name, "shop");
+    assert_eq!(channel.window_ms, 8 * 86_400_000);
+    assert_eq!(channel.retry, RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 10 });
+    assert_eq!((channel.timeout_ms, channel.lease_ms), (300_000, 60_000));
+    assert_eq!((channel.retention_ms, channel.concurrency), (7 * 86_400_000, 16));
+    assert_eq!((channel.mode, channel.on_poison, channel.park_on_4xx), (Mode::Queue, OnPoison::Park, true));
+    assert_eq!(channel.deliver, Deliver { kinds: Kind::ALL.to_vec(), echoes: true });
+    assert_eq!(channel.max_body, crate::domain::limits::BODY_MAX_BYTES);
+    assert!(channel.target.is_none() && channel.stale_after_ms.is_none() && channel.sign_with.is_none());
+}
+
+#[test]
+fn windows_and_body_sizes_follow_the_provider() {
+    let day = 86_400_000;
+    for (provider, window, max_body) in
+        [("telegram", 2 * day, 4 << 20), ("stripe", 4 * day, 4 << 20), ("gowa", 2 * day, 4 << 20), ("github", 2 * day, 26 << 20)]
+    {
+        let channel = one(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'"));
+        assert_eq!((channel.window_ms, channel.max_body), (window, max_body), "{provider}");
+    }
+}
+
+#[test]
+fn flags_beat_env_beats_file_beats_default() {
+    let file = "listen = '127.0.0.1:1'\nstore = 'sqlite:file.db'\nadmin_token = 'token-from-the-toml'";
+    let env = [("HAPAX_LISTEN", "127.0.0.1:2"), ("PORT", "3"), ("HAPAX_ADMIN_TOKEN_FILE", "/run/token")];
+    let flags = Flags { listen: Some("127.0.0.1:4".to_owned()), ..Flags::default() };
+    let at = |flags, env: &[(&str, &str)]| load_with(file, env, flags).expect("a good config");
+    assert_eq!(at(flags, &env).listen.port(), 4);
+    let from_env = at(Flags::default(), &env);
+    assert_eq!(from_env.listen.to_string(), "127.0.0.1:2");
+    assert_eq!(from_env.admin_token.expect("set").expose_secret(), "token-from-a-file");
+    assert_eq!(at(Flags::default(), &[("PORT", "3")]).listen.to_string(), "0.0.0.0:3");
+    assert_eq!(at(Flags::default(), &[]).listen.port(), 1);
+    assert_eq!(at(Flags::default(), &[]).store, StoreUrl::Sqlite("file.db".into()));
+    assert_eq!(at(Flags::default(), &[("DATABASE_URL", "sqlite:///var/x.db")]).store, StoreUrl::Sqlite("/var/x.db".into()));
+    assert_eq!(at(Flags::default(), &[("DATABASE_URL", "sqlite:x"), ("HAPAX_STORE", "memory:")]).store, StoreUrl::Memory);
+}
+
+#[test]
+fn a_database_address_is_refused_without_showing_its_password() {
+    let said =
+        load_with("", &[("DATABASE_URL", "postgres://u:p4ssw0rd@db/x")], Flags::default()).expect_err("refused").to_string();
+    assert!(
+        said.starts_with("env DATABASE_URL: store: store `postgres` is not available in this version; set HAPAX_STORE"),
+        "{said}"
+    );
+    assert!(!said.contains("p4ssw0rd"));
+}
+
+#[test]
+fn defaults_hold_for_channels_that_say_nothing() {
+    let text = "[defaults]\nattempts = 3\nsecret = 'shared-by-all'\n[channel.a]\nprovider = 'gowa'\n\
+                [channel.b]\nprovider = 'gowa'\nattempts = 4\nsecrets = ['the-new-one', 'the-old-one']";
+    let config = load_with(text, &[], Flags::default()).expect("a good config");
+    let attempts: Vec<_> = config.channels.iter().map(|channel| channel.retry.attempts).collect();
+    assert_eq!(attempts, [3, 4]);
+    let Settings::Gowa { secrets } = &config.channels[1].provider else { panic!("gowa") };
+    assert_eq!(secrets.len(), 2);
+}
+
+#[test]
+fn a_wrong_default_is_reported_once() {
+    let text = "[defaults]\nlease = '1s'\n[channel.a]\nprovider = 'gowa'\nsecret = 'a-long-secret'\n\
+                [channel.b]\nprovider = 'gowa'\nsecret = 'a-long-secret'";
+    assert_eq!(
+        mistakes_of(text),
+        "hapax.toml:2: defaults.lease: 1s is out of range; write \"5s\" to \"1h\"\n1 mistake in the config"
+    );
+}
+
+/// The mistakes a person makes, all in one file.
+const MISTAKEN: &str = r#"listen = "here"
+store = "postgres://u:p@h/d"
+admin_token = "short"
+chanel = 1
+[limits]
+connections = "many"
+[otel]
+[log]
+filter = "a=b=c"
+[channel.shop]
+provider = "whatsapp"
+secret = "secret"
+window = "2d"
+coalesce = "3s"
+lease = 30
+mode = "pull"
+[channel.Tele]
+provider = "telegramm"
+secret = "${TG_SECRET}"
+timeout = "soon"
+deliver = ["messages"]
+[channel.pay]
+provider = "stripe"
+secret = "a-long-secret"
+secrets = ["another-secret"]
+verify_token = "x"
+target = "ftp://bot"
+on_store_failure = "spool"
+[channel.open]
+provider = "gowa"
+mode = "proxy"
+max_body = "1TB"
+[channel.own]
+provider = "generic"
+secret = "a-long-secret"
+id = "data.id"
+signature = { type = "hmac-md5", headr = "X-Sig" }
+[channel.later]
+provider = "slack"
+"#;
+
+/// What is said about them: each with its line and its way out.
+const SAID: &str = r#"hapax.toml:1: listen: `here` is not an address and a port; write "127.0.0.1:4272"
+hapax.toml:2: store: store `postgres` is not available in this version; write "sqlite:hapax.db"
+hapax.toml:3: admin_token: the admin token is too short (5 bytes, at least 16); make one with `openssl rand -hex 24`, or leave it out and hapax makes one
+hapax.toml:4: chanel: `chanel` is not a key here; did you mean `channel`?
+hapax.toml:6: limits.connections: expected a whole number, found a text
+hapax.toml:7: otel: `otel` is not available in this version; take it out
+hapax.toml:9: log.filter: `a=b=c` is not a log filter; write "info" or "hapax=debug,info"
+hapax.toml:12: channel.shop.secret: `secret` is GOWA's default and known to everybody; make one with `openssl rand -hex 24` and set it at the provider too
+hapax.toml:13: channel.shop.window: 2d is shorter than whatsapp goes on retrying (7d), so channel `shop` would take a copy for new; write at least "7d", better "8d"
+hapax.toml:14: channel.shop.coalesce: `coalesce` is not available in this version; take it out
+hapax.toml:15: channel.shop.lease: expected a time with its unit, like "30s", "5m" or "8d", found a number
+hapax.toml:16: channel.shop.mode: `pull` is not available in this version; write "queue", "proxy"
+hapax.toml:17: channel.Tele: the name is part of the address /in/NAME; use 1 to 64 of a-z, 0-9, `-` and `_`
+hapax.toml:18: channel.Tele.provider: `telegramm` is none of "whatsapp", "telegram", "gowa", "stripe", "github", "generic"; did you mean `telegram`?
+hapax.toml:19: channel.Tele.secret: `${TG_SECRET}` is not set; set it in the environment, or `TG_SECRET_FILE`
+hapax.toml:20: channel.Tele.timeout: `soon` is not a time with its unit, like "30s", "5m" or "8d"
+hapax.toml:21: channel.Tele.deliver: `messages` is none of "message", "status", "reaction", "edit", "delete", "action", "notice", "echo"; did you mean `message`?
+hapax.toml:25: channel.pay.secrets: both `secret` and `secrets` are set; keep `secrets = [..]` while rotating, else `secret`
+hapax.toml:26: channel.pay.verify_token: `verify_token` is for provider "whatsapp" only, this is "stripe"; take it out
+hapax.toml:27: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
+hapax.toml:28: channel.pay.on_store_failure: `spool` is not available in this version; write "retry"
+hapax.toml:29: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
+hapax.toml:31: channel.open.mode: mode "proxy" answers with what the target says, and channel.open has no `target`; add one
+hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4MB"
+hapax.toml:36: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
+hapax.toml:37: channel.own.signature.headr: `headr` is not a key here; did you mean `header`?
+hapax.toml:37: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
+hapax.toml:39: channel.later.provider: `slack` is not available in this version; write "whatsapp", "telegram", "gowa", "stripe", "github", "generic"
+28 mistakes in the config"#;
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let said = mistakes_of(MISTAKEN);
+    for (said, expected) in said.lines().zip(SAID.lines()) {
+        assert_eq!(said, expected);
+    }
+    assert_eq!(said, SAID);
+}
+
+#[test]
+fn windows_below_the_providers_retries_are_refused_and_at_them_taken() {
+    for (provider, short, enough) in
+        [("whatsapp", "6d", "7d"), ("stripe", "71h", "3d"), ("telegram", "23h", "24h"), ("gowa", "59m", "1h")]
+    {
+        let text = |window| format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\nwindow = '{window}'");
+        assert!(first_mistake(&text(short)).starts_with("hapax.toml:4: channel.c.window: "), "{provider}");
+        one(&text(enough));
+    }
+}
+
+#[test]
+fn generic_signatures_are_read_and_none_needs_permission() {
+    let generic = |rest: &str| format!("[channel.c]\nprovider = 'generic'\n{rest}");
+    let rule = |rest: &str| match one(&generic(rest)).provider {
+        Settings::Generic(generic) => generic.signature,
+        _ => panic!("generic"),
+    };
+    use crate::providers::settings::{Encoding, HmacAlgorithm, SignatureRule};
+    assert!(matches!(
+        rule("secret = 'a-long-secret'\nsignature = { type = 'hmac-sha512', header = 'X-Sig', encoding = 'base64', prefix = 'v1,' }"),
+        SignatureRule::Hmac { algorithm: HmacAlgorithm::Sha512, encoding: Encoding::Base64, prefix, .. } if prefix == "v1,"
+    ));
+    assert!(matches!(rule("secret = 'a-long-secret'"), SignatureRule::Hmac { header, .. } if header == "x-hub-signature-256"));
+    assert!(matches!(rule("allow_unsigned = true"), SignatureRule::None));
+    assert!(matches!(rule("secret = 'a-long-secret'\nsignature = { type = 'basic', user = 'me' }"), SignatureRule::Basic { .. }));
+    assert!(first_mistake(&generic("signature = { type = 'none' }")).contains("allow_unsigned = true"));
+    assert!(first_mistake(&generic("")).contains("no `secret`"));
+}
+
+#[test]
+fn a_provider_that_signs_cannot_be_told_not_to() {
+    let text = |word| format!("[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\nallow_unsigned = {word}");
+    one(&text("false"));
+    assert!(
+        first_mistake(&text("true"))
+            .starts_with("hapax.toml:4: channel.c.allow_unsigned: `allow_unsigned` is for provider \"generic\"")
+    );
+}
+
+#[test]
+fn telegram_secrets_keep_to_its_alphabet() {
+    let said = first_mistake("[channel.c]\nprovider = 'telegram'\nsecret = 'not for telegram!'");
+    assert!(said.starts_with("hapax.toml:3: channel.c.secret: Telegram takes only"), "{said}");
+}
+
+#[test]
+fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
+    let mut asked = Vec::new();
+    let text = starter(|name| {
+        asked.push(name.to_owned());
+        format!("{:0>32}", asked.len())
+    });
+    let config = load_with(&text, &[], Flags::default()).expect("a good config");
+    let mut names: Vec<_> = config.channels.iter().map(|channel| (&*channel.name, channel.provider.provider())).collect();
+    names.sort_unstable();
+    let all = ["generic", "github", "gowa", "stripe", "telegram", "whatsapp"];
+    assert_eq!(names, all.map(|name| (name, name)));
+    assert_eq!(asked.len(), 7);
+    assert!(config.channels.iter().all(|channel| channel.target.is_none()));
+    assert!(!warnings(&config).iter().any(|warning| warning.contains("verify_token")));
+}
+
+#[test]
+fn debug_hides_secrets() {
+    let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
+                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'";
+    let config = load_with(text, &[], Flags::default()).expect("a good config");
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key"] {
+        assert!(!format!("{config:?}").contains(secret), "Debug shows {secret}");
+    }
+}
+
+#[test]
+fn a_server_is_found_without_the_channels_secrets() {
+    let text = "listen = '127.0.0.1:1'\nadmin_listen = '127.0.0.1:2'\n[channel.c]\nsecret = '${NOT_HERE}'";
+    let admin = load_admin(&sources(text, &[("HAPAX_ADMIN_TOKEN", "t")], Flags::default())).expect("an address");
+    assert_eq!(admin.address.port(), 2);
+    assert_eq!(admin.token.expect("set").expose_secret(), "t");
+}

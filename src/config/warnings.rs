@@ -1,0 +1,34 @@
+//! What a config may mean, and probably does not.
+
+use super::{Config, StoreUrl};
+use crate::providers::settings::{Settings, SignatureRule};
+
+/// Says, one sentence each, what is allowed and worth a second look.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut said = Vec::new();
+    if config.channels.is_empty() {
+        said.push("no channel is configured, so nothing can come in; `hapax config init` writes a file to start from".to_owned());
+    }
+    if config.store == StoreUrl::Memory {
+        said.push(
+            "store = \"memory:\" forgets everything when hapax stops; use \"sqlite:hapax.db\" to keep the promises".to_owned(),
+        );
+    }
+    for channel in &config.channels {
+        let name = &channel.name;
+        if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
+            said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
+        }
+        let unsigned =
+            matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
+        if unsigned {
+            said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
+        }
+    }
+    let waiting: Vec<_> =
+        config.channels.iter().filter(|channel| channel.target.is_none()).map(|channel| &*channel.name).collect();
+    if !waiting.is_empty() {
+        said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
+    }
+    said
+}

@@ -1,0 +1,115 @@
+//! Any other webhook, as its channel describes it: where the id is, what orders events, how it is signed.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::reading::{Reading, fingerprint_of, name};
+use super::settings::GenericSettings;
+use super::{Parsed, Provider, RawRequest, Refused, Verified};
+use crate::domain::{Event, EventKey, Kind, fingerprint};
+
+mod check;
+mod finder;
+
+use check::Check;
+use finder::{Finder, Found, Request};
+
+const NAME: &str = "generic";
+/// One kind for all, so that the key does not depend on what else is found. A message, because messages keep order in their thread.
+const KIND: Kind = Kind::Message;
+
+pub(super) struct Generic {
+    channel: String,
+    check: Check,
+    id: Option<Finder>,
+    id_parts: Vec<Finder>,
+    thread: Option<Finder>,
+}
+
+impl Generic {
+    pub(super) fn new(settings: &GenericSettings) -> Self {
+        Self {
+            channel: settings.channel.clone(),
+            check: Check::new(&settings.signature),
+            id: settings.id.as_ref().map(Finder::new),
+            id_parts: settings.id_parts.iter().map(Finder::new).collect(),
+            thread: settings.thread.as_ref().map(Finder::new),
+        }
+    }
+
+    fn read(&self, headers: &HeaderMap, body: &Bytes) -> Result<Event, String> {
+        let mut request = Request::new(headers, body);
+        let (id, key) = self.identity(&mut request)?;
+        let peer = match &self.thread {
+            Some(thread) => match thread.find(&mut request)? {
+                Found::Nothing => None,
+                Found::Text(peer) => Some(name("the thread", Some(&peer))?.to_owned()),
+                Found::Odd(_) => return Err("the thread is neither a text nor a whole number".to_owned()),
+            },
+            None => None,
+        };
+        let fingerprint = match std::str::from_utf8(body) {
+            Ok(text) => fingerprint_of(text, &[])?,
+            Err(_) => fingerprint::of_bytes(body),
+        };
+        Ok(Event { peer, ..Event::new(KIND, &self.channel, &id, key, fingerprint) })
+    }
+
+    /// The id where the channel says it is; else the chosen parts; else the whole body.
+    fn identity(&self, request: &mut Request<'_>) -> Result<(String, EventKey), String> {
+        let account = self.channel.as_str();
+        if let Some(id) = &self.id {
+            match id.find(request)? {
+                Found::Text(id) => {
+                    let id = name("the id", Some(&id))?;
+                    return Ok((id.to_owned(), EventKey::of(NAME, account, KIND, id, &[])));
+                }
+                Found::Odd(_) => return Err("the id is neither a text nor a whole number".to_owned()),
+                Found::Nothing => {}
+            }
+        }
+        let mut parts = Vec::with_capacity(self.id_parts.len());
+        for part in &self.id_parts {
+            parts.push(match part.find(request)? {
+                Found::Text(part) => format!("={part}"),
+                Found::Odd(json) => format!("~{json}"),
+                Found::Nothing => String::new(),
+            });
+        }
+        // When no part is there at all, the parts would make every event alike.
+        if parts.iter().any(|part| !part.is_empty()) {
+            let rest: Vec<&str> = parts.iter().map(String::as_str).collect();
+            // No real id is empty, so parts never meet an id.
+            return Ok((String::new(), EventKey::of(NAME, account, KIND, "", &rest)));
+        }
+        if request.body.is_empty() {
+            return Err("no id, and no body to make one from".to_owned());
+        }
+        Ok((String::new(), EventKey::of_content(NAME, account, request.body)))
+    }
+}
+
+impl Provider for Generic {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
+        self.check.check(&request.headers, &request.body)?;
+        Ok(Verified::after_check(request))
+    }
+
+    fn parse(&self, request: &Verified<'_>) -> Parsed {
+        let mut reading = Reading::of(request.body());
+        reading.take(request.body(), || self.read(request.headers(), request.body()));
+        reading.finish()
+    }
+
+    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.check.sign(body)
+    }
+
+    fn signature_headers(&self) -> &[HeaderName] {
+        self.check.headers()
+    }
+}

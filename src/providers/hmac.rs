@@ -1,0 +1,116 @@
+//! Message authentication codes over raw bytes, with several secrets during rotation.
+
+use ::hmac::{Hmac, KeyInit};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Sha256, Sha512};
+use subtle::ConstantTimeEq;
+
+use super::Refused;
+use super::settings::HmacAlgorithm;
+
+/// The secrets of a channel, keyed once, so that a webhook pays only for its own bytes.
+pub(super) struct MacKeys(Vec<MacKey>);
+
+enum MacKey {
+    Sha256(Box<Hmac<Sha256>>),
+    Sha512(Box<Hmac<Sha512>>),
+}
+
+/// A computed code. Compared in constant time only.
+pub(super) struct Mac {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Mac {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn equals(&self, claimed: &[u8]) -> bool {
+        self.as_bytes().ct_eq(claimed).into()
+    }
+}
+
+impl MacKeys {
+    pub(super) fn new(algorithm: HmacAlgorithm, secrets: &[SecretString]) -> Self {
+        let key = |secret: &SecretString| MacKey::new(algorithm, secret.expose_secret().as_bytes());
+        Self(secrets.iter().filter_map(key).collect())
+    }
+
+    /// True when any secret gives any of the claimed codes for the concatenated `parts`. Without secrets nothing is believed.
+    pub(super) fn accept<C: AsRef<[u8]>>(&self, parts: &[&[u8]], claimed: &[C]) -> bool {
+        self.0.iter().any(|key| {
+            let mac = key.mac(parts);
+            claimed.iter().any(|claim| mac.equals(claim.as_ref()))
+        })
+    }
+
+    /// Signs with the first secret, which is the one that senders use during rotation.
+    pub(super) fn sign(&self, parts: &[&[u8]]) -> Option<Mac> {
+        self.0.first().map(|key| key.mac(parts))
+    }
+}
+
+impl MacKey {
+    fn new(algorithm: HmacAlgorithm, secret: &[u8]) -> Option<Self> {
+        Some(match algorithm {
+            HmacAlgorithm::Sha256 => MacKey::Sha256(Box::new(Hmac::new_from_slice(secret).ok()?)),
+            HmacAlgorithm::Sha512 => MacKey::Sha512(Box::new(Hmac::new_from_slice(secret).ok()?)),
+        })
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Mac {
+        match self {
+            MacKey::Sha256(keyed) => finish(Hmac::<Sha256>::clone(keyed), parts),
+            MacKey::Sha512(keyed) => finish(Hmac::<Sha512>::clone(keyed), parts),
+        }
+    }
+}
+
+fn finish<M: ::hmac::Mac>(mut keyed: M, parts: &[&[u8]]) -> Mac {
+    for part in parts {
+        keyed.update(part);
+    }
+    let code = keyed.finalize().into_bytes();
+    let mut mac = Mac { bytes: [0; 64], len: code.len() };
+    mac.bytes[..code.len()].copy_from_slice(&code);
+    mac
+}
+
+const HUB_SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature-256");
+const HUB_PREFIX: &[u8] = b"sha256=";
+
+/// The two headers of the hub scheme; the SHA-1 one is never checked, but it is a signature too and must not be forwarded.
+pub(super) static HUB_SIGNATURE_HEADERS: [HeaderName; 2] = [HUB_SIGNATURE, HeaderName::from_static("x-hub-signature")];
+
+/// `X-Hub-Signature-256: sha256=<hex>` over the raw body, as Meta, GitHub and GOWA send it.
+pub(super) struct HubSignature(MacKeys);
+
+impl HubSignature {
+    pub(super) fn new(secrets: &[SecretString]) -> Self {
+        Self(MacKeys::new(HmacAlgorithm::Sha256, secrets))
+    }
+
+    pub(super) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
+        let header = headers.get(HUB_SIGNATURE).ok_or(Refused::NoSignature)?;
+        let digits = header.as_bytes().strip_prefix(HUB_PREFIX).ok_or(Refused::BadSignature)?;
+        let mut claimed = [0; 32];
+        hex::decode_to_slice(digits, &mut claimed).map_err(|_| Refused::BadSignature)?;
+        if self.0.accept(&[body], &[claimed]) { Ok(()) } else { Err(Refused::BadSignature) }
+    }
+
+    pub(super) fn sign(&self, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+        let mac = self.0.sign(&[body]);
+        let value = mac.and_then(|mac| sensitive(&format!("sha256={}", hex::encode(mac.as_bytes()))));
+        value.map(|value| (HUB_SIGNATURE, value)).into_iter().collect()
+    }
+}
+
+/// Makes a header value that debug output hides; `None` when the text cannot stand in a header.
+pub(super) fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

@@ -1,0 +1,88 @@
+//! Sample webhooks for `hapax trigger`: what a provider would send, before it is signed.
+
+use http::{HeaderName, HeaderValue};
+use uuid::Uuid;
+
+/// One webhook, unsigned: the caller adds what [`super::Provider::sign`] gives for `body`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub provider: &'static str,
+    pub content_type: &'static str,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub body: Vec<u8>,
+}
+
+/// A sample with holes: `<hex>`, `<number>` and `<guid>` come from the nonce, `<s>` and `<iso>` from the time.
+struct Template {
+    provider: &'static str,
+    headers: &'static [(&'static str, &'static str)],
+    body: &'static str,
+}
+
+/// Every sample's name, `provider.kind`, and what it is.
+pub fn list() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("whatsapp.text", "a text message from a customer"),
+        ("whatsapp.image", "a picture with a caption"),
+        ("whatsapp.status", "a sent message was delivered"),
+        ("whatsapp.batch", "two messages and a status in one webhook"),
+        ("telegram.text", "a text message in a private chat"),
+        ("telegram.callback", "a pressed inline button"),
+        ("gowa.text", "a text message to a GOWA device"),
+        ("gowa.ack", "two sent messages were read"),
+        ("stripe.invoice_paid", "an invoice was paid"),
+        ("github.push", "a push to a branch"),
+        ("github.ping", "the first delivery of a new webhook"),
+        ("generic.json", "a JSON body with an id"),
+    ]
+}
+
+/// Fills in a sample. The same nonce gives the same ids, so sending it twice is sending a copy.
+pub fn sample(name: &str, nonce: u64, now_ms: i64) -> Option<Sample> {
+    let template = template(name)?;
+    let iso = jiff::Timestamp::from_millisecond(now_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let holes = [
+        ("<hex>", format!("{nonce:016X}")),
+        // Telegram's update ids are positive and fit 31 bits.
+        ("<number>", (nonce % (1 << 31)).to_string()),
+        ("<guid>", Uuid::from_u64_pair(0x6861_7061_7800_4000, nonce).to_string()),
+        ("<s>", now_ms.div_euclid(1_000).to_string()),
+        ("<iso>", iso.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+    ];
+    let fill = |text: &str| holes.iter().fold(text.to_owned(), |text, (hole, value)| text.replace(hole, value));
+    let header =
+        |(name, value): &(&'static str, &str)| Some((HeaderName::from_static(name), HeaderValue::from_str(&fill(value)).ok()?));
+    Some(Sample {
+        provider: template.provider,
+        content_type: "application/json",
+        headers: template.headers.iter().filter_map(header).collect(),
+        // The files are laid out for people; providers send one line.
+        body: template.body.lines().map(|line| fill(line.trim_start())).collect::<String>().into_bytes(),
+    })
+}
+
+fn template(name: &str) -> Option<Template> {
+    let (headers, body): (&[_], _) = match name {
+        "whatsapp.text" => (&[], include_str!("samples/whatsapp.text.json")),
+        "whatsapp.image" => (&[], include_str!("samples/whatsapp.image.json")),
+        "whatsapp.status" => (&[], include_str!("samples/whatsapp.status.json")),
+        "whatsapp.batch" => (&[], include_str!("samples/whatsapp.batch.json")),
+        "telegram.text" => (&[], include_str!("samples/telegram.text.json")),
+        "telegram.callback" => (&[], include_str!("samples/telegram.callback.json")),
+        "gowa.text" => (&[], include_str!("samples/gowa.text.json")),
+        "gowa.ack" => (&[], include_str!("samples/gowa.ack.json")),
+        "stripe.invoice_paid" => (&[], include_str!("samples/stripe.invoice_paid.json")),
+        "github.push" => (GITHUB_PUSH_HEADERS, include_str!("samples/github.push.json")),
+        "github.ping" => (GITHUB_PING_HEADERS, include_str!("samples/github.ping.json")),
+        "generic.json" => (&[], include_str!("samples/generic.json.json")),
+        _ => return None,
+    };
+    let (name, _) = list().iter().find(|(listed, _)| *listed == name)?;
+    let (provider, _) = name.split_once('.')?;
+    Some(Template { provider, headers, body })
+}
+
+const GITHUB_PUSH_HEADERS: &[(&str, &str)] =
+    &[("x-github-event", "push"), ("x-github-delivery", "<guid>"), ("x-github-hook-id", "900001")];
+const GITHUB_PING_HEADERS: &[(&str, &str)] =
+    &[("x-github-event", "ping"), ("x-github-delivery", "<guid>"), ("x-github-hook-id", "900001")];
