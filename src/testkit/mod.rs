@@ -1,1 +1,4 @@
-//! (placeholder)
+//! What tests are made of.
+
+#[cfg(test)]
+mod provider_suite;
