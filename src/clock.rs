@@ -15,7 +15,6 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
     pub fn new() -> Self {
         Self { last: Mutex::new((Instant::now(), wall_ms())) }
     }
@@ -28,7 +27,6 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
     fn now_ms(&self) -> i64 {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = Instant::now();
@@ -44,7 +42,7 @@ fn bend(shown: f64, passed: f64, wall: f64) -> f64 {
     straight + (wall - straight).clamp(-0.1 * passed, 0.1 * passed)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clocks")]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
 fn wall_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64() * 1_000.0)
 }

@@ -26,6 +26,8 @@ use crate::ingress::accept_loop::{self, Allowance};
 use crate::ingress::proxy::Answers;
 use crate::providers::{self, Provider};
 use crate::store::memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+use crate::store::sqlite::{self, SqliteStore};
 use crate::store::{Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan};

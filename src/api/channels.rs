@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use serde::Serialize;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
 
-use super::Api;
+use super::{Api, Problem};
 use crate::config::{Mode, OnPoison, hide_userinfo};
+use crate::providers::samples;
 
 #[derive(Serialize)]
 pub(super) struct List {
@@ -36,6 +41,65 @@ struct Channel {
 
 pub(super) async fn list(State(api): State<Arc<Api>>) -> Json<List> {
     Json(List { channels: api.config.channels.iter().map(Channel::from).collect() })
+}
+
+/// What to make a sample of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskSample {
+    /// `text`, or in full `whatsapp.text`.
+    kind: String,
+    /// The same nonce makes the same message, a copy.
+    nonce: u64,
+}
+
+/// A request that passes the channel's check, ready to be posted.
+#[derive(Serialize)]
+pub(super) struct Sample {
+    method: &'static str,
+    path: String,
+    headers: Vec<Header>,
+    body_base64: String,
+}
+
+#[derive(Serialize)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+pub(super) async fn sample(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+    ask: Result<Json<AskSample>, JsonRejection>,
+) -> Result<Json<Sample>, Problem> {
+    let Json(ask) = ask?;
+    let provider = api
+        .providers
+        .get(name.as_str())
+        .ok_or_else(|| Problem::not_found(format!("there is no channel `{name}`; GET /v1/channels lists them")))?;
+    let now_ms = api.clock.now_ms();
+    let wanted = if ask.kind.contains('.') { ask.kind } else { format!("{}.{}", provider.name(), ask.kind) };
+    let sample =
+        samples::sample(&wanted, ask.nonce, now_ms).filter(|sample| sample.provider == provider.name()).ok_or_else(|| {
+            let known = samples::list().iter().map(|(known, _)| *known).filter(|known| known.starts_with(provider.name()));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Problem::bad_request(format!("there is no sample `{wanted}` for channel `{name}`; use one of {known}"))
+        })?;
+    let content_type = (http::header::CONTENT_TYPE, HeaderValue::from_static(sample.content_type));
+    let headers = std::iter::once(content_type).chain(sample.headers).chain(provider.sign(&sample.body, now_ms));
+    Ok(Json(Sample {
+        method: "POST",
+        path: format!("/in/{name}"),
+        headers: headers.map(Header::from).collect(),
+        body_base64: STANDARD.encode(&sample.body),
+    }))
+}
+
+impl From<(HeaderName, HeaderValue)> for Header {
+    fn from((name, value): (HeaderName, HeaderValue)) -> Self {
+        Self { name: name.to_string(), value: String::from_utf8_lossy(value.as_bytes()).into_owned() }
+    }
 }
 
 impl From<&crate::config::Channel> for Channel {

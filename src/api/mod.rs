@@ -13,7 +13,7 @@ mod story;
 mod time;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,6 +60,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/stats", get(stats::stats))
         .route("/purge", post(purge::purge))
         .route("/channels", get(channels::list))
+        .route("/channels/{name}/sample", post(channels::sample))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))

@@ -13,11 +13,11 @@ use crate::domain::{Event, EventKey, Kind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Arrival, Copies, KeptHeaders, LeaseAsk, NewEvent, Outcome, Then};
 
-const TOKEN: &str = "a-token-for-these-tests";
+pub(crate) const TOKEN: &str = "a-token-for-these-tests";
 const CONFIG: &str = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'\ntarget = 'http://u:pw@127.0.0.1:1/x'\n\
                       [channel.pay]\nprovider = 'stripe'\nsecret = 'whsec_hidden-too'\n";
 
-struct HandClock(AtomicI64);
+pub(crate) struct HandClock(AtomicI64);
 
 impl Clock for HandClock {
     fn now_ms(&self) -> i64 {
@@ -26,24 +26,26 @@ impl Clock for HandClock {
 }
 
 /// A server without a network, its store, and its clock.
-struct Fixture {
-    router: Router,
+pub(crate) struct Fixture {
+    pub(crate) router: Router,
     store: MemoryStore,
     clock: Arc<HandClock>,
 }
 
 impl Fixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
         let store = MemoryStore::new(clock.clone());
         let file = Some(SourceFile { name: "t.toml".to_owned(), text: CONFIG.to_owned() });
         let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
+        let built = |channel: &crate::config::Channel| (channel.name.clone(), crate::providers::build(&channel.provider));
+        let providers = config.channels.iter().map(built).collect();
         let router = router(Arc::new(Api {
             store: Arc::new(store.clone()),
             config: Arc::new(config),
             token_hash: auth::hash_token(TOKEN),
-            providers: HashMap::new(),
+            providers,
             clock: clock.clone(),
             purges: Arc::default(),
         }));
@@ -73,7 +75,7 @@ impl Fixture {
     }
 
     /// Takes in one message and gives its id.
-    async fn accept(&self, id: &str, then: Then) -> String {
+    pub(crate) async fn accept(&self, id: &str, then: Then) -> String {
         let key = EventKey::of("whatsapp", "7", Kind::Message, id, &[]);
         let event = Event { peer: Some("5511".to_owned()), ..Event::new(Kind::Message, "7", id, key, 1) };
         let mut headers = KeptHeaders::default();
@@ -89,7 +91,7 @@ impl Fixture {
     }
 
     /// Leases the first item of the channel and ends it so.
-    async fn settle(&self, outcome: Outcome) {
+    pub(crate) async fn settle(&self, outcome: Outcome) {
         let ask = LeaseAsk { worker: "w1".into(), wants: vec![("shop".into(), 1)], hold_ms: 60_000 };
         let lease = self.store.lease_inbox(ask).await.expect("leased").remove(0);
         self.clock.0.fetch_add(40, Ordering::SeqCst);
@@ -247,4 +249,31 @@ async fn channels_are_shown_without_secrets() {
     assert!(!text.contains("hidden-word") && !text.contains("whsec") && !text.contains("pw@"), "{text}");
     assert_eq!(body["channels"][1]["path"], "/in/shop");
     assert_eq!(body["channels"][1]["target"], "http://(hidden)@127.0.0.1:1/x");
+}
+
+#[tokio::test]
+async fn a_sample_passes_the_channels_own_check() {
+    let fixture = Fixture::new();
+    let (status, sample) = fixture.post("/v1/channels/shop/sample", json!({"kind": "text", "nonce": 7})).await;
+    assert_eq!(status, StatusCode::OK, "{sample}");
+    let mut headers = http::HeaderMap::new();
+    for header in sample["headers"].as_array().expect("a list") {
+        let text = |key: &str| header[key].as_str().expect("a text").to_owned();
+        headers.insert(text("name").parse::<http::HeaderName>().expect("a name"), text("value").parse().expect("a value"));
+    }
+    use base64::Engine;
+    let body = base64::engine::general_purpose::STANDARD.decode(sample["body_base64"].as_str().expect("a text")).expect("base64");
+    let request = crate::providers::RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.into() };
+    let channel = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'";
+    let file = Some(SourceFile { name: "t.toml".to_owned(), text: channel.to_owned() });
+    let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+    let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
+    let provider = crate::providers::build(&config.channels[0].provider);
+    let verified = provider.verify(&request, fixture.clock.now_ms()).expect("signed");
+    assert_eq!(provider.parse(&verified).events.len(), 1);
+
+    let (status, problem) = fixture.post("/v1/channels/shop/sample", json!({"kind": "stripe.invoice_paid", "nonce": 7})).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().expect("words").contains("whatsapp.text"), "{problem}");
+    assert_eq!(fixture.post("/v1/channels/none/sample", json!({"kind": "text", "nonce": 7})).await.0, StatusCode::NOT_FOUND);
 }

@@ -1,1 +1,131 @@
-//! (placeholder)
+//! The command line: one file per command. Commands that ask or tell a running server go over `/v1`, so they work whatever the store.
+//!
+//! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
+
+mod check;
+mod client;
+mod completions;
+mod config;
+mod events;
+mod failure;
+mod inbox;
+mod output;
+mod purge;
+mod redrive;
+mod replay;
+mod shown;
+mod sources;
+mod stats;
+mod story;
+mod trigger;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use failure::Failure;
+pub use output::Output;
+pub use sources::{DEFAULT_FILE, fresh_secret, load_config, read_sources, write_starter};
+
+const AFTER_HELP: &str = "\
+Try it:
+  hapax serve                                  start with no config at all
+  hapax trigger whatsapp.text --times 5        post one signed message five times
+  hapax events                                 what came in
+  hapax story evt_..                           everything that happened to one event
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 nothing matched.
+Set NO_COLOR to have no colours; piped output is tab-separated without a head.";
+
+/// hapax stands between webhooks and your bot, and makes each message take effect once.
+#[derive(Parser)]
+#[command(name = "hapax", version, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Global {
+    /// The config file; without it `hapax.toml` of the working directory, if there is one
+    #[arg(long, global = true, env = "HAPAX_CONFIG", value_name = "FILE", help_heading = "For every command")]
+    pub config: Option<PathBuf>,
+    /// Print JSON: what the server answered, for programs
+    #[arg(long, global = true, help_heading = "For every command")]
+    pub json: bool,
+    /// Where the running hapax is; without it the address from the config
+    #[arg(long, global = true, env = "HAPAX_SERVER", value_name = "URL", help_heading = "For every command")]
+    pub server: Option<String>,
+    /// The admin token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, or `admin_token` of the config
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = "For every command")]
+    pub token: Option<String>,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Trigger(trigger::Trigger),
+    Events(events::Events),
+    Inbox(inbox::Inbox),
+    Parked(inbox::Parked),
+    Story(story::Story),
+    Replay(replay::Replay),
+    Redrive(redrive::Redrive),
+    Stats(stats::Stats),
+    Purge(purge::Purge),
+    Check(check::Check),
+    Config(config::ConfigCommand),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match self {
+            Command::Trigger(command) => command.run(global, output).await,
+            Command::Events(command) => command.run(global, output).await,
+            Command::Inbox(command) => command.run(global, output).await,
+            Command::Parked(command) => command.run(global, output).await,
+            Command::Story(command) => command.run(global, output).await,
+            Command::Replay(command) => command.run(global, output).await,
+            Command::Redrive(command) => command.run(global, output).await,
+            Command::Stats(command) => command.run(global, output).await,
+            Command::Purge(command) => command.run(global, output).await,
+            Command::Check(command) => command.run(global, output),
+            Command::Config(command) => command.run(global, output),
+            Command::Completions(command) => command.run(output),
+        }
+    }
+}
+
+/// Reads the command line, runs one command and says how it went.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => {
+            let _ = said.print();
+            return if said.use_stderr() { ExitCode::from(failure::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let output = Output::new(cli.global.json);
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|why| Failure::from(anyhow::Error::new(why).context("the async runtime did not start")))
+        .and_then(|runtime| runtime.block_on(cli.command.run(&cli.global, &output)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            match &failure {
+                Failure::BadConfig(mistakes) => output.note(mistakes),
+                other => output.complain(other),
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}

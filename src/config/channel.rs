@@ -7,9 +7,9 @@ use secrecy::SecretString;
 
 use super::generic;
 use super::mistake::Mistakes;
-use super::secret::{self, read_secret};
+use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
-use super::tree::Table;
+use super::tree::{Node, Table};
 use super::units::write_ms;
 use super::{Channel, Deliver, Mode, OnPoison};
 use crate::domain::limits::{BODY_CEILING_BYTES, BODY_MAX_BYTES};
@@ -48,7 +48,7 @@ const KEYS: &[&str] = &[
 const KEYS_LATER: &[&str] =
     &["token", "api_base", "on_unknown", "rate", "chat_rate", "coalesce", "coalesce_max", "typing", "replay"];
 
-const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature"];
+const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
 const PROVIDERS_LATER: &[&str] = &["evolution", "waha", "standard", "slack", "shopify", "twilio", "messenger"];
 
@@ -161,7 +161,9 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
         "verify_token" => facts.name != "whatsapp",
         key => GENERIC_KEYS.contains(&key) && facts.name != "generic",
     };
-    for (key, entry) in table.iter().filter(|(key, _)| foreign(&key.as_str())) {
+    // Saying that a provider which signs must sign is no contradiction.
+    let harmless = |key: &str, node: &Node| key == "allow_unsigned" && matches!(node, Node::Truth(false));
+    for (key, entry) in table.iter().filter(|(key, entry)| foreign(&key.as_str()) && !harmless(key, &entry.node)) {
         let whose = if key == "verify_token" { "whatsapp" } else { "generic" };
         let what = format!("`{key}` is for provider \"{whose}\" only, this is \"{}\"; take it out", facts.name);
         mistakes.add(&entry.origin, super::section::join(&own.path, key), what);
@@ -175,13 +177,13 @@ fn read_settings(
     facts: Option<&Facts>,
     mistakes: &mut Mistakes,
 ) -> Option<Settings> {
-    let unsigned = section.get("allow_unsigned").and_then(|found| found.truth(mistakes)).unwrap_or_default();
+    let allow_unsigned = section.get("allow_unsigned").and_then(|found| found.truth(mistakes)).unwrap_or_default();
     let secrets = secret::read_secrets(own, section, mistakes);
     let facts = facts?;
     if facts.name == "generic" {
-        return generic::read(name, own, section, secrets, unsigned, mistakes).map(Settings::Generic);
+        return generic::read(name, own, section, secrets, allow_unsigned, mistakes).map(Settings::Generic);
     }
-    let secrets = secret::require(own, secrets, unsigned, mistakes);
+    let secrets = secret::require(own, secrets, Unsigned::NotPossible, mistakes);
     match facts.name {
         "whatsapp" => {
             let verify_token = section

@@ -3,7 +3,7 @@
 use secrecy::SecretString;
 
 use super::mistake::Mistakes;
-use super::secret;
+use super::secret::{self, Unsigned};
 use super::section::{Found, Section, refuse_unknown};
 use crate::providers::settings::{Encoding, GenericSettings, HmacAlgorithm, Place, SignatureRule};
 
@@ -65,9 +65,11 @@ fn read_signature(
     mistakes: &mut Mistakes,
 ) -> Option<SignatureRule> {
     let Some(found) = section.get("signature") else {
-        let unsigned = secrets.is_none() && allow_unsigned;
-        let secrets = secret::require(own, secrets, allow_unsigned, mistakes);
-        return Some(if unsigned { SignatureRule::None } else { usual(secrets) });
+        // Where there is a secret it is checked, whatever `allow_unsigned` says.
+        let without = secrets.is_none() && allow_unsigned;
+        let unsigned = if allow_unsigned { Unsigned::Allowed } else { Unsigned::NotAllowed };
+        let secrets = secret::require(own, secrets, unsigned, mistakes);
+        return Some(if without { SignatureRule::None } else { usual(secrets) });
     };
     let table = found.table(mistakes)?;
     refuse_unknown(table, &found.path, SIGNATURE_KEYS, &[], mistakes);
@@ -88,7 +90,7 @@ fn read_signature(
         }
         return Some(SignatureRule::None);
     }
-    let secrets = secret::require(own, secrets, false, mistakes);
+    let secrets = secret::require(own, secrets, Unsigned::NotAllowed, mistakes);
     read_rule(kind_value, &found, &keys, secrets, mistakes)
 }
 

@@ -65,17 +65,34 @@ pub(super) fn read_secrets(own: &Found<'_>, section: &Section<'_>, mistakes: &mu
     Some(list.iter().filter_map(|(found, _)| read_secret(found, mistakes)).collect())
 }
 
-/// Insists on a secret unless the channel says that it wants none. Where there is one it is checked, whatever `allow_unsigned` says.
+/// Insists on a secret. `unsigned` is what the channel could do instead, if it may.
 pub(super) fn require(
     own: &Found<'_>,
     secrets: Option<Vec<SecretString>>,
-    allow_unsigned: bool,
+    unsigned: Unsigned,
     mistakes: &mut Mistakes,
 ) -> Vec<SecretString> {
-    if secrets.is_none() && !allow_unsigned {
-        own.refuse(mistakes, "no `secret`: anybody could post here; add the provider's secret, or allow_unsigned = true");
+    if secrets.is_none() {
+        match unsigned {
+            Unsigned::Allowed => {}
+            Unsigned::NotAllowed => {
+                own.refuse(mistakes, "no `secret`: anybody could post here; add the sender's secret, or allow_unsigned = true");
+            }
+            Unsigned::NotPossible => {
+                own.refuse(mistakes, "no `secret`: anybody could post here; add the one that the provider signs with");
+            }
+        }
     }
     secrets.unwrap_or_default()
+}
+
+/// Whether a channel does without a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsigned {
+    Allowed,
+    NotAllowed,
+    /// The provider signs, so unsigned webhooks are not its own.
+    NotPossible,
 }
 
 pub(super) fn check_telegram(own: &Found<'_>, section: &Section<'_>, secrets: &[SecretString], mistakes: &mut Mistakes) {

@@ -116,10 +116,8 @@ fn a_wrong_default_is_reported_once() {
     );
 }
 
-/// The mistakes a person makes, all in one file, each with its line and its way out.
-#[test]
-fn all_mistakes_are_reported_at_once() {
-    let text = r#"listen = "here"
+/// The mistakes a person makes, all in one file.
+const MISTAKEN: &str = r#"listen = "here"
 store = "postgres://u:p@h/d"
 admin_token = "short"
 chanel = 1
@@ -159,7 +157,9 @@ signature = { type = "hmac-md5", headr = "X-Sig" }
 [channel.later]
 provider = "slack"
 "#;
-    let expected = r#"hapax.toml:1: listen: `here` is not an address and a port; write "127.0.0.1:4272"
+
+/// What is said about them: each with its line and its way out.
+const SAID: &str = r#"hapax.toml:1: listen: `here` is not an address and a port; write "127.0.0.1:4272"
 hapax.toml:2: store: store `postgres` is not available in this version; write "sqlite:hapax.db"
 hapax.toml:3: admin_token: the admin token is too short (5 bytes, at least 16); make one with `openssl rand -hex 24`, or leave it out and hapax makes one
 hapax.toml:4: chanel: `chanel` is not a key here; did you mean `channel`?
@@ -180,7 +180,7 @@ hapax.toml:25: channel.pay.secrets: both `secret` and `secrets` are set; keep `s
 hapax.toml:26: channel.pay.verify_token: `verify_token` is for provider "whatsapp" only, this is "stripe"; take it out
 hapax.toml:27: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
 hapax.toml:28: channel.pay.on_store_failure: `spool` is not available in this version; write "retry"
-hapax.toml:29: channel.open: no `secret`: anybody could post here; add the provider's secret, or allow_unsigned = true
+hapax.toml:29: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
 hapax.toml:31: channel.open.mode: mode "proxy" answers with what the target says, and channel.open has no `target`; add one
 hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4MB"
 hapax.toml:36: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
@@ -188,11 +188,14 @@ hapax.toml:37: channel.own.signature.headr: `headr` is not a key here; did you m
 hapax.toml:37: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
 hapax.toml:39: channel.later.provider: `slack` is not available in this version; write "whatsapp", "telegram", "gowa", "stripe", "github", "generic"
 28 mistakes in the config"#;
-    let said = mistakes_of(text);
-    for (said, expected) in said.lines().zip(expected.lines()) {
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let said = mistakes_of(MISTAKEN);
+    for (said, expected) in said.lines().zip(SAID.lines()) {
         assert_eq!(said, expected);
     }
-    assert_eq!(said, expected);
+    assert_eq!(said, SAID);
 }
 
 #[test]
@@ -223,6 +226,16 @@ fn generic_signatures_are_read_and_none_needs_permission() {
     assert!(matches!(rule("secret = 'a-long-secret'\nsignature = { type = 'basic', user = 'me' }"), SignatureRule::Basic { .. }));
     assert!(first_mistake(&generic("signature = { type = 'none' }")).contains("allow_unsigned = true"));
     assert!(first_mistake(&generic("")).contains("no `secret`"));
+}
+
+#[test]
+fn a_provider_that_signs_cannot_be_told_not_to() {
+    let text = |word| format!("[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\nallow_unsigned = {word}");
+    one(&text("false"));
+    assert!(
+        first_mistake(&text("true"))
+            .starts_with("hapax.toml:4: channel.c.allow_unsigned: `allow_unsigned` is for provider \"generic\"")
+    );
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What a config may mean, and probably does not.
 
-use secrecy::ExposeSecret;
-
 use super::{Config, StoreUrl};
 use crate::providers::settings::{Settings, SignatureRule};
 
@@ -21,23 +19,16 @@ pub fn warnings(config: &Config) -> Vec<String> {
         if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
             said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
         }
-        if channel.target.is_none() {
-            said.push(format!("channel.{name}: without `target` its events are kept waiting until there is one"));
-        }
-        if unsigned(&channel.provider) {
+        let unsigned =
+            matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
+        if unsigned {
             said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
         }
     }
-    said
-}
-
-fn unsigned(settings: &Settings) -> bool {
-    match settings {
-        Settings::Whatsapp { secrets, .. }
-        | Settings::Telegram { secrets, .. }
-        | Settings::Gowa { secrets }
-        | Settings::Stripe { secrets }
-        | Settings::Github { secrets } => secrets.iter().all(|secret| secret.expose_secret().is_empty()),
-        Settings::Generic(generic) => matches!(generic.signature, SignatureRule::None),
+    let waiting: Vec<_> =
+        config.channels.iter().filter(|channel| channel.target.is_none()).map(|channel| &*channel.name).collect();
+    if !waiting.is_empty() {
+        said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
     }
+    said
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::lenient::{Object, Text};
@@ -82,6 +82,7 @@ pub(super) fn write_array<I: AsRef<[u8]>>(out: &mut Vec<u8>, items: impl Iterato
 /// Numbers keep their digits, so that two big ids never round into one. `None` when it is broken or nested deeper than
 /// [`JSON_DEPTH`].
 pub(super) fn canonical(json: &str, volatile: &[&str]) -> Option<Vec<u8>> {
+    serde_json::from_str::<IgnoredAny>(json).ok()?;
     let mut out = Vec::with_capacity(json.len());
     write_canonical(&mut out, json.trim_ascii(), volatile, JSON_DEPTH)?;
     Some(out)
@@ -187,6 +188,13 @@ mod tests {
         assert_ne!(of(r#"["a","b"]"#), of(r#"["a\",\"b"]"#));
         assert_ne!(of(r#""\ud800""#), of(r#""\ud801""#));
         assert_eq!(of(r#"{"a":1,"v":2}"#), of(r#"{"v":3,"a":1}"#));
+    }
+
+    #[test]
+    fn what_is_no_json_has_no_form() {
+        for text in ["", "hello", "<a/>", "\"a\" b", "{\"a\":1,}", "01"] {
+            assert_eq!(canonical(text, &[]), None, "{text}");
+        }
     }
 
     #[test]

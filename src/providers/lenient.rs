@@ -158,17 +158,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// An array, nothing (absent or `null`), or something that is no array.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum List<T> {
+    #[default]
     Absent,
     Items(Vec<T>),
     Odd,
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        List::Absent
-    }
 }
 
 impl<T> List<T> {

@@ -12,7 +12,7 @@ impl Tokens {
 
     /// Without tokens nothing is believed.
     pub(super) fn accept(&self, given: &[u8]) -> bool {
-        let given = blake3::hash(given);
-        self.0.iter().any(|token| *token == given)
+        // Comparing two BLAKE3 hashes takes constant time.
+        self.0.contains(&blake3::hash(given))
     }
 }

@@ -70,8 +70,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Each replay is a new item with its own nonce, so neither hapax nor the bot takes it for a copy.
     async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
 
-    /// Removes at most `max` rows that nobody needs any more: keys after their window, events of the channel after `retention_ms` unless
-    /// they still wait or are parked. Call again until `removed` is zero; each call is short, so that accept never waits long.
+    /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
+    /// events still waits or is parked. Looks at about `max` webhooks, so that accept never waits long; call again until `removed` is zero.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
     /// Stores `value` under `name` unless something is there already; returns what is there now.

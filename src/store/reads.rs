@@ -94,7 +94,7 @@ pub struct EventDetail {
     pub headers: KeptHeaders,
     pub body: Bytes,
     pub copies: Option<Copies>,
-    /// Oldest first; replays included.
+    /// By fence, so in the order leased; replays included.
     pub attempts: Vec<AttemptRow>,
     /// The items that are still open: its own and its replays.
     pub open: Vec<InboxRow>,

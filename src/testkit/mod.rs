@@ -2,3 +2,7 @@
 
 pub mod fake_bot;
 pub mod hand_clock;
+pub mod provider_suite;
+pub mod store_bed;
+pub mod store_compare;
+pub mod store_suite;

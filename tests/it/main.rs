@@ -1,4 +1,4 @@
-//! hapax as a whole, over real sockets: every test runs on every store.
+//! The one integration binary: the stores by themselves, and hapax as a whole over real sockets. Every test runs on every store.
 
 #[macro_use]
 mod rig;
@@ -9,4 +9,12 @@ mod copies;
 mod delivery;
 mod proxy;
 mod stopping;
+mod stores;
 mod wire;
+
+/// A new folder for tests that care about logic, not about power cuts: in memory where the system offers that.
+fn quick_folder() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("hapax-").tempdir_in(parent).expect("a folder for the test").keep()
+}

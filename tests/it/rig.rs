@@ -10,6 +10,7 @@ use hapax::domain::{Kind, RetryPolicy, limits};
 use hapax::providers::settings::Settings;
 use hapax::server::{Listeners, Server};
 use hapax::store::memory::MemoryStore;
+use hapax::store::sqlite::{Options, SqliteStore};
 use hapax::store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
 use hapax::telemetry::Telemetry;
 use hmac::{Hmac, KeyInit, Mac};
@@ -29,6 +30,13 @@ macro_rules! on_every_store {
                 super::$name(crate::rig::Opened::memory()).await;
             })*
         }
+
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(crate::rig::Opened::sqlite()).await;
+            })*
+        }
     };
 }
 
@@ -42,6 +50,14 @@ impl Opened {
     pub(crate) fn memory() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         Self { store: Arc::new(MemoryStore::new(Arc::clone(&clock))), clock }
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        let file = crate::quick_folder().join("hapax.db");
+        let store = SqliteStore::open(&file, Arc::clone(&clock), &options).expect("a new store");
+        Self { store: Arc::new(store), clock }
     }
 }
 

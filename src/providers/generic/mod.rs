@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::reading::{Reading, fingerprint_of, name};
 use super::settings::GenericSettings;
-use super::{Parsed, Provider, RawRequest, Refused, Verified};
+use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
 use crate::domain::{Event, EventKey, Kind, fingerprint};
 
 mod check;
@@ -85,7 +85,17 @@ impl Generic {
         if request.body.is_empty() {
             return Err("no id, and no body to make one from".to_owned());
         }
-        Ok((String::new(), EventKey::of_content(NAME, account, request.body)))
+        Ok((String::new(), EventKey::of_content(NAME, account, &content_of(request.body))))
+    }
+}
+
+/// The body as identity: JSON in its canonical form, so that spelling does not matter, anything else byte for byte.
+fn content_of(body: &[u8]) -> Vec<u8> {
+    let canonical = std::str::from_utf8(body).ok().and_then(|text| json::canonical(text, &[]));
+    // The first byte keeps the two apart.
+    match canonical {
+        Some(json) => [b"j", &json[..]].concat(),
+        None => [b"b", body].concat(),
     }
 }
 

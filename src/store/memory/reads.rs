@@ -8,8 +8,8 @@ use super::MemoryStore;
 use super::state::{Item, Place, Recorded, State};
 use crate::domain::{EventId, ItemId};
 use crate::store::{
-    Answer, ChannelCounts, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page, Reads, Stats,
-    StoreError,
+    Answer, AttemptRow, ChannelCounts, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
+    Reads, Stats, StoreError,
 };
 
 #[async_trait]
@@ -31,17 +31,15 @@ impl Reads for MemoryStore {
         let Some(recorded) = state.events.get(&id) else { return Ok(None) };
         let own = recorded.item;
         let of_item = |item: &Item| item.events.contains(&id);
+        let of_event = |(event, row): &&(EventId, AttemptRow)| *event == id || Some(row.item) == own;
+        let mut attempts: Vec<_> = state.attempts.iter().filter(of_event).map(|(_, row)| row.clone()).collect();
+        attempts.sort_by_key(|row| row.fence);
         Ok(Some(EventDetail {
             row: state.event_row(id, recorded),
             headers: recorded.webhook.headers.clone(),
             body: recorded.part.clone().unwrap_or_else(|| recorded.webhook.body.clone()),
             copies: state.copies.get(&id).copied(),
-            attempts: state
-                .attempts
-                .iter()
-                .filter(|(event, row)| *event == id || Some(row.item) == own)
-                .map(|(_, row)| row.clone())
-                .collect(),
+            attempts,
             open: state.items.iter().filter(|(_, item)| of_item(item)).map(|(id, item)| state.inbox_row(*id, item)).collect(),
         }))
     }

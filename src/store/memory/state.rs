@@ -270,7 +270,8 @@ impl State {
         match outcome {
             Outcome::Delivered { status, answer } => {
                 self.log_attempt(&held, fence, now, name, &status.to_string());
-                if let Some(item) = self.items.get(&held.item)
+                // A replay answers nobody.
+                if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
                     && let Some(answer) = answer
                 {
                     self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
@@ -387,12 +388,18 @@ impl State {
         let old = |recorded: &Recorded| {
             retention.iter().any(|(channel, keep_ms)| **channel == *recorded.channel && recorded.received_ms + keep_ms <= now)
         };
+        // A webhook goes as a whole, because its events share one body; a part that could not be read is a whole of its own.
+        let whole = |id: EventId, recorded: &Recorded| match &recorded.part {
+            Some(_) => id.0.as_u128(),
+            None => Arc::as_ptr(&recorded.webhook) as usize as u128,
+        };
+        let needed: BTreeSet<u128> =
+            self.events.iter().filter(|(id, _)| open.contains(id)).map(|(id, recorded)| whole(*id, recorded)).collect();
         let gone: Vec<EventId> = self
             .events
             .iter()
-            .filter(|(id, recorded)| old(recorded) && !open.contains(id))
+            .filter(|(id, recorded)| old(recorded) && !needed.contains(&whole(**id, recorded)))
             .map(|(id, _)| *id)
-            .take(max)
             .collect();
         for id in &gone {
             self.events.remove(id);

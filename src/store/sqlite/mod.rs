@@ -1,1 +1,233 @@
-//! The embedded engine.
+//! The embedded engine: one file, one owner, one writer thread with group commit, a few short readers.
+//!
+//! Events are appended and never changed; identity is decided in memory and in sorted tables by period ([`keys`]); lanes and items have
+//! rows only while there is work. Everything that writes goes through [`writer`], so all that waits shares one fsync.
+
+mod accept;
+mod admin;
+mod disk;
+mod filter;
+mod keys;
+mod lease;
+mod open;
+mod purge;
+mod reads;
+mod rows;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use rusqlite::Connection;
+use tokio::sync::{Notify, mpsc};
+
+use super::{
+    Accepted, Arrival, Copies, InboxLease, LaneRef, LeaseAsk, Outcome, Promise, Purged, Redrive, Settled, Store, StoreError,
+};
+use crate::clock::Clock;
+use crate::domain::{EventId, Fence, ItemId};
+pub use keys::PeriodSize;
+pub use open::Options;
+use writer::{Gauges, Job, StepError, Writer};
+
+/// A handle to the one engine that owns the file. Clones are further instances on the same data.
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Engine>);
+
+struct Engine {
+    path: PathBuf,
+    /// Taken when the engine is dropped, so that the writer's thread sees the end of the line.
+    line: Option<mpsc::Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+    readers: Mutex<Vec<Connection>>,
+    gauges: Arc<Gauges>,
+    work: Arc<Notify>,
+    _owner: open::Owner,
+}
+
+/// Reader connections kept open between questions.
+const READERS_KEPT: usize = 4;
+
+impl SqliteStore {
+    /// Opens or creates the file, takes it for this process alone, and ends the leases of whoever owned it before.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>, options: &Options) -> Result<Self, StoreError> {
+        let folder = open::folder(path)?;
+        let owner = open::own(path)?;
+        let db = open::writing(path)?;
+        let (line, jobs) = mpsc::channel(options.queue.max(1));
+        let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
+        let start = |db: Connection| -> rusqlite::Result<Writer> {
+            db.execute_batch("BEGIN IMMEDIATE")?;
+            let keys = keys::KeySet::load(&db, options.period, clock.now_ms())?;
+            let (last_number, last_fence) = high_marks(&db)?;
+            let mut writer = Writer::new(writer::Start {
+                db,
+                keys,
+                disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
+                clock: Arc::clone(&clock),
+                gauges: Arc::clone(&gauges),
+                work: Arc::clone(&work),
+                line: line.downgrade(),
+                last_number,
+                last_fence,
+            })?;
+            writer.end_all_leases()?;
+            writer.db.execute_batch("COMMIT")?;
+            Ok(writer)
+        };
+        let failed =
+            |source: rusqlite::Error| StoreError::Failed { what: "opening the store", retryable: false, source: source.into() };
+        let writer = start(db).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("hapax-writer".to_owned()).spawn(move || writer.run(jobs));
+        let thread = thread.map_err(|source| StoreError::Failed {
+            what: "starting the writer",
+            retryable: false,
+            source: source.into(),
+        })?;
+        Ok(Self(Arc::new(Engine {
+            path: path.to_owned(),
+            line: Some(line),
+            writer: Some(thread),
+            readers: Mutex::default(),
+            gauges,
+            work,
+            _owner: owner,
+        })))
+    }
+
+    /// Does a step in the writer's next batch. `patient` callers wait for a place in the line; the others are told it is full.
+    async fn write<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        patient: bool,
+        step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (job, answer) = writer::job(what, step);
+        let line = self.0.line.as_ref().ok_or(StoreError::Closed)?;
+        if patient {
+            line.send(job).await.map_err(|_| StoreError::Closed)?;
+        } else {
+            line.try_send(job).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+                mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+            })?;
+        }
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Asks a question on a reader connection, away from the async threads.
+    async fn read<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let engine = Arc::clone(&self.0);
+        let failed = move |source: rusqlite::Error| StoreError::Failed { what, retryable: true, source: source.into() };
+        let asked = tokio::task::spawn_blocking(move || {
+            let kept = engine.readers().pop();
+            let reader = kept.map_or_else(|| open::reading(&engine.path), Ok)?;
+            let found = question(&reader);
+            let mut readers = engine.readers();
+            if readers.len() < READERS_KEPT {
+                readers.push(reader);
+            }
+            found
+        });
+        asked.await.map_err(|_| StoreError::Closed)?.map_err(failed)
+    }
+
+    fn gauges(&self) -> &Gauges {
+        &self.0.gauges
+    }
+
+    /// The sizes of the file and of its log.
+    fn file_sizes(&self) -> (u64, u64) {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        (size(&self.0.path), size(&open::log_path(&self.0.path)))
+    }
+}
+
+impl Engine {
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.line = None;
+        if let Some(thread) = self.writer.take() {
+            // Whoever opens the file next must find it free, and all that was written in it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The highest number and fence that may ever have been handed out.
+fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
+    let number: i64 = db.query_row(
+        "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
+             ifnull((SELECT max(item) FROM inbox), 0), ifnull((SELECT max(item) FROM parked), 0),
+             ifnull((SELECT max(lane) FROM lanes), 0), ifnull((SELECT max(first) FROM attempts), 0))",
+        [],
+        |row| row.get(0),
+    )?;
+    let fence: i64 = db.query_row("SELECT value FROM meta WHERE name = 'last_fence'", [], |row| row.get(0))?;
+    Ok((number as u64, fence as u64))
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        self.write("taking in", false, move |writer| writer.accept(arrival)).await
+    }
+
+    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
+        self.write("counting copies", true, move |writer| writer.note_copies(&copies)).await
+    }
+
+    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        self.write("leasing", true, move |writer| writer.lease(&ask)).await
+    }
+
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.write("extending leases", true, move |writer| writer.extend(&leases, hold_ms)).await
+    }
+
+    async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
+        self.write("settling", true, move |writer| writer.settle(lane, fence, &outcome)).await
+    }
+
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        self.write("redriving", true, move |writer| writer.redrive(&which, max)).await
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        self.write("replaying", true, move |writer| writer.replay(event)).await
+    }
+
+    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        let retention = retention.to_vec();
+        self.write("purging", true, move |writer| writer.purge(&retention, max)).await
+    }
+
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.write("remembering a setting", true, move |writer| writer.remember(&name, &value)).await
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.0.work).notified_owned())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.write("pinging", false, Writer::ping).await
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::Full
+    }
+}

@@ -1,0 +1,120 @@
+//! Asks a running hapax over `/v1`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::output::text_of;
+use super::{Failure, Global, sources};
+use crate::config::{self, Flags};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<SecretString>,
+}
+
+impl Client {
+    /// Finds the server and the token: flags, then the environment, then the config.
+    pub(super) fn open(global: &Global) -> Result<Self, Failure> {
+        let flags = Flags { admin_token: global.token.clone().map(SecretString::from), ..Flags::default() };
+        let sources = sources::read_sources(global, flags)?;
+        let admin = config::load_admin(&sources)?;
+        let base = match &global.server {
+            Some(url) => read_url(url)?,
+            None => read_url(&format!("http://{}", reachable(admin.address)))?,
+        };
+        Ok(Self { http: http_client(&base)?, base, token: admin.token })
+    }
+
+    pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
+        let mut url = self.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.ask(Method::GET, url, None).await
+    }
+
+    pub(super) async fn post(&self, path: &str, body: Value) -> Result<Value, Failure> {
+        self.ask(Method::POST, self.url(path)?, Some(body)).await
+    }
+
+    fn url(&self, path: &str) -> Result<Url, Failure> {
+        self.base.join(path).map_err(|why| Failure::plain(format!("{path} does not fit {}: {why}", self.base)))
+    }
+
+    async fn ask(&self, method: Method, url: Url, body: Option<Value>) -> Result<Value, Failure> {
+        let mut request = self.http.request(method, url).timeout(TIMEOUT);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let response = request.send().await.map_err(|why| unreachable(&self.base, &why))?;
+        let status = response.status();
+        let text = response.text().await.map_err(|why| unreachable(&self.base, &why))?;
+        match serde_json::from_str(&text) {
+            Ok(answer) if status.is_success() => Ok(answer),
+            Ok(problem) => Err(refused(status, &problem)),
+            Err(_) => {
+                Err(Failure::plain(format!("{} answered {status}, and not as hapax does; is it another server?", self.base)))
+            }
+        }
+    }
+}
+
+pub(super) fn read_url(text: &str) -> Result<Url, Failure> {
+    let bad = || Failure::Usage(format!("`{text}` is not an address; write --server http://127.0.0.1:4272"));
+    let url = Url::parse(text).map_err(|_| bad())?;
+    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(bad()) }
+}
+
+/// An HTTP client that never takes a proxy to this machine.
+pub(super) fn http_client(base: &Url) -> Result<reqwest::Client, Failure> {
+    let here = base.host_str().is_some_and(|host| {
+        host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    });
+    let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    let builder = if here { builder.no_proxy() } else { builder };
+    builder.build().map_err(|why| anyhow::Error::new(why).context("the HTTP client did not start").into())
+}
+
+/// A server that listens everywhere is reached at this machine's own address.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+pub(super) fn unreachable(base: &Url, why: &reqwest::Error) -> Failure {
+    let what = if why.is_timeout() { "does not answer in time" } else { "cannot be reached" };
+    Failure::Unreachable(format!(
+        "{} {what}; is `hapax serve` running? Start it, or name another server with --server URL",
+        base.as_str().trim_end_matches('/')
+    ))
+}
+
+fn refused(status: StatusCode, problem: &Value) -> Failure {
+    let detail = match text_of(problem, "detail") {
+        detail if detail.is_empty() => format!("the server answered {status}"),
+        detail => detail,
+    };
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            Failure::plain(format!("{detail}. Here: --token TOKEN, or HAPAX_ADMIN_TOKEN in the environment"))
+        }
+        StatusCode::NOT_FOUND => Failure::NothingMatched(detail),
+        StatusCode::SERVICE_UNAVAILABLE => Failure::Unreachable(detail),
+        _ => Failure::plain(detail),
+    }
+}

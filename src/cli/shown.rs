@@ -1,0 +1,142 @@
+//! A checked config as text, without its secrets.
+
+use serde::Serialize;
+
+use crate::config::{Channel, Config, Mode, OnPoison, StoreUrl, hide_userinfo, write_bytes, write_ms};
+use crate::domain::Kind;
+use crate::providers::settings::{Settings, SignatureRule};
+
+const HIDDEN: &str = "(hidden)";
+
+/// What `hapax config show` prints: every value that is in force, secrets hidden.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    listen: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_listen: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_token: Option<&'static str>,
+    store: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    limits: ShownLimits,
+    log: ShownLog,
+    channel: std::collections::BTreeMap<String, ShownChannel>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownLimits {
+    connections: usize,
+    header_timeout: String,
+    body_timeout: String,
+    store_queue: usize,
+    disk_floor: String,
+    cache_keys: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownLog {
+    filter: String,
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownChannel {
+    provider: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify_token: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    mode: &'static str,
+    deliver: Vec<&'static str>,
+    window: String,
+    retention: String,
+    attempts: u32,
+    backoff: String,
+    backoff_cap: String,
+    timeout: String,
+    lease: String,
+    concurrency: usize,
+    on_poison: &'static str,
+    park_on_4xx: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_with: Option<&'static str>,
+    max_body: String,
+}
+
+pub(super) fn show(config: &Config) -> Shown {
+    let limits = &config.limits;
+    Shown {
+        listen: config.listen.to_string(),
+        admin_listen: config.admin_listen.map(|address| address.to_string()),
+        admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
+        store: match &config.store {
+            StoreUrl::Memory => "memory:".to_owned(),
+            StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+        },
+        instance: config.instance.clone(),
+        limits: ShownLimits {
+            connections: limits.connections,
+            header_timeout: write_ms(limits.header_timeout_ms as i64),
+            body_timeout: write_ms(limits.body_timeout_ms as i64),
+            store_queue: limits.store_queue,
+            disk_floor: write_bytes(limits.disk_floor_bytes as i64),
+            cache_keys: limits.cache_keys,
+        },
+        log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
+        channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(channel))).collect(),
+    }
+}
+
+fn show_channel(channel: &Channel) -> ShownChannel {
+    let (secrets, verify_token) = secrets(&channel.provider);
+    ShownChannel {
+        provider: channel.provider.provider(),
+        secret: secrets.then_some(HIDDEN),
+        verify_token: verify_token.then_some(HIDDEN),
+        target: channel.target.as_deref().map(hide_userinfo),
+        mode: match channel.mode {
+            Mode::Queue => "queue",
+            Mode::Proxy => "proxy",
+        },
+        deliver: channel
+            .deliver
+            .kinds
+            .iter()
+            .map(|kind: &Kind| kind.name())
+            .chain(channel.deliver.echoes.then_some("echo"))
+            .collect(),
+        window: write_ms(channel.window_ms),
+        retention: write_ms(channel.retention_ms),
+        attempts: channel.retry.attempts,
+        backoff: write_ms(channel.retry.first_ms),
+        backoff_cap: write_ms(channel.retry.cap_ms),
+        timeout: write_ms(channel.timeout_ms),
+        lease: write_ms(channel.lease_ms),
+        concurrency: channel.concurrency,
+        on_poison: match channel.on_poison {
+            OnPoison::Park => "park",
+            OnPoison::Block => "block",
+        },
+        park_on_4xx: channel.park_on_4xx,
+        stale_after: channel.stale_after_ms.map(write_ms),
+        sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
+        max_body: write_bytes(channel.max_body as i64),
+    }
+}
+
+/// Tells whether there are secrets, and whether there is a verify token.
+fn secrets(settings: &Settings) -> (bool, bool) {
+    match settings {
+        Settings::Whatsapp { secrets, verify_token } => (!secrets.is_empty(), verify_token.is_some()),
+        Settings::Telegram { secrets, .. }
+        | Settings::Gowa { secrets }
+        | Settings::Stripe { secrets }
+        | Settings::Github { secrets } => (!secrets.is_empty(), false),
+        Settings::Generic(generic) => (!matches!(generic.signature, SignatureRule::None), false),
+    }
+}

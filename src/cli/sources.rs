@@ -1,0 +1,66 @@
+//! The one place that looks at the environment and at files, so that `config/` need not.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use rand::RngCore;
+
+use super::{Failure, Global};
+use crate::config::{self, Config, Environment, Flags, SourceFile, Sources};
+
+/// The config file that is used when none is named.
+pub const DEFAULT_FILE: &str = "hapax.toml";
+
+/// Gathers file, environment and flags. No file is fine unless one was named.
+pub fn read_sources(global: &Global, flags: Flags) -> Result<Sources<'static>, Failure> {
+    let file = match &global.config {
+        Some(path) => Some(read_config_file(path)?),
+        None if Path::new(DEFAULT_FILE).exists() => Some(read_config_file(Path::new(DEFAULT_FILE))?),
+        None => None,
+    };
+    let vars = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let env = Environment { vars: vars.collect(), read_file: &|path| std::fs::read_to_string(path) };
+    Ok(Sources { file, env, flags })
+}
+
+/// Reads and checks the whole config.
+pub fn load_config(global: &Global, flags: Flags) -> Result<Config, Failure> {
+    Ok(config::load(&read_sources(global, flags)?)?)
+}
+
+fn read_config_file(path: &Path) -> Result<SourceFile, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(SourceFile { name: path.display().to_string(), text }),
+        Err(why) => Err(Failure::NoConfig(format!(
+            "the config file {} cannot be read ({why}); name another with --config FILE, or write one with `hapax config init`",
+            path.display()
+        ))),
+    }
+}
+
+/// Writes a starter config with fresh secrets that only its owner may read. An existing file is never overwritten.
+pub fn write_starter(path: &Path) -> Result<(), Failure> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = match options.open(path) {
+        Ok(file) => file,
+        Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
+            let todo = "edit it, or move it away first: it holds the secrets your providers know";
+            return Err(Failure::plain(format!("{} is there already; {todo}", path.display())));
+        }
+        Err(why) => return Err(anyhow::Error::new(why).context(format!("cannot write {}", path.display())).into()),
+    };
+    let text = config::starter(|_| fresh_secret());
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+/// 24 random bytes as 48 hex digits: a secret that every provider takes.
+pub fn fresh_secret() -> String {
+    let mut bytes = [0; 24];
+    rand::rng().fill_bytes(&mut bytes);
+    hex::encode(bytes)
+}

@@ -1,0 +1,133 @@
+use clap::CommandFactory;
+
+use super::*;
+use crate::api::tests::{Fixture, TOKEN};
+use crate::store::{Outcome, Then};
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_command_teaches_with_an_example() {
+    for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "help") {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains("Example") && help.contains(&format!("hapax {}", command.get_name())), "{}", command.get_name());
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn wrong_arguments_are_usage_errors_that_name_what_is_right() {
+    for (arguments, hint) in [
+        (vec!["story", "7"], "expected `evt_` and 32 hex digits"),
+        (vec!["events", "--kind", "messages"], "use one of message, status"),
+        (vec!["events", "--limit", "0"], "write 1 to 500"),
+        (vec!["redrive"], "--all"),
+        (vec!["redrive", "--all", "--channel", "x"], "cannot be used with"),
+        (vec!["evnts"], "events"),
+    ] {
+        let error = Cli::try_parse_from(std::iter::once("hapax").chain(arguments)).err().expect("refused");
+        assert!(error.use_stderr());
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_manual() {
+    assert_eq!(Failure::plain("x").code(), 1);
+    assert_eq!(Failure::Usage(String::new()).code(), 2);
+    assert_eq!(Failure::BadConfig(Default::default()).code(), 3);
+    assert_eq!(Failure::NoConfig(String::new()).code(), 3);
+    assert_eq!(Failure::Unreachable(String::new()).code(), 4);
+    assert_eq!(Failure::NothingMatched(String::new()).code(), 5);
+}
+
+#[test]
+fn a_starter_is_private_good_and_never_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("hapax.toml");
+    write_starter(&path).expect("written");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    }
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let again = write_starter(&path).expect_err("it is there already");
+    assert!(again.to_string().contains("is there already"), "{again}");
+    assert_eq!(std::fs::read_to_string(&path).expect("readable"), text);
+}
+
+#[test]
+fn what_is_shown_hides_secrets() {
+    let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
+                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
+    let file = Some(crate::config::SourceFile { name: "t".to_owned(), text: text.to_owned() });
+    let env = crate::config::Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+    let config = crate::config::load(&crate::config::Sources { file, env, flags: Default::default() }).expect("a good config");
+    let shown = toml::to_string(&shown::show(&config)).expect("TOML");
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "pass"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    assert!(shown.contains("window = \"8d\""), "{shown}");
+}
+
+/// Runs a command line against a server and gives its exit code.
+async fn exit_code(arguments: &[&str], server: &str, token: &str) -> u8 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("empty.toml");
+    std::fs::write(&file, "").expect("written");
+    let file = file.display().to_string();
+    let global = ["hapax", "--config", &file, "--server", server, "--token", token];
+    let cli = Cli::try_parse_from(global.into_iter().chain(arguments.iter().copied())).unwrap_or_else(|said| panic!("{said}"));
+    let output = Output::new(cli.global.json);
+    cli.command.run(&cli.global, &output).await.map_or_else(|failure| failure.code(), |()| 0)
+}
+
+#[tokio::test]
+async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
+    let fixture = Fixture::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let router = fixture.router.clone();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let unknown = format!("evt_{:032x}", 9);
+    for nothing in [
+        vec!["events"],
+        vec!["inbox"],
+        vec!["parked"],
+        vec!["redrive", "--all"],
+        vec!["story", &unknown],
+        vec!["replay", &unknown],
+    ] {
+        assert_eq!(exit_code(&nothing, &server, TOKEN).await, 5, "{nothing:?}");
+    }
+    let event = fixture.accept("m1", Then::Deliver).await;
+    fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
+    for good in [
+        vec!["events", "--json"],
+        vec!["events", "--channel", "shop", "--thread", "7__5511"],
+        vec!["parked"],
+        vec!["story", &event],
+        vec!["redrive", &event],
+        vec!["inbox"],
+        vec!["replay", &event],
+        vec!["stats"],
+        vec!["purge"],
+    ] {
+        assert_eq!(exit_code(&good, &server, TOKEN).await, 0, "{good:?}");
+    }
+    assert_eq!(exit_code(&["stats"], &server, "another-token-than-that").await, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_code_4() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    assert_eq!(exit_code(&["stats"], &server, TOKEN).await, 4);
+    assert_eq!(exit_code(&["stats"], "not an address", TOKEN).await, 2);
+}

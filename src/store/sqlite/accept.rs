@@ -1,0 +1,182 @@
+//! Taking in: keys, events, lanes and items of one webhook.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::keys::Claim;
+use super::rows::{event_id, kind_number};
+use super::writer::{StepError, Writer};
+use crate::domain::key::KeyHasher;
+use crate::domain::{Event, ThreadId};
+use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then};
+
+/// An item being gathered from the events of one webhook.
+struct Gathered {
+    thread: Option<ThreadId>,
+    lane: i64,
+    item: u64,
+    members: Vec<u64>,
+}
+
+impl Writer {
+    pub(super) fn accept(&mut self, arrival: Arrival) -> Result<Vec<Accepted>, StepError> {
+        if !self.disk.has_room() {
+            return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
+        }
+        let channel = self.channel(&arrival.channel)?;
+        let mut accepted = Vec::with_capacity(arrival.events.len());
+        let mut gathered: Vec<Gathered> = Vec::new();
+        let mut body_at = None;
+        for new in &arrival.events {
+            if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
+                let first = event_id(i64::from(held.at_s) * 1_000, held.number());
+                let same = held.fingerprint == new.event.fingerprint;
+                accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
+                continue;
+            }
+            let number = self.number();
+            let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
+            self.keys.insert(&self.db, &new.event.key.0, claim)?;
+            let line = self.put_in_line(&arrival.channel, channel, number, new, &mut gathered)?;
+            self.record(&arrival, channel, number, new, line, &mut body_at)?;
+            accepted.push(Accepted::New(event_id(self.now_ms, number)));
+        }
+        self.queue(channel, &gathered)?;
+        Ok(accepted)
+    }
+
+    /// Finds the event's lane and item; gives nothing for an event that goes nowhere.
+    fn put_in_line(
+        &mut self,
+        channel_name: &Arc<str>,
+        channel: i64,
+        number: u64,
+        new: &NewEvent,
+        gathered: &mut Vec<Gathered>,
+    ) -> Result<Option<(Option<i64>, u64)>, StepError> {
+        match &new.then {
+            Then::Keep => Ok(None),
+            Then::Quarantine { why, .. } => {
+                self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1)")?.execute(params![
+                    number as i64,
+                    channel,
+                    self.now_ms,
+                    why
+                ])?;
+                Ok(Some((None, number)))
+            }
+            Then::Deliver => {
+                let thread = new.event.lane();
+                let same = |item: &&mut Gathered| thread.is_some() && item.thread == thread;
+                if let Some(item) = gathered.iter_mut().find(same) {
+                    item.members.push(number);
+                    return Ok(Some((Some(item.lane), item.item)));
+                }
+                let lane = self.lane(channel_name, channel, thread.as_ref())?;
+                gathered.push(Gathered { thread, lane, item: number, members: vec![number] });
+                Ok(Some((Some(lane), number)))
+            }
+        }
+    }
+
+    /// Finds the lane of a thread, or opens one; without a thread always opens one.
+    pub(super) fn lane(&mut self, channel_name: &str, channel: i64, thread: Option<&ThreadId>) -> rusqlite::Result<i64> {
+        let name = thread.map(|thread| lane_name(channel_name, thread));
+        if let Some(name) = &name {
+            let mut find = self.db.prepare_cached("SELECT lane FROM lanes WHERE name = ?1")?;
+            if let Some(lane) = find.query_row([name], |row| row.get(0)).optional()? {
+                return Ok(lane);
+            }
+        }
+        let lane = self.number() as i64;
+        self.db.prepare_cached("INSERT INTO lanes VALUES (?1, ?2, ?3, ?4, 0, NULL, NULL, NULL)")?.execute(params![
+            lane,
+            channel,
+            name,
+            self.now_ms
+        ])?;
+        Ok(lane)
+    }
+
+    fn record(
+        &mut self,
+        arrival: &Arrival,
+        channel: i64,
+        number: u64,
+        new: &NewEvent,
+        line: Option<(Option<i64>, u64)>,
+        body_at: &mut Option<u64>,
+    ) -> rusqlite::Result<()> {
+        // The first event of a webhook holds the body for all; a part that could not be read holds itself.
+        let (webhook, headers, body): (u64, Option<&[u8]>, Option<&[u8]>) = match &new.then {
+            Then::Quarantine { part, .. } => (number, Some(&arrival.headers.0), Some(part)),
+            Then::Keep | Then::Deliver => match *body_at {
+                Some(holder) => (holder, None, None),
+                None => {
+                    *body_at = Some(number);
+                    (number, Some(&arrival.headers.0), Some(&arrival.body))
+                }
+            },
+        };
+        let Event { kind, account, id, peer, echo, at_ms, index, .. } = &new.event;
+        let (lane, item) = (line.and_then(|line| line.0), line.map(|line| line.1 as i64));
+        self.db
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")?
+            .execute(params![
+                number as i64,
+                self.now_ms,
+                channel,
+                kind_number(*kind),
+                echo,
+                index,
+                webhook as i64,
+                arrival.events.len() as i64,
+                lane,
+                item,
+                account,
+                id,
+                peer,
+                at_ms,
+                headers,
+                body,
+            ])?;
+        self.events_added += 1;
+        Ok(())
+    }
+
+    fn queue(&mut self, channel: i64, gathered: &[Gathered]) -> rusqlite::Result<()> {
+        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?2, ?4, 0, NULL, ?5, NULL)")?;
+        for item in gathered {
+            let members = (item.members.len() > 1).then(|| members_blob(&item.members));
+            insert.execute(params![item.lane, item.item as i64, channel, members, self.now_ms])?;
+        }
+        self.work_made |= !gathered.is_empty();
+        Ok(())
+    }
+
+    pub(super) fn note_copies(&mut self, copies: &[Copies]) -> Result<(), StepError> {
+        let mut upsert = self.db.prepare_cached(
+            "INSERT INTO copies SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM events WHERE number = ?1)
+             ON CONFLICT (number) DO UPDATE SET copies = copies + excluded.copies, conflicts = conflicts + excluded.conflicts,
+                 last = max(last, excluded.last)",
+        )?;
+        for more in copies {
+            let number = crate::domain::ids::number_of(more.event.0) as i64;
+            upsert.execute(params![number, more.copies as i64, more.conflicts as i64, more.last_ms])?;
+        }
+        Ok(())
+    }
+}
+
+fn lane_name(channel: &str, thread: &ThreadId) -> [u8; 32] {
+    let mut hasher = KeyHasher::new("lane");
+    hasher.part(channel.as_bytes());
+    hasher.part(thread.account.as_bytes());
+    hasher.part(thread.peer.as_bytes());
+    hasher.finish()
+}
+
+fn members_blob(members: &[u64]) -> Vec<u8> {
+    members.iter().flat_map(|number| number.to_le_bytes()).collect()
+}

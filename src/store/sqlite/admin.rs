@@ -1,0 +1,112 @@
+//! What people ask for: redrive, replay; and settings.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::{item_id, kind_of, lane_thread, members_of};
+use super::writer::{StepError, Writer};
+use crate::domain::ids::number_of;
+use crate::domain::{EventId, ItemId, ThreadId};
+use crate::store::Redrive;
+
+impl Writer {
+    pub(super) fn redrive(&mut self, which: &Redrive, max: usize) -> Result<usize, StepError> {
+        const PARKED: &str = "SELECT item, channel, first, members FROM parked WHERE quarantined = 0";
+        let (filter, value): (&str, Option<i64>) = match which {
+            Redrive::Item(item) => (" AND item = ?1", Some(number_of(item.0) as i64)),
+            Redrive::Event(event) => {
+                (" AND (first = ?1 OR item = (SELECT item FROM events WHERE number = ?1))", Some(number_of(event.0) as i64))
+            }
+            Redrive::Channel(name) => match self.channels.get(name.as_str()) {
+                Some(&channel) => (" AND channel = ?1", Some(channel)),
+                None => return Ok(0),
+            },
+            Redrive::All => (" AND ?1 IS NULL", None),
+        };
+        let parked: Vec<(i64, i64, i64, Option<Vec<u8>>)> = self
+            .db
+            .prepare_cached(&format!("{PARKED}{filter} ORDER BY item LIMIT ?2"))?
+            .query_map(params![value, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+            .collect::<Result<_, _>>()?;
+        for (item, channel, first, members) in &parked {
+            let (_, thread) = self.line_of(*first)?.unwrap_or_default();
+            let name = self.channel_name(*channel);
+            let lane = self.lane(&name, *channel, thread.as_ref())?;
+            self.db
+                .prepare_cached(
+                    "INSERT INTO inbox SELECT ?2, item, channel, first, members, 0, replay, received, why FROM parked WHERE item = ?1",
+                )?
+                .execute([*item, lane])?;
+            self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
+            for member in members_of(*first, members.clone()) {
+                self.db
+                    .prepare_cached("UPDATE events SET lane = ?2 WHERE number = ?1 AND item = ?3")?
+                    .execute([member, lane, *item])?;
+            }
+        }
+        self.work_made |= !parked.is_empty();
+        Ok(parked.len())
+    }
+
+    fn channel_name(&self, channel: i64) -> Arc<str> {
+        self.channel_names.get(&channel).cloned().unwrap_or_else(|| "".into())
+    }
+
+    /// The channel and thread by which an event is put in line.
+    fn line_of(&self, number: i64) -> rusqlite::Result<Option<(i64, Option<ThreadId>)>> {
+        self.db
+            .prepare_cached("SELECT channel, kind, account, peer FROM events WHERE number = ?1")?
+            .query_row([number], |row| Ok((row.get(0)?, lane_thread(kind_of(row.get(1)?), row.get(2)?, row.get(3)?))))
+            .optional()
+    }
+
+    pub(super) fn replay(&mut self, event: EventId) -> Result<Option<ItemId>, StepError> {
+        let number = number_of(event.0) as i64;
+        let received: Option<i64> = self
+            .db
+            .prepare_cached(
+                "SELECT received FROM events WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM parked WHERE item = ?1 AND quarantined = 1)",
+            )?
+            .query_row([number], |row| row.get(0))
+            .optional()?;
+        if received.is_none_or(|received| super::rows::event_id(received, number as u64) != event) {
+            return Ok(None);
+        }
+        let Some((channel, thread)) = self.line_of(number)? else { return Ok(None) };
+        let replays: u32 = self
+            .db
+            .prepare_cached(
+                "SELECT count(*) FROM (SELECT item FROM attempts WHERE first = ?1 AND item > ?1
+                 UNION SELECT item FROM inbox WHERE first = ?1 AND replay IS NOT NULL
+                 UNION SELECT item FROM parked WHERE first = ?1 AND replay IS NOT NULL)",
+            )?
+            .query_row([number], |row| row.get(0))?;
+        let item = self.number() as i64;
+        let lane = self.lane(&self.channel_name(channel), channel, thread.as_ref())?;
+        self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, NULL, 0, ?5, ?6, NULL)")?.execute(params![
+            lane,
+            item,
+            channel,
+            number,
+            replays + 1,
+            self.now_ms
+        ])?;
+        self.work_made = true;
+        Ok(Some(item_id(self.now_ms, item)))
+    }
+
+    pub(super) fn remember(&mut self, name: &str, value: &str) -> Result<String, StepError> {
+        let name = format!("setting:{name}");
+        self.db.prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?.execute([&*name, value])?;
+        Ok(self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0))?)
+    }
+
+    /// Writes and takes back, which proves that the file can be written to.
+    pub(super) fn ping(&mut self) -> Result<(), StepError> {
+        self.db
+            .prepare_cached("INSERT INTO meta VALUES ('ping', 0) ON CONFLICT (name) DO UPDATE SET value = 1 - value")?
+            .execute([])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Opening the file: one owner, a real disk, a schema we know.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::disk;
+use super::keys::PeriodSize;
+use crate::store::StoreError;
+
+/// How the embedded engine is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Calls waiting for the writer; an accept beyond that is refused as busy.
+    pub queue: usize,
+    /// Below this much free disk nothing new is taken in.
+    pub disk_floor_bytes: u64,
+    pub period: PeriodSize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period: PeriodSize::default() }
+    }
+}
+
+/// Each entry brings the schema from its index to the next; the file's `user_version` says how many were done.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+
+/// "hpax", so that a file of another program is never taken for ours.
+const APPLICATION_ID: i64 = 0x6870_6178;
+
+/// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
+const LOG_CAP_BYTES: u64 = 64 << 20;
+const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// The lock that makes this process the only owner of the file. Freed when dropped, or by the system when the process dies.
+pub(super) struct Owner(#[expect(dead_code, reason = "held for the lock, never read")] File);
+
+/// Takes the file for this process alone.
+pub(super) fn own(path: &Path) -> Result<Owner, StoreError> {
+    let lock_path = beside(path, "-owner");
+    let io = |source: std::io::Error| refused(format!("{} cannot be opened: {source}", lock_path.display()));
+    let mut lock = File::options().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = lock.read_to_string(&mut owner);
+            return Err(refused(format!(
+                "{} belongs to another hapax (process {}); stop it first, or talk to it with the other commands",
+                path.display(),
+                owner.trim()
+            )));
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    let _ = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", std::process::id()));
+    Ok(Owner(lock))
+}
+
+/// The folder the file is in; must exist and be on a disk of this machine.
+pub(super) fn folder(path: &Path) -> Result<PathBuf, StoreError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    if !folder.is_dir() {
+        return Err(refused(format!("the folder {} does not exist; create it, or change `store`", folder.display())));
+    }
+    match disk::network_filesystem(&folder) {
+        Some(name) => Err(refused(format!(
+            "{} is on {name}, a network filesystem, where neither locks nor syncs can be relied on; use a local disk",
+            folder.display()
+        ))),
+        None => Ok(folder),
+    }
+}
+
+/// Opens the connection that writes, and brings the schema up to date.
+pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
+    let db = Connection::open(path).map_err(|error| cannot_open(path, error))?;
+    prepare(&db).map_err(|error| cannot_open(path, error))?;
+    migrate(&db, path)?;
+    Ok(db)
+}
+
+fn prepare(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "page_size", 8_192)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    db.pragma_update(None, "journal_size_limit", LOG_CAP_BYTES)?;
+    db.pragma_update(None, "cache_size", -16_384)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.set_prepared_statement_cache_capacity(512);
+    // Without it, statements are planned anew whenever a bound value changes: an eighth of the writer's time.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
+fn migrate(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let known = |error| cannot_open(path, error);
+    let (application, version) = (read("application_id").map_err(known)?, read("user_version").map_err(known)?);
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(known)?;
+    if application != APPLICATION_ID && tables > 0 {
+        return Err(refused(format!("{} is a database of another program; choose another file", path.display())));
+    }
+    let version = usize::try_from(version).unwrap_or(usize::MAX);
+    if version > MIGRATIONS.len() {
+        return Err(refused(format!(
+            "{} was written by a newer hapax (schema {version}, this one knows {}); use that version",
+            path.display(),
+            MIGRATIONS.len()
+        )));
+    }
+    for (done, migration) in MIGRATIONS.iter().enumerate().skip(version) {
+        let script = format!("BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {}; COMMIT;", done + 1);
+        db.execute_batch(&script).map_err(known)?;
+    }
+    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(known)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn reading(path: &Path) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.pragma_update(None, "cache_size", -4_096)?;
+    Ok(db)
+}
+
+/// The log's file, beside the store's.
+pub(super) fn log_path(path: &Path) -> PathBuf {
+    beside(path, "-wal")
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn refused(why: String) -> StoreError {
+    StoreError::Refused(why)
+}
+
+fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
+    refused(format!("{} cannot be opened: {error}", path.display()))
+}

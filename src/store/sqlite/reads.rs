@@ -1,0 +1,240 @@
+//! Questions, answered by a few short readers beside the writer.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::SqliteStore;
+use super::rows::{event_id, fence_of, item_id, kind_number, kind_of};
+use crate::domain::ids::number_of;
+use crate::domain::{EventId, ItemId};
+use crate::store::{
+    Answer, AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
+    KeptHeaders, Page, Reads, Stats, StoreError,
+};
+
+#[async_trait]
+impl Reads for SqliteStore {
+    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
+        self.read("listing events", move |db| events(db, &query)).await
+    }
+
+    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        self.read("reading an event", move |db| event(db, id)).await
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
+        self.read("listing the inbox", move |db| inbox(db, &query)).await
+    }
+
+    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
+        self.read("reading an answer", move |db| answer(db, id)).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let keys = self.gauges().keys.load(Ordering::Relaxed);
+        let (store_bytes, log_bytes) = self.file_sizes();
+        self.read("counting", move |db| Ok(Stats { keys, store_bytes, log_bytes, ..counts(db)? })).await
+    }
+}
+
+const EVENT_COLUMNS: &str = "SELECT e.number, e.received, c.name, e.kind, e.account, e.provider_id, e.peer, e.echo, e.at,
+    coalesce(length(e.body), (SELECT length(h.body) FROM events h WHERE h.number = e.webhook), 0),
+    CASE WHEN e.item IS NULL THEN 'kept'
+         WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.lane = e.lane AND i.item = e.item) THEN 'waiting'
+         ELSE coalesce((SELECT iif(p.quarantined, 'quarantined', 'parked') FROM parked p WHERE p.item = e.item), 'delivered') END
+    FROM events e JOIN channels c ON c.id = e.channel";
+
+fn events(db: &Connection, query: &EventQuery) -> rusqlite::Result<Page<EventRow>> {
+    let sql = format!(
+        "{EVENT_COLUMNS} WHERE e.number < ?1 AND (?2 IS NULL OR c.name = ?2) AND (?3 IS NULL OR e.kind = ?3)
+         AND (?4 IS NULL OR (e.account = ?4 AND e.peer = ?5)) ORDER BY e.number DESC LIMIT ?6"
+    );
+    let before = query.before.map_or(i64::MAX, |id| number_of(id.0) as i64);
+    let thread = query.thread.as_ref();
+    let rows = db
+        .prepare_cached(&sql)?
+        .query_map(
+            params![
+                before,
+                query.channel,
+                query.kind.map(kind_number),
+                thread.map(|thread| &thread.account),
+                thread.map(|thread| &thread.peer),
+                query.limit as i64 + 1
+            ],
+            event_row,
+        )?
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(page(rows, query.limit))
+}
+
+fn event_row(row: &Row<'_>) -> rusqlite::Result<EventRow> {
+    let (number, received_ms): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let state = match row.get_ref(10)?.as_str()? {
+        "kept" => EventState::Kept,
+        "waiting" => EventState::Waiting,
+        "parked" => EventState::Parked,
+        "quarantined" => EventState::Quarantined,
+        _ => EventState::Delivered,
+    };
+    Ok(EventRow {
+        id: event_id(received_ms, number as u64),
+        channel: row.get(2)?,
+        kind: kind_of(row.get(3)?),
+        account: row.get(4)?,
+        provider_id: row.get(5)?,
+        peer: row.get(6)?,
+        echo: row.get(7)?,
+        received_ms,
+        at_ms: row.get(8)?,
+        state,
+        body_bytes: row.get(9)?,
+    })
+}
+
+fn event(db: &Connection, id: EventId) -> rusqlite::Result<Option<EventDetail>> {
+    let number = number_of(id.0) as i64;
+    let row = db.prepare_cached(&format!("{EVENT_COLUMNS} WHERE e.number = ?1"))?.query_row([number], event_row).optional()?;
+    let Some(row) = row.filter(|row| row.id == id) else { return Ok(None) };
+    let held = "SELECT h.headers, h.body, e.item FROM events e JOIN events h ON h.number = e.webhook WHERE e.number = ?1";
+    let held = db
+        .prepare_cached(held)?
+        .query_row([number], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Option<i64>>(2)?)))
+        .optional()?;
+    let Some((headers, body, item)) = held else { return Ok(None) };
+    let item = item.unwrap_or(number);
+    Ok(Some(EventDetail {
+        row,
+        headers: KeptHeaders(headers),
+        body: Bytes::from(body),
+        copies: copies(db, id, number)?,
+        attempts: attempts(db, item, number)?,
+        open: open_items(db, item, number)?,
+    }))
+}
+
+fn copies(db: &Connection, event: EventId, number: i64) -> rusqlite::Result<Option<Copies>> {
+    db.prepare_cached("SELECT copies, conflicts, last FROM copies WHERE number = ?1")?
+        .query_row([number], |row| Ok(Copies { event, copies: row.get(0)?, conflicts: row.get(1)?, last_ms: row.get(2)? }))
+        .optional()
+}
+
+/// Attempts of the item it came in with, and of its own replays.
+fn attempts(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<AttemptRow>> {
+    db.prepare_cached(
+        "SELECT a.item, a.attempt, a.fence, a.worker, a.leased, a.ended, a.outcome, a.detail, a.received
+         FROM attempts a WHERE a.first = ?2 OR (a.first = ?1 AND a.item = ?1) ORDER BY a.fence",
+    )?
+    .query_map([item, number], |row| {
+        Ok(AttemptRow {
+            item: item_id(row.get(8)?, row.get(0)?),
+            attempt: row.get(1)?,
+            fence: fence_of(row.get(2)?),
+            worker: row.get(3)?,
+            leased_ms: row.get(4)?,
+            ended_ms: row.get(5)?,
+            outcome: row.get(6)?,
+            detail: row.get(7)?,
+        })
+    })?
+    .collect()
+}
+
+/// All open items, waiting or parked, in one shape.
+const ITEMS: &str = "WITH items AS (
+        SELECT i.item, i.channel, i.first, i.members, i.attempt, i.replay, i.received, i.why,
+               iif(l.item = i.item, 'leased', 'waiting') AS state, l.available, l.worker, l.fence
+        FROM inbox i JOIN lanes l ON l.lane = i.lane
+        UNION ALL
+        SELECT item, channel, first, members, attempt, replay, received, why, iif(quarantined, 'quarantined', 'parked'), 0, NULL, 0
+        FROM parked)
+    SELECT i.item, i.received, c.name, i.first, coalesce(length(i.members) / 8, 1), i.attempt, i.replay, i.why, i.state, i.available,
+           i.worker, i.fence, e.received
+    FROM items i JOIN channels c ON c.id = i.channel LEFT JOIN events e ON e.number = i.first";
+
+fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
+    let received_ms = row.get(1)?;
+    let state = match row.get_ref(8)?.as_str()? {
+        "leased" => ItemState::Leased {
+            worker: row.get::<_, Option<String>>(10)?.unwrap_or_default(),
+            until_ms: row.get(9)?,
+            fence: fence_of(row.get(11)?),
+        },
+        "parked" => ItemState::Parked,
+        "quarantined" => ItemState::Quarantined,
+        _ => ItemState::Waiting { due_ms: row.get(9)? },
+    };
+    Ok(InboxRow {
+        item: item_id(received_ms, row.get(0)?),
+        event: event_id(row.get::<_, Option<i64>>(12)?.unwrap_or(received_ms), row.get::<_, i64>(3)? as u64),
+        channel: row.get(2)?,
+        events: row.get(4)?,
+        attempt: row.get(5)?,
+        replay: row.get(6)?,
+        state,
+        why: row.get(7)?,
+        received_ms,
+    })
+}
+
+fn open_items(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<InboxRow>> {
+    db.prepare_cached(&format!("{ITEMS} WHERE i.item = ?1 OR (i.first = ?2 AND i.replay IS NOT NULL) ORDER BY i.item"))?
+        .query_map([item, number], inbox_row)?
+        .collect()
+}
+
+fn inbox(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Page<InboxRow>> {
+    let sql = format!(
+        "{ITEMS} WHERE i.item > ?1 AND (?2 IS NULL OR c.name = ?2)
+         AND (?3 IS NULL OR (i.state IN ('parked', 'quarantined')) = ?3) ORDER BY i.item LIMIT ?4"
+    );
+    let after = query.after.map_or(0, |id: ItemId| number_of(id.0) as i64);
+    let rows = db
+        .prepare_cached(&sql)?
+        .query_map(params![after, query.channel, query.parked, query.limit as i64 + 1], inbox_row)?
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(page(rows, query.limit))
+}
+
+fn answer(db: &Connection, id: EventId) -> rusqlite::Result<Option<Answer>> {
+    db.prepare_cached(
+        "SELECT a.status, a.content_type, a.body FROM events e JOIN answers a ON a.item = e.item WHERE e.number = ?1",
+    )?
+    .query_row([number_of(id.0) as i64], |row| {
+        Ok(Answer { status: row.get(0)?, content_type: row.get(1)?, body: Bytes::from(row.get::<_, Vec<u8>>(2)?) })
+    })
+    .optional()
+}
+
+fn counts(db: &Connection) -> rusqlite::Result<Stats> {
+    let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
+    let mut select = db.prepare_cached(
+        "SELECT c.name, count(*) - total(l.item = i.item), total(l.item = i.item), 0, 0, min(i.received)
+         FROM inbox i JOIN lanes l ON l.lane = i.lane JOIN channels c ON c.id = i.channel GROUP BY c.id
+         UNION ALL
+         SELECT c.name, 0, 0, total(NOT p.quarantined), total(p.quarantined), NULL
+         FROM parked p JOIN channels c ON c.id = p.channel GROUP BY c.id",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let channel: String = row.get(0)?;
+        let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..ChannelCounts::default() });
+        counts.waiting += row.get::<_, f64>(1)? as u64;
+        counts.leased += row.get::<_, f64>(2)? as u64;
+        counts.parked += row.get::<_, f64>(3)? as u64;
+        counts.quarantined += row.get::<_, f64>(4)? as u64;
+        counts.oldest_ms = counts.oldest_ms.or(row.get(5)?);
+    }
+    let events = db.prepare_cached("SELECT value FROM meta WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
+    Ok(Stats { events, channels: channels.into_values().collect(), ..Stats::default() })
+}
+
+fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Page { rows, more }
+}

@@ -1,0 +1,53 @@
+//! How values look in the tables.
+
+use crate::domain::{EventId, Fence, ItemId, Kind, ThreadId, ids};
+use crate::store::LaneRef;
+
+pub(super) fn event_id(received_ms: i64, number: u64) -> EventId {
+    EventId(ids::numbered(received_ms, number))
+}
+
+pub(super) fn item_id(received_ms: i64, number: i64) -> ItemId {
+    ItemId(ids::numbered(received_ms, number as u64))
+}
+
+pub(super) fn kind_number(kind: Kind) -> i64 {
+    Kind::ALL.iter().position(|known| *known == kind).unwrap_or_default() as i64
+}
+
+pub(super) fn kind_of(number: i64) -> Kind {
+    usize::try_from(number).ok().and_then(|at| Kind::ALL.get(at)).copied().unwrap_or(Kind::Notice)
+}
+
+pub(super) fn lane_ref(lane: i64) -> LaneRef {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&lane.to_le_bytes());
+    LaneRef(bytes)
+}
+
+pub(super) fn lane_number(lane: LaneRef) -> i64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&lane.0[..8]);
+    i64::from_le_bytes(bytes)
+}
+
+pub(super) fn fence_of(fence: i64) -> Fence {
+    Fence(fence as u64)
+}
+
+pub(super) fn thread_of(account: String, peer: Option<String>) -> Option<ThreadId> {
+    peer.map(|peer| ThreadId { account, peer })
+}
+
+/// The lane an event belongs to, from what its row says. The twin of `Event::lane`.
+pub(super) fn lane_thread(kind: Kind, account: String, peer: Option<String>) -> Option<ThreadId> {
+    if kind.waits_in_thread() { thread_of(account, peer) } else { None }
+}
+
+/// The numbers of an item's events.
+pub(super) fn members_of(first: i64, members: Option<Vec<u8>>) -> Vec<i64> {
+    match members {
+        None => vec![first],
+        Some(blob) => blob.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect(),
+    }
+}

@@ -1,0 +1,111 @@
+-- Version 1. Numbers (events, items, lanes) come from one counter that only grows; times are epoch milliseconds.
+
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+CREATE TABLE channels (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+
+-- Append-only: a row is written once and only ever removed by purge. `webhook` names the row that holds headers and body for all
+-- events of one webhook. `lane` and `item` say where it was put in line; NULL means it was kept and delivered nowhere.
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    received INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    echo INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    webhook INTEGER NOT NULL,
+    webhook_events INTEGER NOT NULL,
+    lane INTEGER,
+    item INTEGER,
+    account TEXT NOT NULL,
+    provider_id TEXT NOT NULL,
+    peer TEXT,
+    at INTEGER,
+    headers BLOB,
+    body BLOB
+);
+
+-- Only lanes with something in them have a row. `available` is when the lane may next be taken: while leased, the end of the lease.
+-- `name` is NULL for the lane of a single event, which nothing else can ever join.
+CREATE TABLE lanes (
+    lane INTEGER PRIMARY KEY,
+    channel INTEGER NOT NULL,
+    name BLOB,
+    available INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    item INTEGER,
+    worker TEXT,
+    leased INTEGER
+);
+CREATE UNIQUE INDEX lanes_name ON lanes (name) WHERE name IS NOT NULL;
+CREATE INDEX lanes_due ON lanes (channel, available);
+
+-- Items on their way. `members` lists the numbers of the events (8 bytes each) when there is more than the first.
+CREATE TABLE inbox (
+    lane INTEGER NOT NULL,
+    item INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    members BLOB,
+    attempt INTEGER NOT NULL,
+    replay INTEGER,
+    received INTEGER NOT NULL,
+    why TEXT,
+    PRIMARY KEY (lane, item)
+) WITHOUT ROWID;
+CREATE INDEX inbox_replays ON inbox (first) WHERE replay IS NOT NULL;
+
+-- Items that wait for a person.
+CREATE TABLE parked (
+    item INTEGER PRIMARY KEY,
+    channel INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    members BLOB,
+    attempt INTEGER NOT NULL,
+    replay INTEGER,
+    received INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    quarantined INTEGER NOT NULL
+);
+CREATE INDEX parked_first ON parked (first);
+
+CREATE TABLE attempts (
+    first INTEGER NOT NULL,
+    item INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    received INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    leased INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (first, item, fence)
+) WITHOUT ROWID;
+
+CREATE TABLE copies (
+    number INTEGER PRIMARY KEY,
+    copies INTEGER NOT NULL,
+    conflicts INTEGER NOT NULL,
+    last INTEGER NOT NULL
+);
+
+CREATE TABLE answers (
+    item INTEGER PRIMARY KEY,
+    status INTEGER NOT NULL,
+    content_type TEXT,
+    body BLOB NOT NULL
+);
+
+-- Identity by period: `keys_N` is the log of an open period, `sealed_N` the sorted table of a closed one; `filter` says quickly what
+-- is not in it. A period is forgotten by dropping its table once its last key has expired.
+CREATE TABLE periods (
+    period INTEGER PRIMARY KEY,
+    opened INTEGER NOT NULL,
+    keys INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    sealed INTEGER NOT NULL,
+    filter BLOB
+);
+
+INSERT INTO meta VALUES ('events', 0), ('last_number', 0), ('last_fence', 0);

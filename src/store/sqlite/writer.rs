@@ -1,0 +1,276 @@
+//! The one thread that writes. All calls that wait share one transaction and one fsync.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::disk::DiskFloor;
+use super::keys::{self, KeySet};
+use super::purge::Sweep;
+use crate::clock::Clock;
+use crate::store::StoreError;
+
+/// Work for the writer; gives back what to do once the outcome of the commit is known.
+pub(super) type Job = Box<dyn FnOnce(&mut Writer) -> Finish + Send>;
+type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
+
+/// Most calls in one transaction: bounds how long the first one waits for the last.
+const BATCH_JOBS: usize = 1_024;
+/// Rows moved to a sorted table per step: about a millisecond.
+const SEAL_ROWS: usize = 1_000;
+
+/// What the writer's thread owns.
+pub(super) struct Writer {
+    pub(super) db: Connection,
+    pub(super) keys: KeySet,
+    /// The clock's time at the start of the job, never less than at an earlier one.
+    pub(super) now_ms: i64,
+    pub(super) last_number: u64,
+    pub(super) last_fence: u64,
+    pub(super) fences_reserved: u64,
+    pub(super) channels: HashMap<Arc<str>, i64>,
+    pub(super) channel_names: HashMap<i64, Arc<str>>,
+    pub(super) disk: DiskFloor,
+    /// Events recorded less events purged in this batch.
+    pub(super) events_added: i64,
+    /// Set when the batch made work that a worker may be waiting for.
+    pub(super) work_made: bool,
+    /// Where purge stands, for each retention.
+    pub(super) sweeps: HashMap<i64, Sweep>,
+    failed: Option<String>,
+    clock: Arc<dyn Clock>,
+    gauges: Arc<Gauges>,
+    work: Arc<Notify>,
+    /// To put sealing steps in the line like everybody else's; weak, so that it does not keep the thread alive.
+    line: mpsc::WeakSender<Job>,
+}
+
+/// What readers may know of the writer's memory.
+#[derive(Default)]
+pub(super) struct Gauges {
+    pub(super) keys: AtomicU64,
+}
+
+/// What the writer starts from.
+pub(super) struct Start {
+    pub(super) db: Connection,
+    pub(super) keys: KeySet,
+    pub(super) disk: DiskFloor,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) gauges: Arc<Gauges>,
+    pub(super) work: Arc<Notify>,
+    pub(super) line: mpsc::WeakSender<Job>,
+    pub(super) last_number: u64,
+    pub(super) last_fence: u64,
+}
+
+impl Writer {
+    pub(super) fn new(start: Start) -> rusqlite::Result<Self> {
+        let mut writer = Self {
+            now_ms: start.clock.now_ms(),
+            db: start.db,
+            keys: start.keys,
+            last_number: start.last_number,
+            last_fence: start.last_fence,
+            fences_reserved: start.last_fence,
+            channels: HashMap::new(),
+            channel_names: HashMap::new(),
+            disk: start.disk,
+            events_added: 0,
+            work_made: false,
+            sweeps: HashMap::new(),
+            failed: None,
+            clock: start.clock,
+            gauges: start.gauges,
+            work: start.work,
+            line: start.line,
+        };
+        writer.load_channels()?;
+        writer.gauges.keys.store(writer.keys.len(), Ordering::Relaxed);
+        Ok(writer)
+    }
+
+    /// Works until every sender is gone.
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        self.sort_if_closed();
+        while let Some(first) = jobs.blocking_recv() {
+            self.batch(first, &mut jobs);
+            self.tend_periods();
+        }
+    }
+
+    fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
+        let mut finishes = Vec::with_capacity(64);
+        let begun = self.db.execute_batch("BEGIN IMMEDIATE");
+        if let Err(error) = begun {
+            self.failed = Some(error.to_string());
+        }
+        let mut next = Some(first);
+        while let Some(job) = next {
+            self.now_ms = self.now_ms.max(self.clock.now_ms());
+            finishes.push(job(self));
+            next = if finishes.len() < BATCH_JOBS && self.failed.is_none() { jobs.try_recv().ok() } else { None };
+        }
+        let failed = self.commit();
+        for finish in finishes {
+            finish(failed.as_deref());
+        }
+        if std::mem::take(&mut self.work_made) && failed.is_none() {
+            self.work.notify_waiters();
+        }
+    }
+
+    /// Ends the transaction; says why if it could not be committed.
+    fn commit(&mut self) -> Option<String> {
+        let added = std::mem::take(&mut self.events_added);
+        if self.failed.is_none() {
+            let done = self.count_events(added).and_then(|()| self.db.execute_batch("COMMIT"));
+            self.failed = done.err().map(|error| error.to_string());
+        }
+        let failed = self.failed.take();
+        if failed.is_some() {
+            // Some failures end the transaction by themselves; rolling back nothing is harmless.
+            let _ = self.db.execute_batch("ROLLBACK");
+            self.keys.rolled_back();
+            self.fences_reserved = self.last_fence;
+            let _ = self.load_channels();
+        } else {
+            self.keys.committed();
+        }
+        self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
+        failed
+    }
+
+    fn count_events(&self, added: i64) -> rusqlite::Result<()> {
+        if added != 0 {
+            self.db.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'events'")?.execute([added])?;
+        }
+        Ok(())
+    }
+
+    /// Closes a full period, and keeps sealing going between batches.
+    fn tend_periods(&mut self) {
+        if self.keys.wants_closing(self.now_ms) {
+            let _ = self.db.execute_batch("BEGIN IMMEDIATE");
+            if let Err(error) = self.keys.close(&self.db, self.now_ms) {
+                self.failed = Some(error.to_string());
+            }
+            if let Some(why) = self.commit() {
+                tracing::warn!(why, "could not close a period of keys; it grows until that works");
+            }
+            self.sort_if_closed();
+        }
+        if self.keys.is_sealing()
+            && let Some(line) = self.line.upgrade()
+        {
+            // A full line means batches come anyway, and each asks again.
+            let _ = line.try_send(Box::new(seal_step));
+        }
+    }
+
+    fn sort_if_closed(&self) {
+        let Some(to_sort) = self.keys.to_sort() else { return };
+        let line = self.line.clone();
+        std::thread::spawn(move || {
+            let sorted = keys::sort(&to_sort);
+            if let Some(line) = line.upgrade() {
+                let take: Job = Box::new(move |writer: &mut Writer| {
+                    writer.keys.take_sorted(sorted);
+                    Box::new(|_: Option<&str>| {})
+                });
+                let _ = line.blocking_send(take);
+            }
+        });
+    }
+
+    fn load_channels(&mut self) -> rusqlite::Result<()> {
+        self.channels.clear();
+        let mut select = self.db.prepare_cached("SELECT id, name FROM channels")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
+            let name: Arc<str> = name.into();
+            self.channel_names.insert(id, Arc::clone(&name));
+            self.channels.insert(name, id);
+        }
+        Ok(())
+    }
+
+    /// The short name of a channel in the tables; made at first use.
+    pub(super) fn channel(&mut self, name: &Arc<str>) -> rusqlite::Result<i64> {
+        if let Some(&id) = self.channels.get(name) {
+            return Ok(id);
+        }
+        self.db.execute("INSERT INTO channels (name) VALUES (?1)", [&**name])?;
+        let id = self.db.last_insert_rowid();
+        self.channels.insert(Arc::clone(name), id);
+        self.channel_names.insert(id, Arc::clone(name));
+        Ok(id)
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The next fence. Reserved on disk in large steps, so that no restart hands out a fence twice.
+    pub(super) fn fence(&mut self) -> rusqlite::Result<u64> {
+        const STEP: u64 = 1_000;
+        if self.last_fence == self.fences_reserved {
+            let reserved = self.fences_reserved + STEP;
+            self.db.execute("UPDATE meta SET value = ?1 WHERE name = 'last_fence'", [reserved as i64])?;
+            self.fences_reserved = reserved;
+        }
+        self.last_fence += 1;
+        Ok(self.last_fence)
+    }
+}
+
+fn seal_step(writer: &mut Writer) -> Finish {
+    if let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS) {
+        writer.failed = Some(error.to_string());
+    }
+    Box::new(|_| {})
+}
+
+/// Wraps a step of the contract as a job whose caller hears of it after the commit.
+pub(super) fn job<T: Send + 'static>(
+    what: &'static str,
+    step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
+) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
+    let (reply, answer) = oneshot::channel();
+    let job: Job = Box::new(move |writer: &mut Writer| {
+        let done = if writer.failed.is_some() { Err(StepError::Refused(StoreError::Busy)) } else { step(writer) };
+        if let Err(StepError::Sql(error)) = &done {
+            writer.failed = Some(error.to_string());
+        }
+        Box::new(move |failed: Option<&str>| {
+            let outcome = match (failed, done) {
+                (_, Err(StepError::Refused(refused))) => Err(refused),
+                (None, Ok(value)) => Ok(value),
+                (Some(why), _) => Err(StoreError::Failed { what, retryable: true, source: why.to_owned().into() }),
+                (None, Err(StepError::Sql(error))) => Err(StoreError::Failed { what, retryable: true, source: error.into() }),
+            };
+            // The caller may have gone away; the step stands all the same.
+            let _ = reply.send(outcome);
+        })
+    });
+    (job, answer)
+}
+
+/// Why a step inside a batch ended early.
+pub(super) enum StepError {
+    /// The database failed: the whole batch is rolled back.
+    Sql(rusqlite::Error),
+    /// This step alone is refused, before it wrote anything.
+    Refused(StoreError),
+}
+
+impl From<rusqlite::Error> for StepError {
+    fn from(error: rusqlite::Error) -> Self {
+        StepError::Sql(error)
+    }
+}

@@ -1,0 +1,271 @@
+//! Seeded random sequences of calls, made to an engine and to the model at once: every answer must be the same.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::store_bed::{Bed, HOLD_MS, MemoryBed, WINDOW_MS, ask, message, notice, webhook_then};
+use crate::domain::{Event, EventId, ItemId};
+use crate::store::{
+    Accepted, Answer, Arrival, EventDetail, EventQuery, InboxLease, InboxQuery, ItemState, Outcome, Page, Redrive, Store,
+    StoreError, Then,
+};
+
+/// How many calls one sequence makes.
+const CALLS: usize = 60;
+
+/// Runs one sequence; panics with the seed and the call at the first difference.
+pub async fn compare(bed: &dyn Bed, seed: u64) {
+    let model_bed = MemoryBed::new();
+    let mut pair = Pair {
+        model: model_bed.open(),
+        engine: bed.open(),
+        ids: HashMap::new(),
+        leases: Vec::new(),
+        events: Vec::new(),
+        seed,
+        call: String::new(),
+    };
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..CALLS {
+        match random.random_range(0..100) {
+            0..34 => pair.accept(random_webhook(&mut random)).await,
+            34..52 => pair.lease(random.random_range(0..4)).await,
+            52..70 => pair.settle(&mut random).await,
+            70..74 => pair.extend(&mut random).await,
+            74..78 => pair.redrive(&mut random).await,
+            78..82 => pair.replay(&mut random).await,
+            82..90 => {
+                let by = [1, 500, HOLD_MS, HOLD_MS * 3, WINDOW_MS / 4][random.random_range(0..5)];
+                bed.clock().advance(by);
+                model_bed.clock().advance(by);
+            }
+            90..92 => pair.purge(&mut random).await,
+            92..94 => {
+                // The engine's file has one owner, so its last instance must be gone before it is opened again.
+                pair.engine = Arc::clone(&pair.model);
+                pair.model = model_bed.crash();
+                pair.engine = bed.crash();
+            }
+            _ => pair.look().await,
+        }
+    }
+    pair.look().await;
+}
+
+fn random_webhook(random: &mut StdRng) -> Arrival {
+    let count = random.random_range(1..5);
+    let event = |random: &mut StdRng| {
+        let id = format!("m{}", random.random_range(0..24));
+        let event = match random.random_range(0..4) {
+            0 => notice(&id),
+            _ => message(&id, ["ana", "bob", "cid"][random.random_range(0..3)]),
+        };
+        let then = match random.random_range(0..10) {
+            0 => Then::Keep,
+            1 => Then::Quarantine { why: "odd".to_owned(), part: Bytes::from_static(b"odd") },
+            _ => Then::Deliver,
+        };
+        (Event { fingerprint: u32::from(random.random_bool(0.05)), ..event }, then)
+    };
+    webhook_then((0..count).map(|_| event(random)).collect())
+}
+
+struct Pair {
+    model: Arc<dyn Store>,
+    engine: Arc<dyn Store>,
+    /// The engine's id for each of the model's. Numbering is the engine's own affair.
+    ids: HashMap<uuid::Uuid, uuid::Uuid>,
+    /// The same lease as both sides gave it, settled or not: late settles are part of the game.
+    leases: Vec<(InboxLease, InboxLease)>,
+    events: Vec<EventId>,
+    seed: u64,
+    call: String,
+}
+
+impl Pair {
+    fn same<T: PartialEq + Debug>(&self, model: T, engine: T) {
+        assert_eq!(model, engine, "seed {}: {} (left: model, right: engine)", self.seed, self.call);
+    }
+
+    fn fine<T>(&self, result: Result<T, StoreError>) -> T {
+        result.unwrap_or_else(|error| unreachable!("seed {}: {}: {error}", self.seed, self.call))
+    }
+
+    /// The engine's name for what the model calls `id`; both meet here for the first time, or must agree.
+    fn pair_up(&mut self, model: uuid::Uuid, engine: uuid::Uuid) {
+        let known = *self.ids.entry(model).or_insert(engine);
+        self.same(known, engine);
+    }
+
+    fn engine_event(&self, id: EventId) -> EventId {
+        EventId(self.ids.get(&id.0).copied().unwrap_or(id.0))
+    }
+
+    async fn accept(&mut self, arrival: Arrival) {
+        let names: Vec<_> = arrival.events.iter().map(|new| (new.event.id.as_str(), &new.then)).collect();
+        self.call = format!("accept {names:?}");
+        let model = self.fine(self.model.accept(arrival.clone()).await);
+        let engine = self.fine(self.engine.accept(arrival).await);
+        self.same(model.len(), engine.len());
+        for (model, engine) in model.into_iter().zip(engine) {
+            self.same(std::mem::discriminant(&model), std::mem::discriminant(&engine));
+            self.pair_up(model.event().0, engine.event().0);
+            if let Accepted::New(id) = model {
+                self.events.push(id);
+            }
+        }
+    }
+
+    async fn lease(&mut self, max: usize) {
+        self.call = format!("lease {max}");
+        let model = self.fine(self.model.lease_inbox(ask(max)).await);
+        let engine = self.fine(self.engine.lease_inbox(ask(max)).await);
+        self.same(model.len(), engine.len());
+        for (model, engine) in model.into_iter().zip(engine) {
+            self.pair_up(model.item.0, engine.item.0);
+            self.same(model.events.len(), engine.events.len());
+            for (a, b) in model.events.iter().zip(&engine.events) {
+                self.pair_up(a.id.0, b.id.0);
+                self.same((a.kind, a.index, &a.thread), (b.kind, b.index, &b.thread));
+            }
+            self.same(facts(&model), facts(&engine));
+            if let Some((before_model, before_engine)) = self.leases.last() {
+                assert!(
+                    model.fence > before_model.fence && engine.fence > before_engine.fence,
+                    "seed {}: fences grow",
+                    self.seed
+                );
+            }
+            self.leases.push((model, engine));
+        }
+    }
+
+    async fn settle(&mut self, random: &mut StdRng) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let newest = self.leases.len().saturating_sub(4);
+        let (model, engine) = self.leases[random.random_range(newest..self.leases.len())].clone();
+        let answer = Answer { status: 200, content_type: None, body: Bytes::from_static(b"ok") };
+        let outcome = match random.random_range(0..8) {
+            0..4 => Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer) },
+            4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
+            5 | 6 => Outcome::Parked { why: "no".to_owned() },
+            _ => Outcome::HandBack { wait_ms: 500 },
+        };
+        self.call = format!("settle {outcome:?}");
+        let model = self.fine(self.model.settle_inbox(model.lane, model.fence, outcome.clone()).await);
+        let engine = self.fine(self.engine.settle_inbox(engine.lane, engine.fence, outcome).await);
+        self.same(model, engine);
+    }
+
+    async fn extend(&mut self, random: &mut StdRng) {
+        self.call = "extend".to_owned();
+        let from = random.random_range(0..=self.leases.len());
+        let model = self.leases[from..].iter().map(|(lease, _)| (lease.lane, lease.fence)).collect();
+        let engine = self.leases[from..].iter().map(|(_, lease)| (lease.lane, lease.fence)).collect();
+        let model = self.fine(self.model.extend(model, HOLD_MS).await);
+        let engine = self.fine(self.engine.extend(engine, HOLD_MS).await);
+        self.same(model, engine);
+    }
+
+    fn some_event(&self, random: &mut StdRng) -> Option<(EventId, EventId)> {
+        let id = *self.events.get(random.random_range(0..self.events.len().max(1)))?;
+        Some((id, self.engine_event(id)))
+    }
+
+    async fn redrive(&mut self, random: &mut StdRng) {
+        let Some((model, engine)) = self.some_event(random) else { return };
+        let (model, engine) = match random.random_range(0..4) {
+            0 => (Redrive::Event(model), Redrive::Event(engine)),
+            1 => (Redrive::Item(ItemId(model.0)), Redrive::Item(ItemId(engine.0))),
+            2 => (Redrive::Channel("shop".to_owned()), Redrive::Channel("shop".to_owned())),
+            _ => (Redrive::All, Redrive::All),
+        };
+        self.call = format!("redrive {model:?}");
+        let max = random.random_range(1..4);
+        let model = self.fine(self.model.redrive(model, max).await);
+        let engine = self.fine(self.engine.redrive(engine, max).await);
+        self.same(model, engine);
+    }
+
+    async fn replay(&mut self, random: &mut StdRng) {
+        let Some((model, engine)) = self.some_event(random) else { return };
+        self.call = format!("replay {model}");
+        let model = self.fine(self.model.replay(model).await);
+        let engine = self.fine(self.engine.replay(engine).await);
+        self.same(model.is_some(), engine.is_some());
+        if let (Some(model), Some(engine)) = (model, engine) {
+            self.pair_up(model.0, engine.0);
+        }
+    }
+
+    /// Purges to the end: how much goes at which step is the engine's own affair.
+    async fn purge(&mut self, random: &mut StdRng) {
+        self.call = "purge".to_owned();
+        let retention = [("shop".to_owned(), [1_000, WINDOW_MS][random.random_range(0..2)])];
+        for store in [&self.model, &self.engine] {
+            while self.fine(store.purge(&retention, 7).await).removed() > 0 {}
+        }
+    }
+
+    /// Everything that can be asked, compared.
+    async fn look(&mut self) {
+        self.call = "look".to_owned();
+        for &id in &self.events {
+            let model = self.fine(self.model.event(id).await);
+            let engine = self.fine(self.engine.event(self.engine_event(id)).await);
+            self.same(model.as_ref().map(told), engine.as_ref().map(told));
+            let model = self.fine(self.model.answer(id).await);
+            let engine = self.fine(self.engine.answer(self.engine_event(id)).await);
+            self.same(model, engine);
+        }
+        let query = EventQuery { limit: 500, ..EventQuery::default() };
+        let model = self.fine(self.model.events(query.clone()).await);
+        let engine = self.fine(self.engine.events(query).await);
+        self.same_page(&model, &engine, |row| row.id.0);
+        let query = InboxQuery { limit: 500, ..InboxQuery::default() };
+        let model = self.fine(self.model.inbox(query.clone()).await);
+        let engine = self.fine(self.engine.inbox(query).await);
+        self.same_page(&model, &engine, |row| row.item.0);
+        let model = self.fine(self.model.stats().await);
+        let engine = self.fine(self.engine.stats().await);
+        self.same((model.events, model.channels), (engine.events, engine.channels));
+    }
+
+    fn same_page<T>(&self, model: &Page<T>, engine: &Page<T>, id: impl Fn(&T) -> uuid::Uuid) {
+        let model: Vec<_> = model.rows.iter().map(|row| self.ids.get(&id(row)).copied()).collect();
+        let engine: Vec<_> = engine.rows.iter().map(|row| Some(id(row))).collect();
+        self.same(model, engine);
+    }
+}
+
+fn facts(lease: &InboxLease) -> (u32, Option<u32>, i64, u32, i64, &Bytes, &str) {
+    (lease.attempt, lease.replay, lease.received_ms, lease.webhook_events, lease.until_ms, &lease.body, &lease.channel)
+}
+
+/// What a detail says, without the names that engines choose for themselves.
+fn told(detail: &EventDetail) -> impl PartialEq + Debug {
+    let row = &detail.row;
+    let attempts: Vec<_> =
+        detail.attempts.iter().map(|row| (row.attempt, row.leased_ms, row.ended_ms, row.outcome.clone())).collect();
+    let open: Vec<_> = detail
+        .open
+        .iter()
+        .map(|row| {
+            let due = match &row.state {
+                ItemState::Waiting { due_ms } => Some(*due_ms),
+                ItemState::Leased { until_ms, .. } => Some(*until_ms),
+                ItemState::Parked | ItemState::Quarantined => None,
+            };
+            (row.state.name(), due, row.attempt, row.replay, row.events, row.why.clone())
+        })
+        .collect();
+    let row = (row.state, row.kind, row.provider_id.clone(), row.peer.clone(), row.received_ms, row.body_bytes);
+    (row, detail.body.clone(), attempts, open)
+}

@@ -1,0 +1,74 @@
+//! The twin of the contract in `store/mod.rs`: one list of cases that every engine runs whole.
+//!
+//! No case asks which engine it runs on.
+
+#[doc(hidden)]
+pub mod accepting;
+#[doc(hidden)]
+pub mod asking;
+#[doc(hidden)]
+pub mod leasing;
+#[doc(hidden)]
+pub mod settling;
+
+/// Makes one test per case for the engine whose test bed the expression makes.
+#[macro_export]
+macro_rules! store_suite {
+    ($bed:expr) => {
+        $crate::store_suite!(@accepting $bed;
+            a_new_event_is_taken_in_once
+            the_same_key_twice_in_one_webhook_is_a_duplicate
+            another_content_under_the_same_key_is_a_conflict
+            a_webhook_with_old_and_new_events_takes_the_new_ones
+            keys_outlive_a_crash
+            a_key_is_forgotten_after_its_window_and_not_before
+            many_keys_stay_taken_over_periods_and_crashes
+            two_instances_have_one_winner_per_key
+            a_stub_does_not_take_the_key_of_the_message
+            copies_and_conflicts_are_counted
+        );
+        $crate::store_suite!(@leasing $bed;
+            a_lease_carries_what_came
+            events_of_one_lane_in_one_webhook_are_one_item
+            a_lane_gives_one_item_at_a_time_in_order
+            lanes_do_not_wait_for_each_other
+            channels_are_leased_apart
+            a_lease_that_ran_out_is_taken_over
+            an_extended_lease_stays
+            an_extension_after_takeover_is_refused
+            two_instances_never_hold_the_same_lane
+            a_dead_instances_lease_holds_until_it_ends
+            a_crash_gives_the_work_back_with_a_higher_fence
+            new_work_wakes_who_waits
+        );
+        $crate::store_suite!(@settling $bed;
+            a_delivered_item_is_gone
+            a_late_answer_is_refused
+            an_answer_counts_once
+            a_lease_that_ran_out_untaken_may_still_be_settled
+            a_retry_waits_and_counts
+            handing_back_does_not_count
+            a_parked_item_leaves_the_lane_and_comes_back_by_redrive
+            redrive_by_event_channel_and_all
+            a_replay_is_delivered_again_with_a_nonce
+            an_answer_is_kept_for_every_event_of_the_item
+        );
+        $crate::store_suite!(@asking $bed;
+            kept_and_quarantined_events_are_shown_and_not_delivered
+            states_and_attempts_tell_the_story
+            lists_are_paged_and_filtered
+            purge_forgets_old_events_and_nothing_open
+            purge_keeps_a_body_that_others_need
+            a_setting_is_remembered_once
+            stats_count_what_is_there
+        );
+    };
+    (@$area:ident $bed:expr; $($case:ident)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::testkit::store_suite::$area::$case(&$bed).await;
+            }
+        )+
+    };
+}
