@@ -1,7 +1,8 @@
 //! What tests are made of: a clock to turn by hand, the suites, the other side of the wire.
 
 pub mod hand_clock;
-pub mod provider_suite;
+#[cfg(test)]
+mod provider_suite;
 pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;
