@@ -1,1 +1,239 @@
-//! (placeholder)
+//! Composes all of it. Start: store, token, workers, doors. Stop: doors, workers, upkeep, store.
+
+mod admin_token;
+mod front;
+mod upkeep;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use admin_token::AdminToken;
+
+use self::front::{Front, Vitals};
+use self::upkeep::Upkeep;
+use crate::api::{Api, PurgeLog};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, StoreUrl};
+use crate::delivery::{BadTarget, Delivery};
+use crate::ingress::Ingress;
+use crate::ingress::accept_loop::{self, Allowance};
+use crate::ingress::proxy::Answers;
+use crate::providers::{self, Provider};
+use crate::store::memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+use crate::store::sqlite;
+use crate::store::{Store, StoreError};
+use crate::telemetry::Telemetry;
+use crate::worker::{self, Plan};
+
+/// How long requests in flight, and then deliveries in flight, may take to finish when hapax stops.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Target(#[from] BadTarget),
+}
+
+/// The sockets, opened by the caller, so that tests own the port.
+pub struct Listeners {
+    pub public: TcpListener,
+    /// Where the admin surface is when it is not beside `/in`.
+    pub admin: Option<TcpListener>,
+}
+
+/// Everything that runs, ready to be run.
+pub struct Server {
+    config: Arc<Config>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    telemetry: Arc<Telemetry>,
+    token: AdminToken,
+    stop_grace: Duration,
+}
+
+impl Server {
+    /// Opens what the config names.
+    pub async fn open(config: Config, telemetry: Telemetry) -> Result<Self, StartError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = open_store(&config, Arc::clone(&clock)).await?;
+        Self::on(store, clock, config, telemetry).await
+    }
+
+    /// Uses a store that is open already.
+    pub async fn on(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        telemetry: Telemetry,
+    ) -> Result<Self, StartError> {
+        let token = AdminToken::settle(config.admin_token.as_ref(), &*store, rand::random()).await?;
+        let (config, telemetry) = (Arc::new(config), Arc::new(telemetry));
+        Ok(Self { config, store, clock, telemetry, token, stop_grace: STOP_GRACE })
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn telemetry(&self) -> Arc<Telemetry> {
+        Arc::clone(&self.telemetry)
+    }
+
+    pub fn admin_token(&self) -> &AdminToken {
+        &self.token
+    }
+
+    /// Sets how long work in flight may take to finish when hapax stops.
+    #[must_use]
+    pub fn with_stop_grace(self, stop_grace: Duration) -> Self {
+        Self { stop_grace, ..self }
+    }
+
+    /// Serves until `stop`, then stops in order: nothing new comes in, what is in flight ends, what is not done is handed back.
+    pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
+        let providers: HashMap<Arc<str>, Arc<dyn Provider>> =
+            self.config.channels.iter().map(|channel| (Arc::clone(&channel.name), providers::build(&channel.provider))).collect();
+        let channels: Vec<_> = self
+            .config
+            .channels
+            .iter()
+            .filter_map(|channel| Some((channel.clone(), Arc::clone(providers.get(&channel.name)?))))
+            .collect();
+        let answers = Arc::new(Answers::new());
+        let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
+        let delivery = Arc::new(Delivery::new(
+            channels.clone(),
+            Arc::clone(store),
+            Arc::clone(clock),
+            Arc::clone(&answers),
+            Arc::clone(telemetry),
+        )?);
+        let ingress = Arc::new(Ingress::new(
+            channels,
+            &self.config.limits,
+            Arc::clone(store),
+            Arc::clone(clock),
+            answers,
+            Arc::clone(telemetry),
+        ));
+        let purges = Arc::new(PurgeLog::default());
+
+        let (stop_work, stop_upkeep) = (CancellationToken::new(), CancellationToken::new());
+        let work = self.start_workers(&delivery, &stop_work);
+        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone()));
+        let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
+
+        doors.join_all().await;
+        stop_work.cancel();
+        work.join_all().await;
+        stop_upkeep.cancel();
+        // A panic in it has been reported already, and there is nothing left to stop.
+        let _ = upkeep.await;
+        Ok(())
+    }
+
+    fn start_workers(&self, delivery: &Arc<Delivery>, stop: &CancellationToken) -> JoinSet<()> {
+        let worker: Arc<str> = Arc::from(self.config.instance.clone().unwrap_or_else(instance_name));
+        let mut work = JoinSet::new();
+        for (hold_ms, channels) in delivery.loops() {
+            let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, stop_grace: self.stop_grace };
+            let (delivery, store) = (Arc::clone(delivery), Arc::clone(&self.store));
+            work.spawn(worker::run(delivery, store, plan, Arc::clone(&self.telemetry), stop.clone()));
+        }
+        work
+    }
+
+    fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>) -> Upkeep {
+        Upkeep {
+            ingress: Arc::clone(ingress),
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            telemetry: Arc::clone(&self.telemetry),
+            purges: Arc::clone(purges),
+            retention: crate::api::retention(&self.config),
+        }
+    }
+
+    fn open_doors(
+        &self,
+        listeners: Listeners,
+        ingress: Arc<Ingress>,
+        providers: HashMap<Arc<str>, Arc<dyn Provider>>,
+        purges: Arc<PurgeLog>,
+        stop: &CancellationToken,
+    ) -> JoinSet<()> {
+        let vitals = Vitals { store: Arc::clone(&self.store), telemetry: Arc::clone(&self.telemetry) };
+        let api = Arc::new(Api {
+            store: Arc::clone(&self.store),
+            config: Arc::clone(&self.config),
+            token_hash: self.token.hash,
+            providers,
+            clock: Arc::clone(&self.clock),
+            purges,
+        });
+        let public = front::health(vitals.clone());
+        let admin = front::metrics(vitals.clone()).merge(crate::api::router(api));
+        let mut doors = JoinSet::new();
+        let mut open = |listener, ingress, routes: Router| {
+            let front = Arc::new(Front { ingress, routes });
+            let handle = move |request| Arc::clone(&front).handle(request);
+            doors.spawn(accept_loop::serve(listener, self.allowance(), handle, Arc::clone(&self.telemetry), stop.clone()));
+        };
+        match listeners.admin {
+            None => open(listeners.public, Some(ingress), public.merge(admin)),
+            Some(listener) => {
+                open(listeners.public, Some(ingress), public);
+                open(listener, None, front::health(vitals).merge(admin));
+            }
+        }
+        doors
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance {
+            connections: self.config.limits.connections,
+            header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
+            stop_grace: self.stop_grace,
+        }
+    }
+}
+
+/// Opens the engine that the config names: the one place outside `store/` that knows there are several.
+pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    match &config.store {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => {
+            let options = sqlite::Options {
+                queue: config.limits.store_queue,
+                disk_floor_bytes: config.limits.disk_floor_bytes,
+                ..sqlite::Options::default()
+            };
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(&path, clock, &options));
+            Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
+        }
+        #[cfg(not(feature = "sqlite"))]
+        StoreUrl::Sqlite(path) => Err(StoreError::Refused(format!("sqlite:{} cannot be opened by this build", path.display()))),
+    }
+}
+
+fn instance_name() -> String {
+    let host = std::fs::read_to_string("/etc/hostname").ok();
+    let host = host.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("hapax");
+    format!("{host}:{}", std::process::id())
+}

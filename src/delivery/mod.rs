@@ -1,1 +1,220 @@
-//! (placeholder)
+//! From the inbox to the target: the bot gets what the provider would have sent, and its word ends the item.
+
+mod circuit;
+mod judge;
+mod standard;
+mod target;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use target::BadTarget;
+
+use self::judge::{Heard, Judgement, judge, next_wait_ms};
+use self::target::Target;
+use crate::clock::Clock;
+use crate::config::{self, Mode};
+use crate::domain::{EventId, Fence};
+use crate::ingress::proxy::{Answers, Verdict};
+use crate::providers::Provider;
+use crate::store::{Answer, InboxLease, LaneRef, LeaseAsk, Outcome, Settled, Store, StoreError};
+use crate::telemetry::Telemetry;
+use crate::worker::{Hold, Work};
+
+/// A settle that fails is tried again, ever more slowly up to this.
+const SETTLE_WAIT_CAP: Duration = Duration::from_secs(5);
+
+/// Delivers the inbox of all channels that have a target.
+pub struct Delivery {
+    targets: HashMap<Arc<str>, Target>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    answers: Arc<Answers>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// How one attempt ended.
+struct Attempt {
+    outcome: Outcome,
+    /// For the provider that waits, in proxy mode.
+    verdict: Verdict,
+    took: Duration,
+}
+
+impl Delivery {
+    pub fn new(
+        channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        answers: Arc<Answers>,
+        telemetry: Arc<Telemetry>,
+    ) -> Result<Self, BadTarget> {
+        let client = target::client()?;
+        let mut targets = HashMap::new();
+        for (channel, provider) in channels {
+            if let Some(target) = Target::of(channel, provider, &client, &telemetry)? {
+                targets.insert(Arc::clone(&target.settings.name), target);
+            }
+        }
+        Ok(Self { targets, store, clock, answers, telemetry })
+    }
+
+    /// The channels to lease, with slots, by the length of their leases: one loop for each length.
+    pub fn loops(&self) -> HashMap<i64, Vec<(Arc<str>, usize)>> {
+        let mut loops: HashMap<i64, Vec<_>> = HashMap::new();
+        for (name, target) in &self.targets {
+            let slots = target.settings.concurrency;
+            loops.entry(target.settings.lease_ms).or_default().push((Arc::clone(name), slots));
+        }
+        loops
+    }
+
+    async fn attempt(&self, target: &Target, lease: &InboxLease) -> Attempt {
+        let now_ms = self.clock.now_ms();
+        if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
+            && now_ms - lease.received_ms > stale_after_ms
+        {
+            let why = format!("older than stale_after ({} s) when its turn came", stale_after_ms / 1_000);
+            return Attempt::without_request(Outcome::Parked { why }, 504);
+        }
+        let pass = match target.circuit.pass(now_ms) {
+            Ok(pass) => pass,
+            Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms }, 503),
+        };
+        let begun = Instant::now();
+        let (heard, answer) = target.post(lease, now_ms).await;
+        let took = begun.elapsed();
+        let mut judgement = judge(&heard, target.settings.park_on_4xx);
+        if let (Judgement::Dead { why }, Heard::Status { .. }) = (&judgement, &heard)
+            && target.circuit.is_the_items_own(lease.item)
+        {
+            judgement = Judgement::Again { why: why.clone(), asked_ms: None };
+        }
+        let outcome = if let Judgement::Dead { why } = &judgement {
+            let trip = pass.dead(self.clock.now_ms());
+            if trip.opened {
+                target.telemetry.circuit_opened(trip.wait_ms, why);
+            }
+            Outcome::HandBack { wait_ms: trip.wait_ms }
+        } else {
+            if pass.alive() {
+                target.telemetry.circuit_closed();
+            }
+            outcome_of(target, lease.attempt, judgement, &heard, answer.clone())
+        };
+        Attempt { verdict: verdict_of(&heard, answer), outcome, took }
+    }
+
+    /// Writes the outcome down, however long the store takes to come back. False when it does not count.
+    async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
+        let mut wait = Duration::from_millis(100);
+        loop {
+            match self.store.settle_inbox(hold.lane, hold.fence, outcome.clone()).await {
+                Ok(Settled::Done) => return true,
+                Ok(Settled::Lost) => {
+                    target.telemetry.fence_lost(first_event(lease), hold.fence);
+                    return false;
+                }
+                Err(error) => {
+                    self.telemetry.store_unavailable("settle_inbox", &error);
+                    if !error.retryable() {
+                        return false;
+                    }
+                }
+            }
+            tokio::select! {
+                () = hold.ended() => return false,
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(SETTLE_WAIT_CAP),
+            }
+        }
+    }
+
+    fn tell(&self, target: &Target, lease: &InboxLease, attempt: Attempt) {
+        let event = first_event(lease);
+        match &attempt.outcome {
+            Outcome::Delivered { status, .. } => target.telemetry.delivered(event, lease.attempt, *status, attempt.took),
+            Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
+            Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
+            Outcome::HandBack { .. } => target.telemetry.handed_back(event, "the target is not there, or hapax stops"),
+        }
+        if target.settings.mode == Mode::Proxy {
+            for event in &lease.events {
+                self.answers.announce(event.id, attempt.verdict.clone());
+            }
+        }
+    }
+}
+
+impl Work for Delivery {
+    type Lease = InboxLease;
+
+    async fn lease(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        self.store.lease_inbox(ask).await
+    }
+
+    fn of(lease: &InboxLease) -> (&Arc<str>, LaneRef, Fence) {
+        (&lease.channel, lease.lane, lease.fence)
+    }
+
+    fn allowance(&self, channel: &str) -> usize {
+        self.targets.get(channel).map_or(0, |target| target.circuit.allowance(self.clock.now_ms()))
+    }
+
+    async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {
+        // Only channels with a target are asked for.
+        let Some(target) = self.targets.get(&lease.channel) else { return };
+        let attempt = tokio::select! {
+            biased;
+            attempt = self.attempt(target, &lease) => attempt,
+            () = hold.ended() => {
+                if hold.is_lost() {
+                    target.telemetry.fence_lost(first_event(&lease), hold.fence);
+                    return;
+                }
+                Attempt::without_request(Outcome::HandBack { wait_ms: 0 }, 503)
+            }
+        };
+        hold.free_slot();
+        if self.settle(target, &lease, &hold, &attempt.outcome).await {
+            self.tell(target, &lease, attempt);
+        }
+    }
+}
+
+impl Attempt {
+    fn without_request(outcome: Outcome, status: u16) -> Self {
+        Self { outcome, verdict: Verdict::Failed { status }, took: Duration::ZERO }
+    }
+}
+
+fn first_event(lease: &InboxLease) -> EventId {
+    lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
+}
+
+fn outcome_of(target: &Target, attempt: u32, judgement: Judgement, heard: &Heard, answer: Option<Answer>) -> Outcome {
+    let settings = &target.settings;
+    match judgement {
+        Judgement::Taken => {
+            let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
+            Outcome::Delivered { status, answer }
+        }
+        Judgement::Hopeless { why } => Outcome::Parked { why },
+        Judgement::Again { why, asked_ms } => {
+            match next_wait_ms(settings.retry, settings.on_poison, attempt, rand::random(), asked_ms) {
+                Some(wait_ms) => Outcome::Retry { wait_ms, why },
+                None => Outcome::Parked { why: format!("{why}; that was attempt {attempt} of {}", settings.retry.attempts) },
+            }
+        }
+        Judgement::Dead { .. } => Outcome::HandBack { wait_ms: 0 },
+    }
+}
+
+fn verdict_of(heard: &Heard, answer: Option<Answer>) -> Verdict {
+    match (heard, answer) {
+        (Heard::Status { status: 200..=299, .. }, Some(answer)) => Verdict::Answered(answer),
+        (Heard::Status { status, .. }, _) => Verdict::Failed { status: *status },
+        (Heard::TimedOut { .. }, _) => Verdict::Failed { status: 504 },
+        (Heard::Unreachable(_) | Heard::Broken(_), _) => Verdict::Failed { status: 502 },
+    }
+}

@@ -1,1 +1,308 @@
-//! (placeholder)
+//! From a request on `/in/{channel}` to events on disk: capped body, verify, parse, accept, reply.
+//!
+//! *Invariant:* nothing is asked of the store before the signature was checked, and 200 is never said of what is not on disk.
+
+pub mod accept_loop;
+mod answer;
+mod body;
+mod headers;
+pub mod proxy;
+mod seen;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use hyper::body::Body;
+use tokio::time::Instant;
+
+use self::answer::{Reply, counted, later, passed_on, problem, spoken};
+use self::body::{BadBody, BodyRoom};
+use self::proxy::{Answers, Verdict};
+use self::seen::Seen;
+use crate::clock::Clock;
+use crate::config::{self, Deliver, Limits, Mode};
+use crate::domain::{Event, EventId, EventKey, Kind, fingerprint, limits};
+use crate::providers::{Parsed, Problem, Provider, RawRequest};
+use crate::store::{Accepted, Arrival, NewEvent, Store, StoreError, Then};
+use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
+
+/// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
+const PROXY_WAIT_MAX_MS: i64 = 25_000;
+
+/// The public door, with everything per channel made ready.
+pub struct Ingress {
+    channels: HashMap<Box<str>, Door>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    seen: Seen,
+    room: BodyRoom,
+    body_timeout: Duration,
+    answers: Arc<Answers>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// One channel as ingress needs it.
+struct Door {
+    name: Arc<str>,
+    provider: Arc<dyn Provider>,
+    deliver: Deliver,
+    window_ms: i64,
+    max_body: usize,
+    /// In proxy mode: how long a request is kept open.
+    proxy_wait: Option<Duration>,
+    telemetry: ChannelTelemetry,
+}
+
+/// What is needed of an event after it went to the store.
+struct Sent {
+    key: EventKey,
+    fingerprint: u32,
+    quarantined: Option<String>,
+    delivers: bool,
+    /// Only when somebody watches.
+    event: Option<Box<Event>>,
+}
+
+impl Ingress {
+    pub fn new(
+        channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>,
+        limits: &Limits,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        answers: Arc<Answers>,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        let doors = channels.into_iter().map(|(channel, provider)| {
+            let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
+                .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
+            let door = Door {
+                telemetry: telemetry.channel(&channel.name),
+                name: Arc::clone(&channel.name),
+                provider,
+                deliver: channel.deliver,
+                window_ms: channel.window_ms,
+                max_body: channel.max_body,
+                proxy_wait,
+            };
+            (Box::from(&*channel.name), door)
+        });
+        Self {
+            channels: doors.collect(),
+            store,
+            clock,
+            seen: Seen::new(limits.cache_keys),
+            room: BodyRoom::new(limits::BODIES_IN_FLIGHT_BYTES),
+            body_timeout: Duration::from_millis(limits.body_timeout_ms),
+            answers,
+            telemetry,
+        }
+    }
+
+    /// Answers one request for `/in/{name}`.
+    pub async fn handle<B>(&self, name: &str, request: Request<B>) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let Some(door) = self.channels.get(name) else {
+            return problem(StatusCode::NOT_FOUND, "there is no such channel");
+        };
+        let (head, body) = request.into_parts();
+        if head.method != Method::POST && head.method != Method::GET {
+            door.telemetry.refused(RefusedWhy::Method);
+            return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
+        }
+        let begun = Instant::now();
+        let (body, _share) = match body::read(body, door.max_body, self.body_timeout, &self.room).await {
+            Ok(read) => read,
+            Err(bad) => return refuse_body(door, bad),
+        };
+        let query = head.uri.query().map_or_else(String::new, str::to_owned);
+        let request = RawRequest { method: head.method, query, headers: head.headers, body };
+        if let Some(words) = door.provider.handshake(&request) {
+            return spoken(words);
+        }
+        if request.method != Method::POST {
+            door.telemetry.refused(RefusedWhy::Method);
+            return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
+        }
+        let reply = self.take_in(door, &request).await;
+        door.telemetry.answered(begun.elapsed());
+        reply
+    }
+
+    /// Adds the copies counted since the last call to the store's.
+    pub async fn flush_copies(&self) {
+        let copies = self.seen.take_copies();
+        if !copies.is_empty()
+            && let Err(error) = self.store.note_copies(copies).await
+        {
+            self.telemetry.store_unavailable("note_copies", &error);
+        }
+    }
+
+    async fn take_in(&self, door: &Door, request: &RawRequest) -> Reply {
+        let now_ms = self.clock.now_ms();
+        let verified = match door.provider.verify(request, now_ms) {
+            Ok(verified) => verified,
+            Err(_) => {
+                door.telemetry.refused(RefusedWhy::Signature);
+                return problem(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old");
+            }
+        };
+        let events = door.sort_out(door.provider.parse(&verified), verified.body());
+        if events.is_empty() {
+            door.telemetry.ignored();
+            return counted(0, 0);
+        }
+        let sent = door.remember_sent(&events);
+        let accepted = match self.all_known(&sent, now_ms) {
+            Some(known) => known,
+            None => {
+                let headers = headers::keep(verified.headers(), door.provider.signature_headers());
+                let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
+                let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
+                match self.store.accept(arrival).await {
+                    Ok(accepted) => {
+                        self.learn(door, &sent, &accepted, now_ms);
+                        accepted
+                    }
+                    Err(error) => return self.refuse_store(door, &error),
+                }
+            }
+        };
+        let new = self.count(door, &sent, &accepted, now_ms);
+        match door.proxy_wait {
+            None => counted(new, accepted.len() - new),
+            Some(wait) => self.wait_for_target(&sent, &accepted, Instant::now() + wait, new).await,
+        }
+    }
+
+    /// `Some` when no event of the webhook can be new.
+    fn all_known(&self, sent: &[Sent], now_ms: i64) -> Option<Vec<Accepted>> {
+        sent.iter().map(|sent| self.seen.look(&sent.key, sent.fingerprint, now_ms)).collect()
+    }
+
+    fn learn(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], now_ms: i64) {
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, door.window_ms);
+        }
+    }
+
+    /// Counts what became of the events; returns how many were new.
+    fn count(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], now_ms: i64) -> usize {
+        let mut new = 0;
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            match *accepted {
+                Accepted::New(id) => {
+                    new += 1;
+                    if let Some(why) = &sent.quarantined {
+                        door.telemetry.quarantined(id, why);
+                    } else if let Some(event) = &sent.event {
+                        door.telemetry.show_accepted(id, event);
+                    }
+                }
+                Accepted::Duplicate(id) => {
+                    self.seen.count_copy(id, false, now_ms);
+                    door.telemetry.duplicate(id);
+                }
+                Accepted::Conflict(id) => {
+                    self.seen.count_copy(id, true, now_ms);
+                    door.telemetry.conflict(id);
+                }
+            }
+        }
+        if new > 0 {
+            door.telemetry.accepted(new as u64);
+        }
+        new
+    }
+
+    /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
+    async fn wait_for_target(&self, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
+        let mut events: Vec<(EventId, bool)> = Vec::new();
+        for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, _)| sent.delivers) {
+            if !events.iter().any(|(id, _)| *id == accepted.event()) {
+                events.push((accepted.event(), accepted.is_new()));
+            }
+        }
+        let mut answer = None;
+        for (event, first) in events {
+            match self.answers.wait(&*self.store, event, first, deadline).await {
+                Ok(Some(Verdict::Answered(given))) => answer = answer.or(Some(given)),
+                Ok(Some(Verdict::Failed { status })) => {
+                    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+                    return later(status, "the target did not take it yet; it will be tried again", 1);
+                }
+                Ok(None) if first => return later(StatusCode::GATEWAY_TIMEOUT, "the target is still at it", 5),
+                Ok(None) => return later(StatusCode::CONFLICT, "the first request is still running", 5),
+                Err(error) => {
+                    self.telemetry.store_unavailable("answer", &error);
+                    return later(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read now", 1);
+                }
+            }
+        }
+        answer.map_or_else(|| counted(new, accepted.len() - new), passed_on)
+    }
+
+    fn refuse_store(&self, door: &Door, error: &StoreError) -> Reply {
+        door.telemetry.refused(RefusedWhy::Store);
+        self.telemetry.store_unavailable("accept", error);
+        let after_s = if matches!(error, StoreError::Busy) { 1 } else { 5 };
+        later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
+    }
+}
+
+impl Door {
+    /// Says of every part of the webhook what is to become of it.
+    fn sort_out(&self, parsed: Parsed, body: &Bytes) -> Vec<NewEvent> {
+        if parsed.events.len() + parsed.problems.len() > limits::EVENTS_PER_WEBHOOK {
+            let why = format!("more than {} events in one webhook", limits::EVENTS_PER_WEBHOOK);
+            return vec![self.quarantine(Problem { index: 0, why, part: body.clone() })];
+        }
+        let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
+        events.extend(parsed.events.into_iter().map(|event| {
+            let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
+            NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
+        }));
+        events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
+        events
+    }
+
+    fn quarantine(&self, problem: Problem) -> NewEvent {
+        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part);
+        let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
+        let event = Event { index: problem.index, ..event };
+        NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }
+    }
+
+    fn remember_sent(&self, events: &[NewEvent]) -> Vec<Sent> {
+        let watched = self.telemetry.is_watched();
+        let of = |new: &NewEvent| Sent {
+            key: new.event.key,
+            fingerprint: new.event.fingerprint,
+            quarantined: match &new.then {
+                Then::Quarantine { why, .. } => Some(why.clone()),
+                Then::Deliver | Then::Keep => None,
+            },
+            delivers: new.then == Then::Deliver,
+            event: watched.then(|| Box::new(new.event.clone())),
+        };
+        events.iter().map(of).collect()
+    }
+}
+
+fn refuse_body(door: &Door, bad: BadBody) -> Reply {
+    let (why, status, detail) = match bad {
+        BadBody::TooLarge => (RefusedWhy::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this channel takes"),
+        BadBody::Slow => (RefusedWhy::Slow, StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
+        BadBody::Cut => (RefusedWhy::Cut, StatusCode::BAD_REQUEST, "the body broke off"),
+        BadBody::NoRoom => {
+            (RefusedWhy::Overload, StatusCode::SERVICE_UNAVAILABLE, "too much is being handled at once; send it again")
+        }
+    };
+    door.telemetry.refused(why);
+    if bad == BadBody::NoRoom { later(status, detail, 1) } else { problem(status, detail) }
+}

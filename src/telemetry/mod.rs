@@ -1,1 +1,201 @@
-//! (placeholder)
+//! What people and machines see of the running hapax: one function per happening, which emits log line and counter together.
+//!
+//! *Invariant:* no body, token, phone number or thread id is ever logged; an event id is enough to look the rest up.
+
+mod channel;
+pub mod names;
+mod watch;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tokio::sync::mpsc;
+
+pub use channel::{ChannelTelemetry, RefusedWhy};
+pub use watch::Happening;
+
+use crate::store::{Purged, Stats, StoreError};
+
+/// The meters of one running server. Not global, so that several servers in one process do not share their counts.
+pub struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    connections: Gauge,
+    purged_keys: Counter,
+    purged_events: Counter,
+    purge_last_run_ms: AtomicI64,
+    watch: Option<mpsc::Sender<Happening>>,
+}
+
+impl Telemetry {
+    pub fn new() -> Self {
+        Self::build(None)
+    }
+
+    /// Also sends every happening to the returned end, as long as it keeps up; `hapax listen` shows them.
+    pub fn watched(room: usize) -> (Self, mpsc::Receiver<Happening>) {
+        let (sender, receiver) = mpsc::channel(room);
+        (Self::build(Some(sender)), receiver)
+    }
+
+    fn build(watch: Option<mpsc::Sender<Happening>>) -> Self {
+        let builder = PrometheusBuilder::new();
+        let recorder = match builder.set_buckets(names::BUCKETS_SECONDS) {
+            Ok(builder) => builder.build_recorder(),
+            Err(_) => PrometheusBuilder::new().build_recorder(),
+        };
+        for (name, help) in names::COUNTERS {
+            recorder.describe_counter((*name).into(), None, (*help).into());
+        }
+        for (name, help) in names::GAUGES {
+            recorder.describe_gauge((*name).into(), None, (*help).into());
+        }
+        for (name, help) in names::HISTOGRAMS {
+            recorder.describe_histogram((*name).into(), None, (*help).into());
+        }
+        let handle = recorder.handle();
+        Self {
+            connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
+            purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
+            purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
+            purge_last_run_ms: AtomicI64::new(0),
+            handle,
+            recorder,
+            watch,
+        }
+    }
+
+    /// The text of `/metrics`.
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds the samples gathered since the last call; without it histograms grow for ever.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// The meters of one channel, made once.
+    pub fn channel(&self, name: &str) -> ChannelTelemetry {
+        ChannelTelemetry::new(self, name)
+    }
+
+    pub fn connection_opened(&self) {
+        self.connections.increment(1.0);
+    }
+
+    pub fn connection_closed(&self) {
+        self.connections.decrement(1.0);
+    }
+
+    pub fn connection_not_taken(&self, error: &std::io::Error) {
+        self.counter(names::ACCEPT_FAILED, &[]).increment(1);
+        tracing::warn!(%error, "a connection could not be taken; trying on");
+    }
+
+    /// A call to the store failed. `call` is the method's name.
+    pub fn store_unavailable(&self, call: &'static str, error: &StoreError) {
+        self.counter(names::STORE_FAILED, &[("call", call)]).increment(1);
+        tracing::warn!(call, %error, "the store could not do its job");
+    }
+
+    /// Purge came to its end for now.
+    pub fn purged(&self, purged: Purged, now_ms: i64) {
+        self.purge_last_run_ms.store(now_ms, Ordering::Relaxed);
+        self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
+        self.purged_keys.increment(purged.keys);
+        self.purged_events.increment(purged.events);
+        if purged.removed() > 0 {
+            tracing::info!(keys = purged.keys, events = purged.events, "purged what nobody needs any more");
+        }
+    }
+
+    /// When purge last came to its end; `None` before the first time.
+    pub fn purge_last_run_ms(&self) -> Option<i64> {
+        Some(self.purge_last_run_ms.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    }
+
+    pub fn sizes(&self, stats: &Stats, now_ms: i64) {
+        self.gauge(names::STORE_KEYS, &[]).set(stats.keys as f64);
+        self.gauge(names::STORE_EVENTS, &[]).set(stats.events as f64);
+        self.gauge(names::STORE_BYTES, &[]).set(stats.store_bytes as f64);
+        self.gauge(names::STORE_LOG_BYTES, &[]).set(stats.log_bytes as f64);
+        for counts in &stats.channels {
+            let channel = counts.channel.as_str();
+            let states = [
+                ("waiting", counts.waiting),
+                ("leased", counts.leased),
+                ("parked", counts.parked),
+                ("quarantined", counts.quarantined),
+            ];
+            for (state, count) in states {
+                self.gauge(names::INBOX_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
+            }
+            let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
+            self.gauge(names::INBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+        }
+    }
+
+    fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        counter_in(&self.recorder, name, labels)
+    }
+
+    fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        gauge_in(&self.recorder, name, labels)
+    }
+
+    fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+        self.recorder.register_histogram(&key(name, labels), &META)
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const META: Metadata<'static> = Metadata::new("hapax", Level::INFO, Some("hapax"));
+
+fn counter_in(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+    recorder.register_counter(&key(name, labels), &META)
+}
+
+fn gauge_in(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+    recorder.register_gauge(&key(name, labels), &META)
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    let labels: Vec<Label> =
+        labels.iter().map(|(name, value)| Label::new(*name, SharedString::from((*value).to_owned()))).collect();
+    Key::from_parts(name, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_in_a_channel_shows_under_its_name() {
+        let telemetry = Telemetry::new();
+        let shop = telemetry.channel("shop");
+        shop.accepted(2);
+        shop.refused(RefusedWhy::Signature);
+        shop.answered(std::time::Duration::from_millis(2));
+        let text = telemetry.render();
+        assert!(text.contains(r#"hapax_events_accepted_total{channel="shop"} 2"#), "{text}");
+        assert!(text.contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 1"#), "{text}");
+        assert!(text.contains(r#"hapax_accept_seconds_bucket{channel="shop",le="0.0025"} 1"#), "{text}");
+        assert!(text.contains("# HELP hapax_deliveries_total Items the target took"), "{text}");
+    }
+
+    #[test]
+    fn the_last_purge_is_remembered() {
+        let telemetry = Telemetry::new();
+        assert_eq!(telemetry.purge_last_run_ms(), None);
+        telemetry.purged(Purged { keys: 3, events: 1 }, 5_000);
+        assert_eq!(telemetry.purge_last_run_ms(), Some(5_000));
+        assert!(telemetry.render().contains("hapax_purged_keys_total 3"));
+    }
+}

@@ -1,5 +1,6 @@
 //! What tests are made of: a clock to turn by hand, the suites, the other side of the wire.
 
+pub mod fake_bot;
 pub mod hand_clock;
 #[cfg(test)]
 mod provider_suite;

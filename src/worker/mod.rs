@@ -1,1 +1,124 @@
-//! (placeholder)
+//! The one lease loop: register for the wake-up, look, work, then wait for hint or poll. Polling is the truth.
+//!
+//! What the work is, [`Work`] says; slots, heartbeat, lost leases and the clean stop are the same for all of it.
+
+mod hold;
+mod slots;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use hold::Hold;
+use hold::Holds;
+use slots::Slots;
+
+use crate::domain::Fence;
+use crate::store::{LaneRef, LeaseAsk, Store, StoreError};
+use crate::telemetry::Telemetry;
+
+/// One kind of leased work.
+pub trait Work: Send + Sync + 'static {
+    type Lease: Send + 'static;
+
+    fn lease(&self, ask: LeaseAsk) -> impl Future<Output = Result<Vec<Self::Lease>, StoreError>> + Send;
+
+    /// Channel, lane and fence of a lease.
+    fn of(lease: &Self::Lease) -> (&Arc<str>, LaneRef, Fence);
+
+    /// The most items of this channel that make sense now, slots aside: none while its target is dead.
+    fn allowance(&self, channel: &str) -> usize;
+
+    /// Works on one item to its end and settles it. Minds [`Hold::ended`].
+    fn perform(self: Arc<Self>, lease: Self::Lease, hold: Hold) -> impl Future<Output = ()> + Send;
+}
+
+/// How one loop works.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Shown on leases.
+    pub worker: Arc<str>,
+    /// Channels with the number of items worked on at once.
+    pub channels: Vec<(Arc<str>, usize)>,
+    pub hold_ms: i64,
+    /// How long work in flight may take to finish once we stop; then it is handed back.
+    pub stop_grace: Duration,
+}
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// After the grace period, the time to write down that work was handed back.
+const HAND_BACK_TIME: Duration = Duration::from_secs(5);
+
+/// Leases and works until `stop`; returns when everything in flight was settled or handed back.
+pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telemetry: Arc<Telemetry>, stop: CancellationToken) {
+    let slots = Slots::new(&plan.channels);
+    let holds = Arc::new(Holds::default());
+    let give_up = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let heart = tokio::spawn(beat(Arc::clone(&holds), Arc::clone(&store), plan.hold_ms, Arc::clone(&telemetry)));
+    while !stop.is_cancelled() {
+        // Before looking: what comes in while we look must not be missed.
+        let hint = store.wait();
+        let wants = slots.wants(|channel| work.allowance(channel));
+        let mut found = 0;
+        let mut failed = false;
+        if !wants.is_empty() {
+            let ask = LeaseAsk { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
+            match work.lease(ask).await {
+                Ok(leases) => {
+                    found = leases.len();
+                    for lease in leases {
+                        let (channel, lane, fence) = W::of(&lease);
+                        let hold = holds.take(lane, fence, &give_up, slots.occupy(channel));
+                        tasks.spawn(Arc::clone(&work).perform(lease, hold));
+                    }
+                }
+                Err(error) => {
+                    failed = true;
+                    telemetry.store_unavailable("lease_inbox", &error);
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = hint, if !wants.is_empty() && !failed => {}
+            () = slots.freed(), if found > 0 || wants.is_empty() => {}
+            () = tokio::time::sleep(POLL) => {}
+        }
+    }
+    tasks.close();
+    if tokio::time::timeout(plan.stop_grace, tasks.wait()).await.is_err() {
+        give_up.cancel();
+        let _ = tokio::time::timeout(HAND_BACK_TIME, tasks.wait()).await;
+    }
+    heart.abort();
+}
+
+/// Keeps all leases of one loop alive, in one call, three times per lease.
+async fn beat(holds: Arc<Holds>, store: Arc<dyn Store>, hold_ms: i64, telemetry: Arc<Telemetry>) {
+    let every = Duration::from_millis((hold_ms / 3).max(1) as u64);
+    loop {
+        tokio::time::sleep(every).await;
+        let leases = holds.all();
+        if leases.is_empty() {
+            continue;
+        }
+        match store.extend(leases.clone(), hold_ms).await {
+            Ok(still) => {
+                for ((lane, fence), _) in leases.into_iter().zip(still).filter(|(_, still)| !still) {
+                    holds.lose(lane, fence);
+                }
+            }
+            // The leases run on; if they run out, the fence refuses what we would settle late.
+            Err(error) => telemetry.store_unavailable("extend", &error),
+        }
+    }
+}
+
+/// Wakes the loop when a slot is free again.
+type Freed = Arc<Notify>;

@@ -1,6 +1,16 @@
-//! The one integration binary.
+//! hapax as a whole, over real sockets: every test runs on every store.
 
+#[macro_use]
+mod rig;
+
+mod bad_input;
+mod batches;
+mod copies;
+mod delivery;
+mod proxy;
+mod stopping;
 mod stores;
+mod wire;
 
 /// A new folder for tests that care about logic, not about power cuts: in memory where the system offers that.
 fn quick_folder() -> std::path::PathBuf {

@@ -1,0 +1,204 @@
+//! One channel's target: what the request to it looks like, and what was heard of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use reqwest::{Client, Request, Url, redirect};
+
+use super::circuit::Circuit;
+use super::judge::{Heard, retry_after_ms};
+use super::standard::StandardSigner;
+use crate::config::{self, Mode};
+use crate::domain::limits::ANSWER_MAX_BYTES;
+use crate::providers::Provider;
+use crate::store::{Answer, InboxLease};
+use crate::telemetry::{ChannelTelemetry, Telemetry};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const EVENT_ID: HeaderName = HeaderName::from_static("hapax-event-id");
+const ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
+const FENCE: HeaderName = HeaderName::from_static("hapax-fence");
+const THREAD: HeaderName = HeaderName::from_static("hapax-thread");
+const REPLAY: HeaderName = HeaderName::from_static("hapax-replay");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Why a target cannot be used. Does not repeat the address, which may hold a token.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTarget {
+    #[error("the target of channel `{0}` is not an http or https address")]
+    Address(Arc<str>),
+    #[error("the HTTP client could not be made: {0}")]
+    Client(#[source] reqwest::Error),
+}
+
+/// The client that all targets share.
+pub(super) fn client() -> Result<Client, BadTarget> {
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http1_only()
+        .pool_max_idle_per_host(1_024)
+        .build()
+        .map_err(BadTarget::Client)
+}
+
+pub(super) struct Target {
+    url: Url,
+    client: Client,
+    provider: Arc<dyn Provider>,
+    signer: Option<StandardSigner>,
+    pub(super) settings: config::Channel,
+    pub(super) circuit: Circuit,
+    pub(super) telemetry: ChannelTelemetry,
+}
+
+impl Target {
+    /// `None` for a channel whose events wait to be pulled.
+    pub(super) fn of(
+        settings: config::Channel,
+        provider: Arc<dyn Provider>,
+        client: &Client,
+        telemetry: &Telemetry,
+    ) -> Result<Option<Self>, BadTarget> {
+        let Some(address) = &settings.target else { return Ok(None) };
+        let bad = || BadTarget::Address(Arc::clone(&settings.name));
+        let url = Url::parse(address).map_err(|_| bad())?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad());
+        }
+        Ok(Some(Self {
+            url,
+            client: client.clone(),
+            provider,
+            signer: settings.sign_with.as_ref().and_then(StandardSigner::new),
+            circuit: Circuit::default(),
+            telemetry: telemetry.channel(&settings.name),
+            settings,
+        }))
+    }
+
+    /// Makes one request; the answer is given back only where it is wanted for repeats.
+    pub(super) async fn post(&self, lease: &InboxLease, now_ms: i64) -> (Heard, Option<Answer>) {
+        let request = self.request(lease, now_ms);
+        let timeout = Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
+        match tokio::time::timeout(timeout, self.exchange(request, now_ms)).await {
+            Ok(heard) => heard,
+            Err(_) => (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None),
+        }
+    }
+
+    async fn exchange(&self, request: Request, now_ms: i64) -> (Heard, Option<Answer>) {
+        let response = match self.client.execute(request).await {
+            Ok(response) => response,
+            Err(error) => return (failed(&error), None),
+        };
+        let status = response.status().as_u16();
+        let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, now_ms)) };
+        let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        match (read_answer(response).await, self.settings.mode) {
+            // A longer answer is not worth asking the bot twice: it took the event.
+            (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
+            // The status was said; what follows it does not matter to us.
+            (_, Mode::Queue) => (heard, None),
+            (Err(why), Mode::Proxy) => (Heard::Broken(why), None),
+        }
+    }
+
+    fn request(&self, lease: &InboxLease, now_ms: i64) -> Request {
+        let body = self.body(lease);
+        let mut headers = HeaderMap::with_capacity(24);
+        for (name, value) in lease.headers.iter() {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+                headers.append(name, value);
+            }
+        }
+        for (name, value) in self.provider.sign(&body, now_ms) {
+            headers.insert(name, value);
+        }
+        self.add_our_headers(&mut headers, lease, &body, now_ms);
+        let mut request = Request::new(Method::POST, self.url.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(body.into());
+        request
+    }
+
+    fn body(&self, lease: &InboxLease) -> Bytes {
+        if lease.events.len() as u64 == u64::from(lease.webhook_events) {
+            return lease.body.clone();
+        }
+        let keep: Vec<u32> = lease.events.iter().map(|event| event.index).collect();
+        self.provider.rewrap(&lease.body, &keep).map_or_else(|| lease.body.clone(), Bytes::from)
+    }
+
+    fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, now_ms: i64) {
+        let Some(first) = lease.events.first() else { return };
+        let event_id = first.id.to_string();
+        // A replay must not look like a copy to a bot that remembers ids.
+        let once = lease.replay.map_or_else(|| event_id.clone(), |number| format!("{event_id}.r{number}"));
+        let mut set = |name: HeaderName, text: &str| {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                headers.insert(name, value);
+            }
+        };
+        if let Some(thread) = &first.thread {
+            set(THREAD, &thread.to_string());
+        }
+        set(EVENT_ID, &event_id);
+        set(IDEMPOTENCY_KEY, &once);
+        if self.signer.is_some() {
+            set(WEBHOOK_ID, &once);
+        }
+        headers.insert(ATTEMPT, HeaderValue::from(lease.attempt));
+        headers.insert(FENCE, HeaderValue::from(lease.fence.0));
+        if let Some(number) = lease.replay {
+            headers.insert(REPLAY, HeaderValue::from(number));
+        }
+        let at_s = now_ms / 1_000;
+        if let Some(signature) = self.signer.as_ref().and_then(|signer| signer.sign(&once, at_s, body)) {
+            headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(at_s));
+            headers.insert(WEBHOOK_SIGNATURE, signature);
+        }
+    }
+}
+
+/// Reads to the end, so that the connection can be used again. `None`: longer than we keep, and not waited for.
+async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, String> {
+    let mut whole = BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(Some(whole.freeze())),
+            Ok(Some(piece)) if whole.len() + piece.len() > ANSWER_MAX_BYTES => return Ok(None),
+            Ok(Some(piece)) => whole.extend_from_slice(&piece),
+            Err(_) => return Err("the target's answer broke off".to_owned()),
+        }
+    }
+}
+
+fn failed(error: &reqwest::Error) -> Heard {
+    // Never the whole error: it may hold the address.
+    if error.is_connect() {
+        Heard::Unreachable(format!("the target cannot be reached: {}", innermost(error)))
+    } else if error.is_timeout() {
+        Heard::Broken("the target went silent".to_owned())
+    } else {
+        Heard::Broken(format!("the connection to the target broke: {}", innermost(error)))
+    }
+}
+
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    if std::ptr::addr_eq(cause, error) { "unknown".to_owned() } else { cause.to_string() }
+}

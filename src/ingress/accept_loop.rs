@@ -1,0 +1,119 @@
+//! Takes connections and serves HTTP/1 on them, with a limit on everything a stranger can make us hold.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::domain::limits;
+use crate::telemetry::Telemetry;
+
+/// What one listener allows its clients.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// Open connections at once; more wait in the kernel's queue.
+    pub connections: usize,
+    /// Time to send all headers; also the longest a connection may idle between requests.
+    pub header_timeout: Duration,
+    /// How long requests in flight may take to finish once we stop.
+    pub stop_grace: Duration,
+}
+
+/// After a failed `accept` (out of file descriptors), the pause before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `stop`, then finishes what is in flight, at most for the grace period.
+pub async fn serve<H, F, B>(
+    listener: TcpListener,
+    allowance: Allowance,
+    handle: H,
+    telemetry: Arc<Telemetry>,
+    stop: CancellationToken,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let http = protocol(&allowance);
+    let room = Arc::new(Semaphore::new(allowance.connections));
+    let open = TaskTracker::new();
+    let cut = CancellationToken::new();
+    loop {
+        let taken = tokio::select! {
+            () = stop.cancelled() => break,
+            taken = next(&listener, &room) => taken,
+        };
+        let (stream, place) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                telemetry.connection_not_taken(&error);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Webhooks and their answers are small: waiting to fill a packet only adds latency.
+        let _ = stream.set_nodelay(true);
+        let handle = handle.clone();
+        let service = service_fn(move |request| {
+            let answer = handle(request);
+            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let (stop, cut, telemetry) = (stop.child_token(), cut.child_token(), Arc::clone(&telemetry));
+        open.spawn(async move {
+            let _place = place;
+            telemetry.connection_opened();
+            let mut connection = std::pin::pin!(connection);
+            // A connection that ends in an error ended: the client left, was too slow, or spoke no HTTP.
+            let ended = tokio::select! {
+                _ = connection.as_mut() => true,
+                () = stop.cancelled() => false,
+            };
+            if !ended {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    _ = connection => {}
+                    () = cut.cancelled() => {}
+                }
+            }
+            telemetry.connection_closed();
+        });
+    }
+    drop(listener);
+    open.close();
+    if tokio::time::timeout(allowance.stop_grace, open.wait()).await.is_err() {
+        cut.cancel();
+        open.wait().await;
+    }
+}
+
+fn protocol(allowance: &Allowance) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    // Without a timer the header timeout would silently do nothing.
+    http.timer(TokioTimer::new())
+        .header_read_timeout(allowance.header_timeout)
+        .max_headers(limits::HEADER_COUNT_MAX)
+        .max_header_size(limits::HEADER_MAX_BYTES);
+    http
+}
+
+async fn next(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, Option<tokio::sync::OwnedSemaphorePermit>)> {
+    // The place comes first: without one, the kernel holds the connection, not we.
+    let place = Arc::clone(room).acquire_owned().await.ok();
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
+}

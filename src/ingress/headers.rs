@@ -1,0 +1,111 @@
+//! Which request headers the target gets to see again.
+
+use http::{HeaderMap, HeaderName, header};
+
+use crate::domain::limits::KEPT_HEADERS_MAX_BYTES;
+use crate::store::KeptHeaders;
+
+/// Keeps what describes the webhook; leaves out what belonged to the connection, to proxies, or carries a secret.
+pub(super) fn keep(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeaders {
+    let mut kept = KeptHeaders(Vec::with_capacity(256));
+    // First, so that no crowd of other headers can push it over the limit.
+    if let Some(content_type) = headers.get(header::CONTENT_TYPE) {
+        push(&mut kept, "content-type", content_type.as_bytes());
+    }
+    for (name, value) in headers {
+        if *name != header::CONTENT_TYPE && describes_the_webhook(name.as_str()) && !signatures.contains(name) {
+            push(&mut kept, name.as_str(), value.as_bytes());
+        }
+    }
+    kept
+}
+
+fn push(kept: &mut KeptHeaders, name: &str, value: &[u8]) {
+    if kept.0.len() + name.len() + value.len() + 3 <= KEPT_HEADERS_MAX_BYTES {
+        kept.push(name, value);
+    }
+}
+
+fn describes_the_webhook(name: &str) -> bool {
+    let of_the_connection = matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "expect"
+            | "host"
+            | "content-length"
+            | "accept-encoding"
+    );
+    let secret = matches!(name, "authorization" | "cookie" | "set-cookie");
+    let of_proxies = matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-");
+    // Ours to set; a provider that sent them could pretend to be a replay.
+    let ours = name == "idempotency-key" || name.starts_with("hapax-");
+    !(of_the_connection || secret || of_proxies || ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(*name, HeaderValue::from_str(value).expect("a header value"));
+        }
+        map
+    }
+
+    fn names(kept: &KeptHeaders) -> Vec<&str> {
+        kept.iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn what_describes_the_webhook_stays_exactly() {
+        let sent = headers(&[
+            ("host", "hooks.example"),
+            ("user-agent", "facebookexternalua"),
+            ("content-type", "application/json; charset=UTF-8"),
+            ("x-github-event", "push"),
+            ("accept", "*/*"),
+        ]);
+        let kept = keep(&sent, &[]);
+        assert_eq!(names(&kept), ["content-type", "user-agent", "x-github-event", "accept"]);
+        assert_eq!(kept.iter().next(), Some(("content-type", b"application/json; charset=UTF-8".as_slice())));
+    }
+
+    #[test]
+    fn secrets_signatures_and_the_connection_do_not() {
+        let sent = headers(&[
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("connection", "keep-alive"),
+            ("x-hub-signature-256", "sha256=00"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("forwarded", "for=192.0.2.1"),
+            ("content-length", "3"),
+            ("transfer-encoding", "chunked"),
+            ("hapax-replay", "1"),
+        ]);
+        assert_eq!(names(&keep(&sent, &[HeaderName::from_static("x-hub-signature-256")])), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn many_headers_are_cut_at_the_limit_and_the_content_type_survives() {
+        let mut sent = HeaderMap::new();
+        for _ in 0..20 {
+            sent.append("x-padding", HeaderValue::from_str(&"p".repeat(1_000)).expect("a header value"));
+        }
+        sent.append("content-type", HeaderValue::from_static("application/json"));
+        let kept = keep(&sent, &[]);
+        assert!(kept.0.len() <= KEPT_HEADERS_MAX_BYTES);
+        assert!(names(&kept).contains(&"content-type"));
+    }
+}

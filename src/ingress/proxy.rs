@@ -1,0 +1,128 @@
+//! `mode = "proxy"`: the provider's request stays open until the target answered, and repeats get the stored answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use moka::sync::Cache;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::domain::EventId;
+use crate::store::{Answer, EventState, Store, StoreError};
+
+/// How the present try to deliver an event ended, as far as the waiting provider is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Answered(Answer),
+    /// The provider hears the target's own failure, so that it tries again by its own rules.
+    Failed {
+        status: u16,
+    },
+}
+
+/// Where delivery says how it went and open requests wait to hear it.
+pub struct Answers {
+    waiting: Mutex<HashMap<EventId, Arc<Notify>>>,
+    /// A worker may be done before the request that brought the event has begun to wait.
+    recent: Cache<EventId, Verdict>,
+}
+
+/// Another instance may do the work: then only the store knows.
+const POLL: Duration = Duration::from_millis(500);
+
+impl Answers {
+    pub fn new() -> Self {
+        let recent = Cache::builder().max_capacity(10_000).time_to_live(Duration::from_secs(30)).build();
+        Self { waiting: Mutex::new(HashMap::new()), recent }
+    }
+
+    pub fn announce(&self, event: EventId, verdict: Verdict) {
+        self.recent.insert(event, verdict);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&event).cloned();
+        if let Some(waiting) = waiting {
+            waiting.notify_waiters();
+        }
+    }
+
+    /// Waits for the verdict on an event; `None` when the deadline came first.
+    ///
+    /// The first request of an event hears of a try that ended before it began to wait; a repeat does not hear old failures, it
+    /// waits for the next try.
+    pub(super) async fn wait(
+        &self,
+        store: &dyn Store,
+        event: EventId,
+        first: bool,
+        deadline: Instant,
+    ) -> Result<Option<Verdict>, StoreError> {
+        let place = self.take_place(event);
+        let mut heard = first;
+        let mut asked = first;
+        loop {
+            let mut notified = std::pin::pin!(place.notify.notified());
+            notified.as_mut().enable();
+            match self.recent.get(&event) {
+                Some(verdict @ Verdict::Answered(_)) => return Ok(Some(verdict)),
+                Some(verdict) if heard => return Ok(Some(verdict)),
+                _ => {}
+            }
+            if !asked && let Some(verdict) = ask(store, event).await? {
+                return Ok(Some(verdict));
+            }
+            tokio::select! {
+                () = notified => heard = true,
+                () = tokio::time::sleep_until((Instant::now() + POLL).min(deadline)) => {
+                    asked = false;
+                    if Instant::now() >= deadline {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_place(&self, event: EventId) -> Place<'_> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let notify = Arc::clone(waiting.entry(event).or_default());
+        Place { answers: self, event, notify }
+    }
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One open request's place in the map; the last one to leave clears it.
+struct Place<'a> {
+    answers: &'a Answers,
+    event: EventId,
+    notify: Arc<Notify>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.answers.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two: the map's and ours.
+        if Arc::strong_count(&self.notify) <= 2 {
+            waiting.remove(&self.event);
+        }
+    }
+}
+
+async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, StoreError> {
+    if let Some(answer) = store.answer(event).await? {
+        return Ok(Some(Verdict::Answered(answer)));
+    }
+    let state = store.event(event).await?.map(|detail| detail.row.state);
+    Ok(match state {
+        Some(EventState::Waiting) => None,
+        // Taken without an answer being kept, or purged since: there is nothing more to tell than that it was taken.
+        Some(EventState::Delivered | EventState::Kept) | None => {
+            Some(Verdict::Answered(Answer { status: 200, content_type: None, body: bytes::Bytes::new() }))
+        }
+        Some(EventState::Parked | EventState::Quarantined) => Some(Verdict::Failed { status: 502 }),
+    })
+}

@@ -1,0 +1,82 @@
+//! What must be done now and then: count copies, purge, measure. Never in the way of accept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{PurgeLog, purge_step};
+use crate::clock::Clock;
+use crate::ingress::Ingress;
+use crate::store::{Purged, Store};
+use crate::telemetry::Telemetry;
+
+const TICK: Duration = Duration::from_secs(1);
+const FOLD_TICKS: u64 = 5;
+const SIZES_TICKS: u64 = 10;
+const PURGE_TICKS: u64 = 60;
+/// Between two purge steps, so that accept always comes in between.
+const PURGE_PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Upkeep {
+    pub(super) ingress: Arc<Ingress>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) purges: Arc<PurgeLog>,
+    /// By channel.
+    pub(super) retention: Vec<(String, i64)>,
+}
+
+impl Upkeep {
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let this = Arc::new(self);
+        let purging = tokio::spawn({
+            let (this, stop) = (Arc::clone(&this), stop.clone());
+            async move { this.purge_now_and_then(&stop).await }
+        });
+        let mut tick = 0;
+        while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+            tick += 1;
+            this.ingress.flush_copies().await;
+            if tick % FOLD_TICKS == 0 {
+                this.telemetry.upkeep();
+            }
+            if tick % SIZES_TICKS == 1 {
+                this.measure().await;
+            }
+        }
+        this.ingress.flush_copies().await;
+        // It ends at its next pause; a panic in it has been reported already.
+        let _ = purging.await;
+    }
+
+    async fn measure(&self) {
+        match self.store.stats().await {
+            Ok(stats) => self.telemetry.sizes(&stats, self.clock.now_ms()),
+            Err(error) => self.telemetry.store_unavailable("stats", &error),
+        }
+    }
+
+    async fn purge_now_and_then(&self, stop: &CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
+            let mut all = Purged::default();
+            loop {
+                match purge_step(&*self.store, &self.retention).await {
+                    Ok(step) if step.removed() == 0 => break,
+                    Ok(step) => all = Purged { keys: all.keys + step.keys, events: all.events + step.events },
+                    Err(error) => {
+                        self.telemetry.store_unavailable("purge", &error);
+                        break;
+                    }
+                }
+                if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                    break;
+                }
+            }
+            let now_ms = self.clock.now_ms();
+            self.purges.record(now_ms, all);
+            self.telemetry.purged(all, now_ms);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The happenings of one channel, with their meters made once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram};
+use tokio::sync::mpsc;
+
+use super::{Happening, Telemetry, names};
+use crate::domain::{Event, EventId, Fence};
+
+/// Why ingress turned a request away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedWhy {
+    Signature,
+    TooLarge,
+    Slow,
+    Cut,
+    Overload,
+    Store,
+    Method,
+}
+
+impl RefusedWhy {
+    const ALL: [RefusedWhy; 7] = [
+        RefusedWhy::Signature,
+        RefusedWhy::TooLarge,
+        RefusedWhy::Slow,
+        RefusedWhy::Cut,
+        RefusedWhy::Overload,
+        RefusedWhy::Store,
+        RefusedWhy::Method,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RefusedWhy::Signature => "signature",
+            RefusedWhy::TooLarge => "too large",
+            RefusedWhy::Slow => "slow body",
+            RefusedWhy::Cut => "cut off",
+            RefusedWhy::Overload => "overload",
+            RefusedWhy::Store => "store",
+            RefusedWhy::Method => "method",
+        }
+    }
+}
+
+pub struct ChannelTelemetry {
+    channel: Arc<str>,
+    accepted: Counter,
+    duplicates: Counter,
+    conflicts: Counter,
+    quarantined: Counter,
+    ignored: Counter,
+    refused: [Counter; RefusedWhy::ALL.len()],
+    accept_seconds: Histogram,
+    delivered: Counter,
+    retried: Counter,
+    parked: Counter,
+    handed_back: Counter,
+    fence_lost: Counter,
+    delivery_seconds: Histogram,
+    circuit_opened: Counter,
+    circuit_open: Gauge,
+    watch: Option<mpsc::Sender<Happening>>,
+}
+
+impl ChannelTelemetry {
+    pub(super) fn new(telemetry: &Telemetry, name: &str) -> Self {
+        let counter = |metric| telemetry.counter(metric, &[("channel", name)]);
+        Self {
+            channel: Arc::from(name),
+            accepted: counter(names::ACCEPTED),
+            duplicates: counter(names::DUPLICATES),
+            conflicts: counter(names::CONFLICTS),
+            quarantined: counter(names::QUARANTINED),
+            ignored: counter(names::IGNORED),
+            refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
+            accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
+            delivered: counter(names::DELIVERED),
+            retried: counter(names::RETRIED),
+            parked: counter(names::PARKED),
+            handed_back: counter(names::HANDED_BACK),
+            fence_lost: counter(names::FENCE_LOST),
+            delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &[("channel", name)]),
+            circuit_opened: counter(names::CIRCUIT_OPENED),
+            circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &[("channel", name)]),
+            watch: telemetry.watch.clone(),
+        }
+    }
+
+    /// True when somebody wants the details of every event; the hot path gathers them only then.
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    pub fn accepted(&self, events: u64) {
+        self.accepted.increment(events);
+        tracing::debug!(channel = &*self.channel, events, "accepted");
+    }
+
+    /// Shows one accepted event to whoever watches.
+    pub fn show_accepted(&self, id: EventId, event: &Event) {
+        self.tell(|channel| Happening::Accepted {
+            channel,
+            event: id,
+            kind: event.kind,
+            thread: event.thread(),
+            text: event.text.clone(),
+        });
+    }
+
+    pub fn duplicate(&self, event: EventId) {
+        self.duplicates.increment(1);
+        tracing::debug!(channel = &*self.channel, %event, "suppressed a copy");
+        self.tell(|channel| Happening::Suppressed { channel, event, conflict: false });
+    }
+
+    pub fn conflict(&self, event: EventId) {
+        self.conflicts.increment(1);
+        tracing::warn!(channel = &*self.channel, %event, "the same id came with another content; it is delivered nowhere");
+        self.tell(|channel| Happening::Suppressed { channel, event, conflict: true });
+    }
+
+    pub fn quarantined(&self, event: EventId, why: &str) {
+        self.quarantined.increment(1);
+        tracing::warn!(channel = &*self.channel, %event, why, "quarantined a signed part that could not be read");
+        self.tell(|channel| Happening::Quarantined { channel, event, why: why.to_owned() });
+    }
+
+    pub fn ignored(&self) {
+        self.ignored.increment(1);
+        tracing::debug!(channel = &*self.channel, "nothing in this webhook to take in");
+    }
+
+    pub fn refused(&self, why: RefusedWhy) {
+        self.refused[why as usize].increment(1);
+        tracing::debug!(channel = &*self.channel, why = why.name(), "refused");
+        self.tell(|channel| Happening::Refused { channel, why: why.name() });
+    }
+
+    pub fn answered(&self, took: Duration) {
+        self.accept_seconds.record(took.as_secs_f64());
+    }
+
+    pub fn delivered(&self, event: EventId, attempt: u32, status: u16, took: Duration) {
+        self.delivered.increment(1);
+        self.delivery_seconds.record(took.as_secs_f64());
+        let took_ms = took.as_millis() as u64;
+        tracing::debug!(channel = &*self.channel, %event, attempt, status, took_ms, "delivered");
+        self.tell(|channel| Happening::Delivered { channel, event, attempt, status, took_ms });
+    }
+
+    pub fn retried(&self, event: EventId, attempt: u32, wait_ms: i64, why: &str) {
+        self.retried.increment(1);
+        tracing::info!(channel = &*self.channel, %event, attempt, wait_ms, why, "delivery failed; it comes again");
+        self.tell(|channel| Happening::Retried { channel, event, attempt, wait_ms, why: why.to_owned() });
+    }
+
+    pub fn parked(&self, event: EventId, attempt: u32, why: &str) {
+        self.parked.increment(1);
+        tracing::warn!(channel = &*self.channel, %event, attempt, why, "parked; `hapax parked` shows it, `hapax redrive` tries again");
+        self.tell(|channel| Happening::Parked { channel, event, why: why.to_owned() });
+    }
+
+    pub fn handed_back(&self, event: EventId, why: &str) {
+        self.handed_back.increment(1);
+        tracing::debug!(channel = &*self.channel, %event, why, "handed back; the attempt is not counted");
+    }
+
+    pub fn fence_lost(&self, event: EventId, fence: Fence) {
+        self.fence_lost.increment(1);
+        tracing::warn!(channel = &*self.channel, %event, %fence, "another worker holds this lane now; the outcome here does not count");
+    }
+
+    pub fn circuit_opened(&self, wait_ms: i64, why: &str) {
+        self.circuit_opened.increment(1);
+        self.circuit_open.set(1.0);
+        tracing::warn!(channel = &*self.channel, wait_ms, why, "the target seems dead; deliveries wait and spend no attempts");
+        self.tell(|channel| Happening::CircuitOpened { channel, wait_ms, why: why.to_owned() });
+    }
+
+    pub fn circuit_closed(&self) {
+        self.circuit_open.set(0.0);
+        tracing::info!(channel = &*self.channel, "the target answers again");
+        self.tell(|channel| Happening::CircuitClosed { channel });
+    }
+
+    fn tell(&self, happening: impl FnOnce(Arc<str>) -> Happening) {
+        if let Some(watch) = &self.watch {
+            // A watcher that does not keep up misses lines; webhooks never wait for a terminal.
+            let _ = watch.try_send(happening(Arc::clone(&self.channel)));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Every metric name, in one place. Labels are `channel` and, where it says so, one more.
+
+/// New events, on disk.
+pub const ACCEPTED: &str = "hapax_events_accepted_total";
+/// Copies that were suppressed.
+pub const DUPLICATES: &str = "hapax_events_duplicate_total";
+/// Copies with another content than the first.
+pub const CONFLICTS: &str = "hapax_events_conflict_total";
+/// Signed parts that could not be read.
+pub const QUARANTINED: &str = "hapax_events_quarantined_total";
+/// Well-formed webhooks with nothing in them for us.
+pub const IGNORED: &str = "hapax_webhooks_ignored_total";
+/// Requests that got no further than ingress; label `why`.
+pub const REFUSED: &str = "hapax_webhooks_refused_total";
+/// From the first byte of the body to the answer, in seconds.
+pub const ACCEPT_SECONDS: &str = "hapax_accept_seconds";
+
+pub const DELIVERED: &str = "hapax_deliveries_total";
+pub const RETRIED: &str = "hapax_delivery_retries_total";
+pub const PARKED: &str = "hapax_items_parked_total";
+pub const HANDED_BACK: &str = "hapax_items_handed_back_total";
+/// Outcomes that did not count because another lease was given out since.
+pub const FENCE_LOST: &str = "hapax_fences_lost_total";
+/// One request to the target, in seconds.
+pub const DELIVERY_SECONDS: &str = "hapax_delivery_seconds";
+pub const CIRCUIT_OPENED: &str = "hapax_circuit_opened_total";
+/// 1 while the target is taken for dead.
+pub const CIRCUIT_OPEN: &str = "hapax_circuit_open";
+
+/// Calls the store could not answer; label `call`.
+pub const STORE_FAILED: &str = "hapax_store_failures_total";
+/// Connections that could not be taken from the kernel.
+pub const ACCEPT_FAILED: &str = "hapax_connections_failed_total";
+pub const CONNECTIONS: &str = "hapax_connections";
+pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
+pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
+pub const PURGE_LAST_RUN: &str = "hapax_purge_last_run_timestamp_seconds";
+
+pub const STORE_KEYS: &str = "hapax_store_keys";
+pub const STORE_EVENTS: &str = "hapax_store_events";
+pub const STORE_BYTES: &str = "hapax_store_bytes";
+pub const STORE_LOG_BYTES: &str = "hapax_store_log_bytes";
+/// Open items; label `state`.
+pub const INBOX_ITEMS: &str = "hapax_inbox_items";
+/// Age of the oldest item on its way, in seconds.
+pub const INBOX_OLDEST_SECONDS: &str = "hapax_inbox_oldest_seconds";
+
+/// Name and help text, as `/metrics` shows them.
+pub(super) const COUNTERS: &[(&str, &str)] = &[
+    (ACCEPTED, "New events, on disk"),
+    (DUPLICATES, "Copies that were suppressed"),
+    (CONFLICTS, "Copies with another content than the first"),
+    (QUARANTINED, "Signed parts that could not be read"),
+    (IGNORED, "Webhooks with nothing in them to take in"),
+    (REFUSED, "Requests that got no further than ingress"),
+    (DELIVERED, "Items the target took"),
+    (RETRIED, "Attempts that failed and will be repeated"),
+    (PARKED, "Items that wait for a person"),
+    (HANDED_BACK, "Items put back without charging the attempt"),
+    (FENCE_LOST, "Outcomes refused because another lease was given out since"),
+    (CIRCUIT_OPENED, "Times a target was taken for dead"),
+    (STORE_FAILED, "Calls the store could not answer"),
+    (ACCEPT_FAILED, "Connections that could not be taken from the kernel"),
+    (PURGED_KEYS, "Keys removed after their window"),
+    (PURGED_EVENTS, "Events removed after their retention"),
+];
+
+pub(super) const GAUGES: &[(&str, &str)] = &[
+    (CIRCUIT_OPEN, "1 while the target is taken for dead"),
+    (CONNECTIONS, "Open connections"),
+    (PURGE_LAST_RUN, "When purge last came to its end"),
+    (STORE_KEYS, "Keys remembered"),
+    (STORE_EVENTS, "Events kept"),
+    (STORE_BYTES, "Size of the store"),
+    (STORE_LOG_BYTES, "Size of the store's write-ahead log"),
+    (INBOX_ITEMS, "Open items"),
+    (INBOX_OLDEST_SECONDS, "Age of the oldest item on its way"),
+];
+
+pub(super) const HISTOGRAMS: &[(&str, &str)] =
+    &[(ACCEPT_SECONDS, "From the first byte of a webhook's body to its answer"), (DELIVERY_SECONDS, "One request to the target")];
+
+pub(super) const BUCKETS_SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];

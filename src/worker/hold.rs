@@ -1,0 +1,80 @@
+//! The leases one loop holds, and what each worker knows of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::slots::Slot;
+use crate::domain::Fence;
+use crate::store::LaneRef;
+
+/// All leases the heartbeat keeps alive.
+#[derive(Default)]
+pub(super) struct Holds {
+    held: Mutex<HashMap<LaneRef, (Fence, CancellationToken)>>,
+}
+
+/// One worker's hold on one lane, from lease to settle.
+pub struct Hold {
+    pub lane: LaneRef,
+    pub fence: Fence,
+    ended: CancellationToken,
+    give_up: CancellationToken,
+    slot: Slot,
+    holds: Arc<Holds>,
+}
+
+impl Holds {
+    pub(super) fn take(self: &Arc<Self>, lane: LaneRef, fence: Fence, give_up: &CancellationToken, slot: Slot) -> Hold {
+        let ended = give_up.child_token();
+        let before = self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, (fence, ended.clone()));
+        // Our own lease ran out and we got the lane again: the first worker's outcome would be refused, so it need not go on.
+        if let Some((_, older)) = before {
+            older.cancel();
+        }
+        Hold { lane, fence, ended, give_up: give_up.clone(), slot, holds: Arc::clone(self) }
+    }
+
+    pub(super) fn all(&self) -> Vec<(LaneRef, Fence)> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().map(|(lane, (fence, _))| (*lane, *fence)).collect()
+    }
+
+    pub(super) fn lose(&self, lane: LaneRef, fence: Fence) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ended)) = held.get(&lane).filter(|(of, _)| *of == fence) {
+            ended.cancel();
+        }
+    }
+
+    fn leave(&self, lane: LaneRef, fence: Fence) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.get(&lane).is_some_and(|(of, _)| *of == fence) {
+            held.remove(&lane);
+        }
+    }
+}
+
+impl Hold {
+    /// Resolves when the work should end early: the lease is lost, or the grace period of a stop is over.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// True when it ended because another lease was given out, so that nothing we settle counts.
+    pub fn is_lost(&self) -> bool {
+        self.ended.is_cancelled() && !self.give_up.is_cancelled()
+    }
+
+    /// Lets the next item begin: this one is only waiting for its settle.
+    pub fn free_slot(&mut self) {
+        self.slot.free();
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.holds.leave(self.lane, self.fence);
+    }
+}

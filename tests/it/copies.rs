@@ -1,0 +1,132 @@
+//! However often a webhook comes, the bot hears of it once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hapax::store::EventState;
+use hapax::testkit::fake_bot::{FakeBot, Say};
+use tokio::sync::Notify;
+
+use crate::rig::{Opened, Rig, channel, eventually, text};
+use crate::wire::{Wire, signed};
+
+on_every_store! {
+    ten_thousand_ids_twenty_copies_each_delivered_once
+    a_copy_is_answered_without_asking_the_store
+    the_same_id_with_another_body_is_a_conflict_and_goes_nowhere
+    a_slow_handler_is_called_once_however_often_the_provider_sends_again
+}
+
+async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
+    const IDS: usize = 10_000;
+    const COPIES: usize = 20;
+    const CONNECTIONS: usize = 64;
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+
+    let webhook = |id| signed("shop", &text(&format!("wamid.{id}"), &format!("55119{}", id % 500)));
+    let webhooks: Arc<Vec<Vec<u8>>> = Arc::new((0..IDS).map(webhook).collect());
+    let mut senders = tokio::task::JoinSet::new();
+    for connection in 0..CONNECTIONS {
+        let (address, webhooks) = (rig.address, Arc::clone(&webhooks));
+        senders.spawn(async move {
+            let (mut accepted, mut duplicates) = (vec![], vec![]);
+            let mut wire = Wire::open(address).await;
+            // Every id's copies are spread over all connections, and neighbours send the same id at the same time.
+            for turn in (connection..IDS * COPIES).step_by(CONNECTIONS) {
+                let id = turn / COPIES;
+                wire.send(&webhooks[id]).await;
+                let heard = wire.hear().await.expect("an answer");
+                match heard.body.as_str() {
+                    r#"{"status":"accepted","accepted":1,"repeated":0}"# => accepted.push(id),
+                    r#"{"status":"duplicate","accepted":0,"repeated":1}"# => duplicates.push(id),
+                    _ => panic!("{heard:?}"),
+                }
+            }
+            (accepted, duplicates)
+        });
+    }
+    let (mut accepted, mut duplicates) = (HashMap::<usize, usize>::new(), HashMap::<usize, usize>::new());
+    for (new, copies) in senders.join_all().await {
+        new.into_iter().for_each(|id| *accepted.entry(id).or_default() += 1);
+        copies.into_iter().for_each(|id| *duplicates.entry(id).or_default() += 1);
+    }
+    assert!((0..IDS).all(|id| accepted.get(&id) == Some(&1)), "each id is accepted once");
+    assert!((0..IDS).all(|id| duplicates.get(&id) == Some(&(COPIES - 1))), "and 19 times a duplicate");
+
+    rig.settled().await;
+    let mut delivered = HashMap::<String, usize>::new();
+    for call in bot.calls() {
+        let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
+        let id = body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned();
+        *delivered.entry(id).or_default() += 1;
+    }
+    assert_eq!(delivered.len(), IDS);
+    assert!(delivered.values().all(|times| *times == 1), "each is delivered exactly once");
+}
+
+async fn a_copy_is_answered_without_asking_the_store(opened: Opened) {
+    let store = Arc::clone(&opened.store);
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let event = rig.events().await[0].id;
+    for _ in 0..4 {
+        let (status, answer) = rig.post("shop", text("wamid.A", "1")).await;
+        assert_eq!((status, answer), (200, serde_json::json!({"status": "duplicate", "accepted": 0, "repeated": 1})));
+    }
+    assert_eq!(rig.metric(r#"hapax_events_duplicate_total{channel="shop"}"#), 4);
+    // Counted beside the event by the flush that comes once a second, and by the stop.
+    rig.stop().await;
+    let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
+    assert_eq!((copies.copies, copies.conflicts), (4, 0));
+}
+
+async fn the_same_id_with_another_body_is_a_conflict_and_goes_nowhere(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let store = Arc::clone(&opened.store);
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let other = text("wamid.A", "1").replace("this is", "this was");
+    let (status, answer) = rig.post("shop", other).await;
+    assert_eq!((status, &answer["status"]), (200, &"duplicate".into()));
+    rig.settled().await;
+    let event = rig.events().await[0].id;
+    assert_eq!(rig.metric(r#"hapax_events_conflict_total{channel="shop"}"#), 1);
+    rig.stop().await;
+    assert_eq!(bot.calls().len(), 1);
+    let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
+    assert_eq!((copies.copies, copies.conflicts), (1, 1));
+}
+
+/// The handler takes 90 s and the provider sends again at 18 s and 60 s, a thousand times faster: the lease is 60 ms and held by heartbeat.
+async fn a_slow_handler_is_called_once_however_often_the_provider_sends_again(opened: Opened) {
+    let finish = Arc::new(Notify::new());
+    let bot = FakeBot::start_slow({
+        let finish = Arc::clone(&finish);
+        move |_| {
+            let finish = Arc::clone(&finish);
+            Box::pin(async move {
+                finish.notified().await;
+                Say::Status(200)
+            })
+        }
+    })
+    .await
+    .expect("a bot");
+    let mut slow = channel("shop", Some(bot.url()));
+    slow.lease_ms = 60;
+    let clock = Arc::clone(&opened.clock);
+    let rig = Rig::start(opened, vec![slow]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    let begun = clock.now_ms();
+    for at_ms in [18, 60, 90, 300] {
+        eventually("its time", async || clock.now_ms() >= begun + at_ms).await;
+        let (_, answer) = rig.post("shop", text("wamid.A", "1")).await;
+        assert_eq!(answer["status"], "duplicate");
+    }
+    finish.notify_one();
+    eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
+    rig.stop().await;
+    assert_eq!(bot.calls().len(), 1);
+}

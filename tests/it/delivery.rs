@@ -1,0 +1,294 @@
+//! The way to the bot: attempts, fences, order, parking, dead targets, replays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax::config::OnPoison;
+use hapax::domain::Kind;
+use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
+use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::rig::{Opened, Rig, channel, eventually, text};
+
+on_every_store! {
+    the_bot_gets_the_webhook_byte_for_byte_with_our_headers
+    a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence
+    a_paused_workers_late_answer_is_refused
+    a_thread_keeps_its_order_through_retries_and_others_do_not_wait
+    retry_after_lengthens_the_wait
+    what_the_bot_rejects_is_parked_and_the_thread_goes_on
+    attempts_end_in_parking
+    a_poison_blocks_its_thread_where_that_was_chosen
+    a_dead_target_spends_no_attempts_and_is_found_again
+    a_bot_that_says_503_spends_no_attempts
+    a_replay_is_no_copy
+    what_is_not_wanted_is_kept_and_goes_nowhere
+    what_is_stale_is_parked
+    standard_webhooks_headers_come_on_request
+    a_channel_without_target_keeps_its_events_waiting
+}
+
+fn id_of(call: &Call) -> String {
+    let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
+    body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned()
+}
+
+async fn the_bot_gets_the_webhook_byte_for_byte_with_our_headers(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    let body = text("wamid.A", "5511988887777").replace(':', " :\t");
+    let sent = rig
+        .request("shop", body.as_bytes())
+        .header("content-type", "application/json; charset=UTF-8")
+        .header("user-agent", "facebookexternalua")
+        .header("authorization", "Bearer not for the bot")
+        .header("x-forwarded-for", "192.0.2.7")
+        .header("hapax-replay", "9");
+    let sent = sent.body(body.clone()).send().await.expect("an answer");
+    assert_eq!(sent.status(), 200);
+
+    let call = bot.called(1).await.remove(0);
+    assert_eq!(call.body, body.as_bytes());
+    assert_eq!(call.header("x-hub-signature-256"), crate::rig::signature(body.as_bytes()));
+    assert_eq!(call.header("user-agent"), "facebookexternalua");
+    for absent in ["authorization", "x-forwarded-for", "hapax-replay", "webhook-id"] {
+        assert!(!call.headers.contains_key(absent), "{absent}");
+    }
+    let event = rig.events().await[0].id.to_string();
+    assert_eq!(call.event_id(), event);
+    assert_eq!(call.header("idempotency-key"), event);
+    assert_eq!(call.attempt(), 1);
+    assert!(call.fence() > 0);
+    assert_eq!(call.header("hapax-thread"), "700001__5511988887777");
+}
+
+async fn a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence(opened: Opened) {
+    let bot = FakeBot::start(|call| if call.number == 0 { Say::Hang } else { Say::Status(200) }).await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let calls = bot.called(2).await;
+    assert_eq!(calls[0].event_id(), calls[1].event_id());
+    assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 2));
+    assert!(calls[1].fence() > calls[0].fence());
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 2);
+}
+
+/// This worker stops hearing (its heartbeat is cut off with its store calls), so another one takes the lane over.
+async fn a_paused_workers_late_answer_is_refused(opened: Opened) {
+    let store = Arc::clone(&opened.store);
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let ask = |worker: &str, hold_ms| LeaseAsk { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms };
+    let paused = store.lease_inbox(ask("paused", 1)).await.expect("leases").remove(0);
+    let mut taken = None;
+    eventually("the lease ran out", async || {
+        taken = store.lease_inbox(ask("second", 60_000)).await.expect("leases").pop();
+        taken.is_some()
+    })
+    .await;
+    let taken = taken.expect("taken over");
+    assert!(taken.fence > paused.fence);
+    assert_eq!(taken.attempt, 2);
+    let late = Outcome::Delivered { status: 200, answer: None };
+    assert_eq!(store.settle_inbox(paused.lane, paused.fence, late.clone()).await.expect("answers"), Settled::Lost);
+    assert_eq!(store.extend(vec![(paused.lane, paused.fence)], 60_000).await.expect("answers"), [false]);
+    assert_eq!(rig.events().await[0].state, EventState::Waiting);
+    assert_eq!(store.settle_inbox(taken.lane, taken.fence, late).await.expect("answers"), Settled::Done);
+    assert_eq!(rig.events().await[0].state, EventState::Delivered);
+}
+
+async fn a_thread_keeps_its_order_through_retries_and_others_do_not_wait(opened: Opened) {
+    let hold = Arc::new(Notify::new());
+    let bot = FakeBot::start_slow({
+        let hold = Arc::clone(&hold);
+        move |call| {
+            let hold = Arc::clone(&hold);
+            Box::pin(async move {
+                if id_of(&call) == "wamid.slow-0" && call.attempt() == 1 {
+                    hold.notified().await;
+                }
+                // Every first try fails, so that order has to survive the retry.
+                Say::Status(if call.attempt() == 1 { 500 } else { 200 })
+            })
+        }
+    })
+    .await
+    .expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    for number in 0..5 {
+        rig.accepted("shop", text(&format!("wamid.slow-{number}"), "1")).await;
+        rig.accepted("shop", text(&format!("wamid.quick-{number}"), "2")).await;
+    }
+    let taken = |prefix: &'static str| {
+        let calls = bot.calls();
+        calls.iter().filter(|call| call.attempt() == 2).map(id_of).filter(|id| id.contains(prefix)).collect::<Vec<_>>()
+    };
+    eventually("the other thread is done", async || taken("quick").len() == 5).await;
+    assert_eq!(taken("slow"), Vec::<String>::new());
+    hold.notify_one();
+    rig.settled().await;
+    let expected = |prefix: &str| (0..5).map(|number| format!("wamid.{prefix}-{number}")).collect::<Vec<_>>();
+    assert_eq!(taken("slow"), expected("slow"));
+    assert_eq!(taken("quick"), expected("quick"));
+    assert_eq!(bot.calls().len(), 20);
+}
+
+async fn retry_after_lengthens_the_wait(opened: Opened) {
+    let bot = FakeBot::start(|call| match call.number {
+        0 => Say::Answer { status: 409, headers: vec![("retry-after", "3600".to_owned())], body: String::new() },
+        _ => Say::Status(200),
+    })
+    .await
+    .expect("a bot");
+    let clock = Arc::clone(&opened.clock);
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    eventually("it waits", async || rig.inbox().await[0].why.is_some()).await;
+    let row = rig.inbox().await.remove(0);
+    assert_eq!(row.why.as_deref(), Some("the target answered 409"));
+    let ItemState::Waiting { due_ms } = row.state else { panic!("{row:?}") };
+    assert!(due_ms > clock.now_ms() + 3_500_000, "due in {} ms", due_ms - clock.now_ms());
+}
+
+async fn what_the_bot_rejects_is_parked_and_the_thread_goes_on(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if id_of(call) == "wamid.bad" { 422 } else { 200 })).await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.bad", "1")).await;
+    rig.accepted("shop", text("wamid.good", "1")).await;
+    bot.called(2).await;
+    rig.settled().await;
+    let parked = rig.inbox().await;
+    assert_eq!(parked.len(), 1);
+    assert_eq!((parked[0].state.clone(), parked[0].why.as_deref()), (ItemState::Parked, Some("the target answered 422")));
+    assert_eq!(bot.calls().len(), 2);
+}
+
+async fn attempts_end_in_parking(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(5).await;
+    rig.settled().await;
+    let attempts: Vec<u32> = bot.calls().iter().map(Call::attempt).collect();
+    assert_eq!(attempts, [1, 2, 3, 4, 5]);
+    assert_eq!(rig.inbox().await[0].why.as_deref(), Some("the target answered 500; that was attempt 5 of 5"));
+    assert_eq!(rig.events().await[0].state, EventState::Parked);
+}
+
+async fn a_poison_blocks_its_thread_where_that_was_chosen(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.attempt() <= 8 { 500 } else { 200 })).await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.on_poison = OnPoison::Block;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    let calls = bot.called(9).await;
+    assert!(calls[..9].iter().all(|call| id_of(call) == "wamid.A"), "the second waits for the first");
+}
+
+async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let rig = Rig::start(opened, vec![channel("shop", Some(format!("http://{address}/")))]).await;
+    for number in 0..10 {
+        rig.accepted("shop", text(&format!("wamid.{number}"), &number.to_string())).await;
+    }
+    eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
+    eventually("all handed back", async || {
+        let inbox = rig.inbox().await;
+        inbox.len() == 10 && inbox.iter().all(|row| matches!(row.state, ItemState::Waiting { .. }))
+    })
+    .await;
+    let listener = TcpListener::bind(address).await.expect("the same port");
+    let bot = FakeBot::listen(listener, |_| Box::pin(async { Say::Status(200) })).expect("a bot");
+    let calls = bot.called(10).await;
+    assert!(calls.iter().all(|call| call.attempt() == 1), "{:?}", calls.iter().map(Call::attempt).collect::<Vec<_>>());
+    rig.settled().await;
+    assert_eq!(rig.metric(r#"hapax_circuit_open{channel="shop"}"#), 0);
+    assert_eq!(rig.metric(r#"hapax_delivery_retries_total{channel="shop"}"#), 0);
+}
+
+async fn a_bot_that_says_503_spends_no_attempts(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 503 } else { 200 })).await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let calls = bot.called(2).await;
+    assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 1));
+    assert!(calls[1].fence() > calls[0].fence());
+}
+
+async fn a_replay_is_no_copy(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    rig.settled().await;
+    let event = rig.events().await[0].id;
+    for number in 1..=2 {
+        rig.store.replay(event).await.expect("replays").expect("the event is there");
+        let call = bot.called(1 + number).await.pop().expect("a call");
+        assert_eq!(call.event_id(), event.to_string());
+        assert_eq!(call.header("hapax-replay"), number.to_string());
+        assert_eq!(call.header("idempotency-key"), format!("{event}.r{number}"));
+        assert_eq!(call.body, text("wamid.A", "1").as_bytes());
+    }
+}
+
+async fn what_is_not_wanted_is_kept_and_goes_nowhere(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.deliver.kinds = vec![Kind::Message];
+    let rig = Rig::start(opened, vec![shop]).await;
+    let both = crate::rig::webhook(&[crate::rig::change(
+        &[crate::rig::message("wamid.A", "1")],
+        &[crate::rig::status("wamid.OUT", "read")],
+    )]);
+    let (_, answer) = rig.post("shop", both).await;
+    assert_eq!(answer, serde_json::json!({"status": "accepted", "accepted": 2, "repeated": 0}));
+    let call = bot.called(1).await.remove(0);
+    assert!(!String::from_utf8_lossy(&call.body).contains("statuses"), "only the message goes to the bot");
+    rig.settled().await;
+    let mut states: Vec<_> = rig.events().await.iter().map(|row| (row.kind, row.state)).collect();
+    states.sort_by_key(|(kind, _)| *kind);
+    assert_eq!(states, [(Kind::Message, EventState::Delivered), (Kind::Status, EventState::Kept)]);
+}
+
+async fn what_is_stale_is_parked(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.stale_after_ms = Some(30);
+    shop.retry.first_ms = 100;
+    shop.retry.cap_ms = 100;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("parked", async || rig.inbox().await.iter().any(|row| row.state == ItemState::Parked)).await;
+    assert!(rig.inbox().await[0].why.as_deref().expect("a reason").contains("stale_after"));
+    assert_eq!(bot.calls().len(), 1);
+}
+
+async fn standard_webhooks_headers_come_on_request(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.sign_with = Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into());
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let call = bot.called(1).await.remove(0);
+    assert_eq!(call.header("webhook-id"), call.event_id());
+    assert!(call.header("webhook-timestamp").parse::<i64>().expect("seconds") > 1_700_000_000);
+    assert!(call.header("webhook-signature").starts_with("v1,"));
+}
+
+async fn a_channel_without_target_keeps_its_events_waiting(opened: Opened) {
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    // The loop polls twice a second; a lease would have been taken by then.
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(1_100);
+    eventually("two polls", async || tokio::time::Instant::now() >= deadline).await;
+    assert!(matches!(rig.inbox().await[0].state, ItemState::Waiting { .. }));
+    assert_eq!(rig.inbox().await[0].attempt, 0);
+}
