@@ -113,7 +113,9 @@ async fn chunked_and_length_together_are_read_one_way_and_the_connection_closes(
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     let body = text("wamid.A", "1");
     let smuggled = String::from_utf8(signed("shop", &text("wamid.SMUGGLED", "1"))).expect("text");
-    for (first, second) in [("content-length: 4", "transfer-encoding: chunked"), ("transfer-encoding: chunked", "content-length: 4")] {
+    for (first, second) in
+        [("content-length: 4", "transfer-encoding: chunked"), ("transfer-encoding: chunked", "content-length: 4")]
+    {
         let mut wire = Wire::open(rig.address).await;
         let signature = crate::rig::signature(body.as_bytes());
         let length = body.len();
@@ -152,7 +154,8 @@ async fn one_odd_event_does_not_block_the_others(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     let mut empty = message("", "1");
     empty["id"] = "".into();
-    let (status, answer) = rig.post("shop", webhook(&[change(&[message("wamid.A", "1"), empty, message("wamid.B", "2")], &[])])).await;
+    let (status, answer) =
+        rig.post("shop", webhook(&[change(&[message("wamid.A", "1"), empty, message("wamid.B", "2")], &[])])).await;
     assert_eq!((status, &answer["accepted"]), (200, &3.into()), "{answer}");
     rig.settled().await;
     let states: Vec<_> = rig.events().await.iter().map(|row| row.state).collect();
@@ -190,7 +193,8 @@ async fn headers_beyond_the_limits_are_431(opened: Opened) {
     let many = "x-many: y\r\n".repeat(150);
     for headers in [long, many] {
         let mut wire = Wire::open(rig.address).await;
-        wire.send_if_wanted(format!("POST /in/shop HTTP/1.1\r\nhost: hapax\r\n{headers}content-length: 0\r\n\r\n").as_bytes()).await;
+        wire.send_if_wanted(format!("POST /in/shop HTTP/1.1\r\nhost: hapax\r\n{headers}content-length: 0\r\n\r\n").as_bytes())
+            .await;
         assert!(wire.hear().await.is_none_or(|heard| heard.status == 431));
     }
     only_this_is_stored(&rig).await;
@@ -209,7 +213,9 @@ async fn garbage_on_the_wire_ends_the_connection_only(opened: Opened) {
 
 async fn what_is_asked_without_a_token_is_not_told(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
-    for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/v1/events", 401), ("/v1/stats", 401), ("/nowhere", 404)] {
+    for (path, status) in
+        [("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/v1/events", 401), ("/v1/stats", 401), ("/nowhere", 404)]
+    {
         let answer = rig.client.get(rig.url(path)).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{path}");
     }

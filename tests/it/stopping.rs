@@ -14,7 +14,9 @@ on_every_store! {
     the_next_start_delivers_what_was_left
 }
 
-fn slow(finish: &Arc<Notify>) -> impl Fn(hapax::testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {
+fn slow(
+    finish: &Arc<Notify>,
+) -> impl Fn(hapax::testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {
     let finish = Arc::clone(finish);
     move |_| {
         let finish = Arc::clone(&finish);

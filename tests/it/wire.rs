@@ -64,7 +64,8 @@ fn parse(bytes: &[u8]) -> Option<(Heard, usize)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let length: usize = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |text| text.parse().expect("a length"));
+    let length: usize =
+        head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |text| text.parse().expect("a length"));
     let body = bytes.get(end..end + length)?;
     Some((Heard { status, head, body: String::from_utf8_lossy(body).into_owned() }, end + length))
 }

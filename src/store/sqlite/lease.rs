@@ -202,7 +202,9 @@ impl Writer {
     /// Kept under the item, for all its events. A replay answers nobody.
     fn keep_answer(&self, held: &Held, answer: &Answer) -> rusqlite::Result<()> {
         self.db
-            .prepare_cached("INSERT INTO answers SELECT item, ?3, ?4, ?5 FROM inbox WHERE lane = ?1 AND item = ?2 AND replay IS NULL")?
+            .prepare_cached(
+                "INSERT INTO answers SELECT item, ?3, ?4, ?5 FROM inbox WHERE lane = ?1 AND item = ?2 AND replay IS NULL",
+            )?
             .execute(params![held.lane, held.item, answer.status, answer.content_type, &*answer.body])?;
         Ok(())
     }
