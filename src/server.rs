@@ -27,7 +27,7 @@ use crate::ingress::proxy::Answers;
 use crate::providers::{self, Provider};
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "sqlite")]
-use crate::store::sqlite::{self, SqliteStore};
+use crate::store::sqlite;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan};
@@ -216,6 +216,18 @@ impl Server {
 pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
     match &config.store {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => {
+            let options = sqlite::Options {
+                queue: config.limits.store_queue,
+                disk_floor_bytes: config.limits.disk_floor_bytes,
+                ..sqlite::Options::default()
+            };
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(&path, clock, &options));
+            Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
+        }
+        #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(path) => Err(StoreError::Refused(format!("sqlite:{} cannot be opened by this build", path.display()))),
     }
 }

@@ -2,7 +2,8 @@
 
 pub mod fake_bot;
 pub mod hand_clock;
-pub mod provider_suite;
+#[cfg(test)]
+mod provider_suite;
 pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;

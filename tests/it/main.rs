@@ -1,4 +1,4 @@
-//! The one integration binary: the stores by themselves, and hapax as a whole over real sockets. Every test runs on every store.
+//! hapax as a whole, over real sockets: every test runs on every store.
 
 #[macro_use]
 mod rig;

@@ -10,7 +10,7 @@ use hapax::domain::{Kind, RetryPolicy, limits};
 use hapax::providers::settings::Settings;
 use hapax::server::{Listeners, Server};
 use hapax::store::memory::MemoryStore;
-use hapax::store::sqlite::{Options, SqliteStore};
+use hapax::store::sqlite::{self, SqliteStore};
 use hapax::store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
 use hapax::telemetry::Telemetry;
 use hmac::{Hmac, KeyInit, Mac};
@@ -54,10 +54,9 @@ impl Opened {
 
     pub(crate) fn sqlite() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let options = Options { disk_floor_bytes: 0, ..Options::default() };
-        let file = crate::quick_folder().join("hapax.db");
-        let store = SqliteStore::open(&file, Arc::clone(&clock), &options).expect("a new store");
-        Self { store: Arc::new(store), clock }
+        let path = crate::quick_folder().join("it.db");
+        let opened = SqliteStore::open(&path, Arc::clone(&clock), &sqlite::Options::default());
+        Self { store: Arc::new(opened.expect("a fresh store opens")), clock }
     }
 }
 
