@@ -10,10 +10,13 @@ mod config;
 mod events;
 mod failure;
 mod inbox;
+mod launch;
+mod listen;
 mod output;
 mod purge;
 mod redrive;
 mod replay;
+mod serve;
 mod shown;
 mod sources;
 mod stats;
@@ -71,6 +74,8 @@ pub struct Global {
 
 #[derive(Subcommand)]
 pub enum Command {
+    Serve(serve::Serve),
+    Listen(listen::Listen),
     Trigger(trigger::Trigger),
     Events(events::Events),
     Inbox(inbox::Inbox),
@@ -91,6 +96,8 @@ pub enum Command {
 impl Command {
     async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         match self {
+            Command::Serve(command) => command.run(global, output).await,
+            Command::Listen(command) => command.run(global, output).await,
             Command::Trigger(command) => command.run(global, output).await,
             Command::Events(command) => command.run(global, output).await,
             Command::Inbox(command) => command.run(global, output).await,

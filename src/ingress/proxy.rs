@@ -117,12 +117,14 @@ async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, Store
         return Ok(Some(Verdict::Answered(answer)));
     }
     let state = store.event(event).await?.map(|detail| detail.row.state);
-    Ok(match state {
-        Some(EventState::Waiting) => None,
-        // Taken without an answer being kept, or purged since: there is nothing more to tell than that it was taken.
+    match state {
+        Some(EventState::Waiting) => Ok(None),
+        Some(EventState::Parked | EventState::Quarantined) => Ok(Some(Verdict::Failed { status: 502 })),
         Some(EventState::Delivered | EventState::Kept) | None => {
-            Some(Verdict::Answered(Answer { status: 200, content_type: None, body: bytes::Bytes::new() }))
+            // It may have been delivered between the two questions. Otherwise no answer was kept, or it was purged since: there is
+            // nothing more to tell than that it was taken.
+            let taken = || Answer { status: 200, content_type: None, body: bytes::Bytes::new() };
+            Ok(Some(Verdict::Answered(store.answer(event).await?.unwrap_or_else(taken))))
         }
-        Some(EventState::Parked | EventState::Quarantined) => Some(Verdict::Failed { status: 502 }),
-    })
+    }
 }

@@ -98,6 +98,9 @@ impl Telemetry {
     pub fn store_unavailable(&self, call: &'static str, error: &StoreError) {
         self.counter(names::STORE_FAILED, &[("call", call)]).increment(1);
         tracing::warn!(call, %error, "the store could not do its job");
+        if let Some(watch) = &self.watch {
+            let _ = watch.try_send(Happening::StoreUnavailable { call, why: error.to_string() });
+        }
     }
 
     /// Purge came to its end for now.

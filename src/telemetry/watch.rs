@@ -16,4 +16,5 @@ pub enum Happening {
     Parked { channel: Arc<str>, event: EventId, why: String },
     CircuitOpened { channel: Arc<str>, wait_ms: i64, why: String },
     CircuitClosed { channel: Arc<str> },
+    StoreUnavailable { call: &'static str, why: String },
 }

@@ -1,0 +1,200 @@
+//! What `serve` and `listen` share: from a config to a server that runs until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use owo_colors::OwoColorize;
+use secrecy::ExposeSecret;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::output::printable;
+use super::{DEFAULT_FILE, Failure, Global, Output, load_config, write_starter};
+use crate::config::{self, Channel, Config, Flags, StoreUrl, hide_userinfo};
+use crate::providers::samples;
+use crate::server::{Listeners, Server, StartError};
+use crate::store::Promise;
+use crate::telemetry::Telemetry;
+
+/// A server with its sockets open, ready to run.
+pub(super) struct Launch {
+    server: Server,
+    listeners: Listeners,
+    public: SocketAddr,
+    admin: Option<SocketAddr>,
+}
+
+/// Reads the config. Where there is none and none was named, writes one to start from and gives its name back.
+pub(super) fn prepare(global: &Global, flags: Flags) -> Result<(Config, Option<String>), Failure> {
+    let missing = global.config.is_none() && !Path::new(DEFAULT_FILE).exists();
+    if missing {
+        write_starter(Path::new(DEFAULT_FILE))?;
+    }
+    Ok((load_config(global, flags)?, missing.then(|| DEFAULT_FILE.to_owned())))
+}
+
+pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).context("log.filter cannot be read")?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only when logs were started already, and then they run.
+    let _ = if json { logs.json().try_init() } else { logs.try_init() };
+    Ok(())
+}
+
+impl Launch {
+    /// Opens the sockets first: webhooks wait in the kernel while the store opens.
+    pub(super) async fn open(config: Config, telemetry: Telemetry) -> Result<Self, Failure> {
+        allow_many_files();
+        let public = bind(config.listen).await?;
+        let admin = match config.admin_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
+        let server = Server::open(config, telemetry).await.map_err(not_started)?;
+        Ok(Self { server, listeners: Listeners { public, admin }, public: at, admin: admin_at })
+    }
+
+    /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
+    pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, output: &Output) {
+        let config = self.server.config();
+        if output.json {
+            return self.banner_json(output);
+        }
+        output.line(format_args!("{} {} listens on {}", "hapax".bold(), env!("CARGO_PKG_VERSION"), self.url("")));
+        if let Some(admin) = self.admin {
+            output.line(format_args!("the admin surface is on http://{admin}"));
+        }
+        output.line("");
+        let head = ["channel", "provider", "webhook address", "target"];
+        output.table(&head, config.channels.iter().map(|channel| self.row(channel, bot)).collect());
+        output.line("");
+        if let Some(file) = written {
+            output.line(format_args!("config  {file}, written just now with fresh secrets; put your bot in as `target`"));
+        }
+        output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
+        for warning in config::warnings(config) {
+            output.warn(printable(&warning));
+        }
+        if let Some(token) = &self.server.admin_token().fresh {
+            output.line("");
+            output.line("The admin token, shown only this once; other commands need it:");
+            output.line(format_args!("  export HAPAX_ADMIN_TOKEN={}", token.expose_secret()));
+        }
+        if let Some(channel) = config.channels.first() {
+            let provider = channel.provider.provider();
+            let sample = samples::list().iter().map(|(name, _)| *name).find(|name| name.starts_with(provider));
+            output.line("");
+            output
+                .line(format_args!("Next, in another terminal:  hapax trigger {} --times 5", sample.unwrap_or("whatsapp.text")));
+        }
+        output.line("Stop with Ctrl-C.");
+    }
+
+    fn banner_json(&self, output: &Output) {
+        let config = self.server.config();
+        let channel = |channel: &Channel| {
+            let target = channel.target.as_deref().map(hide_userinfo);
+            json!({"channel": &*channel.name, "provider": channel.provider.provider(), "webhook": self.webhook(channel), "target": target})
+        };
+        let token = self.server.admin_token().fresh.as_ref().map(|token| token.expose_secret().to_owned());
+        output.json(&json!({
+            "listen": self.url(""),
+            "admin_listen": self.admin.map(|address| format!("http://{address}")),
+            "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
+            "store": store_words(&config.store, &self.server.store().promise()),
+            "new_admin_token": token,
+        }));
+    }
+
+    fn row(&self, channel: &Channel, bot: Option<&str>) -> Vec<String> {
+        let target = match (&channel.target, bot) {
+            (Some(target), Some(bot)) if target == bot => "hapax plays the bot".to_owned(),
+            (Some(target), _) => hide_userinfo(target),
+            (None, _) => "none yet: events wait".to_owned(),
+        };
+        vec![channel.name.to_string(), channel.provider.provider().to_owned(), self.webhook(channel), target]
+    }
+
+    fn webhook(&self, channel: &Channel) -> String {
+        self.url(&format!("/in/{}", channel.name))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.public)
+    }
+}
+
+/// Runs until SIGTERM or Ctrl-C, then stops in order; a second signal stops at once.
+pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            told_to_stop().await;
+            tracing::info!("stopping: nothing new is taken in, deliveries under way get a moment to end");
+            stop.cancel();
+            told_to_stop().await;
+            std::process::exit(130);
+        }
+    });
+    launch.server.run(launch.listeners, stop).await.map_err(not_started)
+}
+
+async fn told_to_stop() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = interrupt => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    let _ = interrupt.await;
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|why| {
+        let todo = match why.kind() {
+            std::io::ErrorKind::AddrInUse => "; is another hapax running? Choose another with --listen",
+            std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose another with --listen",
+            _ => "",
+        };
+        Failure::plain(format!("cannot listen on {address}: {why}{todo}"))
+    })
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    Ok(listener.local_addr().context("the socket has no address")?)
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Store(error) => Failure::Unreachable(error.to_string()),
+        StartError::Target(error) => Failure::plain(error.to_string()),
+    }
+}
+
+fn store_words(store: &StoreUrl, promise: &Promise) -> String {
+    let name = match store {
+        StoreUrl::Memory => "memory:".to_owned(),
+        StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+    };
+    match promise {
+        Promise::Full => format!("{name}, with the full promise: what was answered 200 is on disk"),
+        Promise::Degraded(why) => format!("{name}, degraded: {}", why.join("; ")),
+    }
+}
+
+/// Every connection is a file, and the usual soft limit of 1024 is less than what we allow.
+fn allow_many_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit on open files stays as it is");
+    }
+}
