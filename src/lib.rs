@@ -31,6 +31,8 @@ pub mod telemetry;
 
 pub mod server;
 
+pub mod bench;
+
 pub mod cli;
 
 pub mod testkit;

@@ -19,7 +19,7 @@ use self::front::{Front, Vitals};
 use self::upkeep::Upkeep;
 use crate::api::{Api, PurgeLog};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, StoreUrl};
+use crate::config::{Config, Limits, StoreUrl};
 use crate::delivery::{BadTarget, Delivery};
 use crate::ingress::Ingress;
 use crate::ingress::accept_loop::{self, Allowance};
@@ -65,7 +65,7 @@ impl Server {
     /// Opens what the config names.
     pub async fn open(config: Config, telemetry: Telemetry) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = open_store(&config, Arc::clone(&clock)).await?;
+        let store = open_engine(&config.store, &config.limits, Arc::clone(&clock)).await?;
         Self::on(store, clock, config, telemetry).await
     }
 
@@ -212,15 +212,15 @@ impl Server {
     }
 }
 
-/// Opens the engine that the config names: the one place outside `store/` that knows there are several.
-pub async fn open_store(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
-    match &config.store {
+/// Opens the engine that a store address names: the one place outside `store/` that knows there are several.
+pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    match url {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => {
             let options = sqlite::Options {
-                queue: config.limits.store_queue,
-                disk_floor_bytes: config.limits.disk_floor_bytes,
+                queue: limits.store_queue,
+                disk_floor_bytes: limits.disk_floor_bytes,
                 ..sqlite::Options::default()
             };
             let path = path.clone();

@@ -2,6 +2,7 @@
 //!
 //! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
 
+mod bench;
 mod check;
 mod client;
 mod completions;
@@ -87,6 +88,9 @@ pub enum Command {
     Check(check::Check),
     Config(config::ConfigCommand),
     Completions(completions::Completions),
+    Bench(bench::Bench),
+    #[command(hide = true)]
+    BenchServer(bench::BenchServer),
 }
 
 impl Command {
@@ -106,6 +110,8 @@ impl Command {
             Command::Check(command) => command.run(global, output),
             Command::Config(command) => command.run(global, output),
             Command::Completions(command) => command.run(output),
+            Command::Bench(command) => command.run(output).await,
+            Command::BenchServer(command) => command.run().await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Borrowed views of JSON members that read what they can: a member of the wrong type is "not there" and never fails its neighbours.
+//! Borrowed views of JSON that read what they can: a member of the wrong type is "not there" and never fails its neighbours.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Sans-I/O adapters: what each provider's webhooks look like, how they are signed, and what is in them.
 //!
-//! *Invariant:* adapters do no I/O, read no clock and no environment. They see bytes and give values back, so they are tested with
-//! fixtures alone. A request that was not verified cannot be parsed: [`Verified`] has no other constructor than [`Provider::verify`].
+//! *Invariant:* adapters do no I/O, read no clock and no environment. They see bytes and give values back, so they are tested
+//! with fixtures alone. A request that was not verified cannot be parsed: only [`Provider::verify`] makes a [`Verified`].
 
 use std::sync::Arc;
 

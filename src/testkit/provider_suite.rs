@@ -35,6 +35,11 @@ fn for_each_fixture(check: impl Fn(&Subject, &Fixture)) {
     }
 }
 
+/// About a hundred places all over a body: trying every byte of a long one takes seconds and finds no more.
+fn places_in(body: &[u8]) -> impl Iterator<Item = usize> {
+    (0..body.len()).step_by(1 + body.len() / 97)
+}
+
 #[test]
 fn every_fixture_reads_as_expected() {
     for_each_fixture(|subject, fixture| {
@@ -78,7 +83,7 @@ fn a_changed_byte_is_refused() {
     for_each_fixture(|subject, fixture| {
         let mut request = subject.signed(fixture);
         if subject.signs_body {
-            for at in 0..fixture.body.len() {
+            for at in places_in(&fixture.body) {
                 let mut body = fixture.body.clone();
                 body[at] ^= 1;
                 request.body = body.into();
@@ -132,7 +137,7 @@ fn signatures_are_hidden_and_named() {
 #[test]
 fn a_truncated_body_is_one_problem() {
     for_each_fixture(|subject, fixture| {
-        for cut in 0..fixture.body.len() {
+        for cut in places_in(&fixture.body) {
             let parsed = read(subject, &fixture.with_body(fixture.body[..cut].to_vec()));
             assert_eq!((parsed.events.len(), parsed.problems.len()), (0, 1), "{} cut at {cut}", fixture.name);
             assert_eq!(parsed.problems[0].part, fixture.body[..cut], "{} cut at {cut}", fixture.name);

@@ -15,7 +15,7 @@ use check::Check;
 use finder::{Finder, Found, Request};
 
 const NAME: &str = "generic";
-/// One kind for all, so that the key does not depend on what else is found. A message, because messages keep order in their thread.
+/// One kind for all, so that the key does not depend on what else is found. Messages, because those keep order in their thread.
 const KIND: Kind = Kind::Message;
 
 pub(super) struct Generic {

@@ -142,7 +142,7 @@ fn wording<'a>(message: &Message<'a>, sort: &str) -> Option<&'a RawValue> {
         }
         _ => return None,
     };
-    object.0.as_ref()?.raw()
+    object.0.as_ref()?.0
 }
 
 /// The names of the person at the other end, best first: phone numbers before user ids, and none is sure to be there.

@@ -109,7 +109,7 @@ fn rewrap_value(value: &Value<'_>, part: &str, numbering: &mut Numbering<'_>) ->
     Some(Some(out))
 }
 
-/// The contacts, without those who belong to dropped events only. A contact that matches nothing stays: it may be spelt differently.
+/// The contacts, without those of dropped events only. A contact that matches nothing stays: it may be spelt differently.
 fn contacts_of(value: &Value<'_>, part: &str, kept: &[&RawValue], dropped: &[&RawValue]) -> Option<Vec<u8>> {
     let raw = member(part, "contacts")?;
     let List::Items(contacts) = &value.contacts else {

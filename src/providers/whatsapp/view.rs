@@ -1,6 +1,9 @@
 //! What hapax looks at in Meta's JSON. Everything else passes through untouched.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::providers::lenient::{Integer, List, Object, Text};
@@ -166,24 +169,37 @@ pub(super) struct Message<'a> {
     pub(super) errors: List<Object<ErrorCode>>,
 }
 
-/// The members that may hold what a person reads. Kept raw: half an emoji must not cost the message.
-#[derive(Deserialize)]
-pub(super) struct Wording<'a> {
-    #[serde(borrow, default)]
-    body: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    caption: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    text: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    title: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    emoji: Option<&'a RawValue>,
+/// The member that holds what a person reads: the first of [`Wording::NAMES`] that is there. Kept raw, because half an emoji must
+/// not cost the message.
+pub(super) struct Wording<'a>(pub(super) Option<&'a RawValue>);
+
+impl Wording<'_> {
+    const NAMES: [&'static str; 5] = ["body", "caption", "text", "title", "emoji"];
 }
 
-impl<'a> Wording<'a> {
-    pub(super) fn raw(&self) -> Option<&'a RawValue> {
-        self.body.or(self.caption).or(self.text).or(self.title).or(self.emoji)
+impl<'de: 'a, 'a> Deserialize<'de> for Wording<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Wording<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Wording<'de>, A::Error> {
+                let mut best: Option<(usize, &'de RawValue)> = None;
+                while let Some(name) = members.next_key::<Text<'de>>()? {
+                    let rank = Wording::NAMES.iter().position(|known| name.get() == Some(known));
+                    match rank {
+                        Some(rank) if best.is_none_or(|(so_far, _)| rank < so_far) => best = Some((rank, members.next_value()?)),
+                        _ => drop(members.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(Wording(best.map(|(_, raw)| raw)))
+            }
+        }
+        reader.deserialize_map(Read)
     }
 }
 

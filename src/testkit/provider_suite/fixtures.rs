@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
@@ -34,6 +35,11 @@ struct File {
 impl Fixture {
     /// Every fixture of a provider, by name.
     pub(super) fn of(provider: &'static str) -> Vec<Fixture> {
+        static READ: Mutex<BTreeMap<&str, Vec<Fixture>>> = Mutex::new(BTreeMap::new());
+        READ.lock().expect("no test panics in here").entry(provider).or_insert_with(|| Fixture::read_all(provider)).clone()
+    }
+
+    fn read_all(provider: &'static str) -> Vec<Fixture> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(provider);
         let mut paths: Vec<_> = folder.read_dir().expect("fixtures").map(|entry| entry.expect("a file").path()).collect();
         paths.sort();

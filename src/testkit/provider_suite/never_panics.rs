@@ -34,6 +34,11 @@ fn pick(at: (usize, usize)) -> (Subject, Fixture) {
     (subject, fixture)
 }
 
+/// Where, what (replace, remove, insert, repeat the tail), and with which byte.
+fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
+    proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, any::<u8>()), 1..6)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -50,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_fixtures(at in any_fixture(), edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, any::<u8>()), 1..6)) {
+    fn mutated_fixtures(at in any_fixture(), edits in edits()) {
         let (subject, fixture) = pick(at);
         let mut body = fixture.body.clone();
         for (at, what, byte) in edits {

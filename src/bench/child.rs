@@ -1,0 +1,119 @@
+//! The server under measurement, in a process of its own: its memory is its own, and killing it is the end of it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::no_store::NoStore;
+use super::{BenchError, requests};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, StoreUrl};
+use crate::domain::{Kind, RetryPolicy, limits as bounds};
+use crate::server::{self, Listeners, Server};
+use crate::store::Store;
+use crate::telemetry::Telemetry;
+
+/// The hidden command that [`Child::start`] starts this program with.
+pub(super) const COMMAND: &str = "bench-server";
+
+#[derive(Clone, Copy)]
+pub(super) enum StoreKind<'p> {
+    None,
+    Sqlite(&'p Path),
+}
+
+pub(super) struct Child {
+    process: tokio::process::Child,
+    pub(super) address: SocketAddr,
+}
+
+impl Child {
+    pub(super) async fn start(store: StoreKind<'_>, target: Option<&str>) -> Result<Self, BenchError> {
+        let mut command = tokio::process::Command::new(std::env::current_exe()?);
+        command.arg(COMMAND).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
+        if let StoreKind::Sqlite(path) = store {
+            command.arg("--path").arg(path);
+        }
+        if let Some(target) = target {
+            command.arg("--target").arg(target);
+        }
+        let mut process = command.spawn()?;
+        let said = process.stdout.take().ok_or("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line).await?;
+        let address = line.trim().parse().map_err(|_| "the server did not start; its reason is above")?;
+        Ok(Self { process, address })
+    }
+
+    /// The most memory the server held so far.
+    pub(super) fn peak_mb(&self) -> u64 {
+        let status =
+            self.process.id().and_then(|id| std::fs::read_to_string(format!("/proc/{id}/status")).ok()).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        peak.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) / 1_024
+    }
+}
+
+/// Runs the server until it is killed; says its address on standard output.
+pub async fn serve_child(path: Option<PathBuf>, target: Option<String>) -> Result<(), BenchError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store: Arc<dyn Store> = match path {
+        Some(path) => server::open_engine(&StoreUrl::Sqlite(path), &limits(), Arc::clone(&clock)).await?,
+        None => Arc::new(NoStore::default()),
+    };
+    let server = Server::on(store, clock, config(target), Telemetry::new()).await?;
+    let public = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let mut said = std::io::stdout();
+    writeln!(said, "{}", public.local_addr()?)?;
+    said.flush()?;
+    server.run(Listeners { public, admin: None }, CancellationToken::new()).await?;
+    Ok(())
+}
+
+pub(super) fn limits() -> Limits {
+    Limits {
+        connections: bounds::CONNECTIONS_MAX,
+        header_timeout_ms: bounds::HEADER_TIMEOUT_MS,
+        body_timeout_ms: bounds::BODY_TIMEOUT_MS,
+        store_queue: 8_192,
+        disk_floor_bytes: 64 << 20,
+        cache_keys: bounds::CACHE_KEYS,
+    }
+}
+
+fn config(target: Option<String>) -> Config {
+    let channel = Channel {
+        name: "bench".into(),
+        provider: requests::settings(),
+        target,
+        mode: Mode::Queue,
+        deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
+        window_ms: 8 * 86_400_000,
+        retention_ms: 7 * 86_400_000,
+        retry: RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 10 },
+        timeout_ms: 60_000,
+        lease_ms: 60_000,
+        on_poison: OnPoison::Park,
+        park_on_4xx: true,
+        stale_after_ms: None,
+        sign_with: None,
+        max_body: bounds::BODY_MAX_BYTES,
+        concurrency: 64,
+    };
+    Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        admin_listen: None,
+        admin_token: None,
+        store: StoreUrl::Memory,
+        instance: Some("bench".to_owned()),
+        limits: limits(),
+        log: Log { filter: "warn".to_owned(), json: false },
+        channels: vec![channel],
+    }
+}

@@ -1,0 +1,116 @@
+//! Signed WhatsApp webhooks of about 700 bytes, made before the clock starts.
+
+use std::sync::Arc;
+
+use crate::providers::{self, Provider, settings::Settings};
+
+/// The secret both sides of the benchmark use.
+pub(super) const SECRET: &str = "only for benchmarks";
+/// How many messages exist for copies to be made of.
+pub(super) const COPIED: usize = 10_000;
+/// How many people write.
+const PEERS: usize = 10_000;
+
+/// The requests of one connection: one text after the other, with their borders.
+pub(super) struct Script {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Script {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.text[start..end])
+    }
+}
+
+pub(super) fn settings() -> Settings {
+    Settings::Whatsapp { secrets: vec![SECRET.into()], verify_token: None }
+}
+
+/// About `total` messages that nobody has seen, over this many connections.
+pub(super) fn fresh(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    scripts(connections, total, |connection, n| format!("{tag}.{connection}.{n}"))
+}
+
+/// Like [`fresh`], but one in `one_in` is a copy of one of the first [`COPIED`] messages of `fresh(tag, connections, COPIED)`.
+pub(super) fn mixed(tag: &str, connections: usize, total: usize, one_in: usize) -> Vec<Script> {
+    let known = COPIED.div_ceil(connections);
+    scripts(connections, total, |connection, n| match n % one_in {
+        0 => format!("{tag}.{connection}.{}", n % known),
+        _ => format!("{tag}x.{connection}.{n}"),
+    })
+}
+
+fn scripts(connections: usize, total: usize, id: impl Fn(usize, usize) -> String) -> Vec<Script> {
+    let provider = providers::build(&settings());
+    let each = total.div_ceil(connections);
+    let script = |connection: usize| {
+        let mut script = Script { text: Vec::with_capacity(each * 960), ends: Vec::with_capacity(each) };
+        for n in 0..each {
+            let id = id(connection, n);
+            append(&mut script, &provider, &id, spread(&id));
+        }
+        script
+    };
+    (0..connections).map(script).collect()
+}
+
+/// The same id always comes from the same person.
+fn spread(id: &str) -> usize {
+    blake3::hash(id.as_bytes()).as_bytes()[..4].iter().fold(0, |sum, &byte| sum * 256 + usize::from(byte)) % PEERS
+}
+
+fn append(script: &mut Script, provider: &Arc<dyn Provider>, id: &str, peer: usize) {
+    let body = format!(
+        concat!(
+            r#"{{"object":"whatsapp_business_account","entry":[{{"id":"900001","changes":[{{"field":"messages","value":{{"#,
+            r#""messaging_product":"whatsapp","metadata":{{"display_phone_number":"15550009999","phone_number_id":"700001"}},"#,
+            r#""contacts":[{{"profile":{{"name":"Ana Maria de Souza"}},"wa_id":"55119{peer:08}","user_id":"BR.{peer:020}"}}],"#,
+            r#""messages":[{{"from":"55119{peer:08}","from_user_id":"BR.{peer:020}","id":"wamid.{id:_<48}","timestamp":"1760000000","#,
+            r#""type":"text","text":{{"body":"Hello, is my order ready? I would like to pick it up this afternoon, at about five."#,
+            r#" If it is not, please tell me when I can come. Thank you very much and have a nice day!"}}}}]}}}}]}}]}}"#
+        ),
+        peer = peer,
+        id = id
+    );
+    let mut head = format!(
+        "POST /in/bench HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nUser-Agent: facebookexternalua\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in provider.sign(body.as_bytes(), 0) {
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
+    }
+    head.push_str("\r\n");
+    script.text.extend_from_slice(head.as_bytes());
+    script.text.extend_from_slice(body.as_bytes());
+    script.ends.push(script.text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_requests_are_of_the_size_they_claim_and_differ() {
+        let scripts = fresh("t", 2, 10);
+        let all: Vec<&[u8]> = scripts.iter().flat_map(Script::iter).collect();
+        assert_eq!(all.len(), 10);
+        let body = all[0].windows(4).position(|at| at == b"\r\n\r\n").map(|at| all[0].len() - at - 4);
+        assert!(body.is_some_and(|bytes| (650..850).contains(&bytes)), "{body:?}");
+        assert_ne!(all[0], all[1]);
+    }
+
+    #[test]
+    fn copies_are_copies() {
+        let known: Vec<Vec<u8>> =
+            fresh("t", 4, COPIED).iter().flat_map(|script| script.iter().map(<[u8]>::to_vec).collect::<Vec<_>>()).collect();
+        let mixed = mixed("t", 4, 40, 2);
+        let copies = mixed.iter().flat_map(Script::iter).filter(|request| known.iter().any(|one| one == request)).count();
+        assert_eq!(copies, 20);
+    }
+}
