@@ -8,6 +8,7 @@ mod batches;
 mod copies;
 mod crash;
 mod delivery;
+mod doors;
 mod faulty;
 mod proxy;
 mod stopping;
