@@ -31,21 +31,21 @@ async fn kill_nine_under_load() {
     let bot = FakeBot::willing().await.expect("a bot");
     let folder = crate::quick_folder();
     let address = free_address().await;
-    write_config(&folder, address, &bot.url());
+    write_config(folder.path(), address, &bot.url());
     let told = Arc::new(Told::default());
     let mut senders = JoinSet::new();
     for thread in 0..THREADS {
         senders.spawn(send_one_after_the_other(address, thread, Arc::clone(&told)));
     }
 
-    let mut child = start(&folder);
+    let mut child = start(folder.path());
     for kill in 0..KILLS {
         let before = told.answered.load(Ordering::SeqCst);
         // Now and then right after the start, else in the midst of it.
         let answers = if kill % 10 == 0 { 0 } else { ANSWERS_PER_LIFE + kill % 17 };
         eventually("webhooks are answered", async || told.answered.load(Ordering::SeqCst) >= before + answers).await;
         child.kill().await.expect("killed");
-        child = start(&folder);
+        child = start(folder.path());
     }
     told.enough.store(true, Ordering::SeqCst);
 

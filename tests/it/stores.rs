@@ -9,7 +9,7 @@ mod memory {
 mod sqlite {
     use hapax::testkit::store_bed::SqliteBed;
 
-    hapax::store_suite!(SqliteBed::new(crate::quick_folder()));
+    hapax::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
 }
 
 /// How many random sequences each engine is compared over; every seed is its own sequence.
@@ -18,7 +18,7 @@ const SEQUENCES: u64 = 300;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_answers_like_the_model() {
     for seed in 0..SEQUENCES {
-        let bed = hapax::testkit::store_bed::SqliteBed::new(crate::quick_folder());
+        let bed = hapax::testkit::store_bed::SqliteBed::new(crate::quick_folder().keep());
         hapax::testkit::store_compare::compare(&bed, seed).await;
     }
 }
