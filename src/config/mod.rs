@@ -82,6 +82,47 @@ pub struct Channel {
     pub max_body: usize,
     /// Requests to the target at once.
     pub concurrency: usize,
+    /// How messages are sent; `None`: this channel only receives.
+    pub send: Option<Send>,
+}
+
+/// The sending side of a channel.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// What the provider's API wants to see: a bearer token, a bot token, or `user:password`.
+    pub token: Option<SecretString>,
+    /// Where its API lives, without a slash at the end.
+    pub api_base: String,
+    pub on_unknown: OnUnknown,
+    pub retry: RetryPolicy,
+    pub lease_ms: i64,
+    /// How long one call may take; shorter than the lease.
+    pub timeout_ms: i64,
+    /// Messages a second, per account.
+    pub rate: Rate,
+    /// Messages a second to one peer.
+    pub chat_rate: Rate,
+    /// Calls at once.
+    pub concurrency: usize,
+}
+
+/// So many in so much time, with a burst of as many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    pub count: u32,
+    pub per_ms: i64,
+    pub burst: u32,
+}
+
+/// What becomes of a send whose outcome is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// Wait for the provider's own word, by webhook or lookup.
+    Reconcile,
+    /// Wait for a person.
+    Hold,
+    /// Send it again: it may arrive twice.
+    Resend,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

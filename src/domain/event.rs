@@ -1,6 +1,6 @@
 //! One thing that happened, as a provider's adapter read it from a webhook.
 
-use super::{EventKey, Status, ThreadId};
+use super::{EventKey, MessageId, Status, ThreadId};
 
 /// What sort of thing happened. Part of the event key: one message id appears in several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +59,8 @@ pub struct Event {
     pub echo: bool,
     /// For `Kind::Status`: what the provider says happened to the message named by `id`.
     pub status: Option<Status>,
+    /// Our own message, when the provider names it by the handle we gave it (`biz_opaque_callback_data`).
+    pub handle: Option<MessageId>,
     /// When the provider says it happened.
     pub at_ms: Option<i64>,
     /// What a person would read, where there is such a thing.
@@ -81,6 +83,7 @@ impl Event {
             aliases: Vec::new(),
             echo: false,
             status: None,
+            handle: None,
             at_ms: None,
             text: None,
             fingerprint,

@@ -13,6 +13,10 @@ pub struct EventId(pub Uuid);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub Uuid);
 
+/// Names one message on its way out, and its outbox item. Written `msg_` and 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId(pub Uuid);
+
 /// Grows at every lease of a lane and guards every write that ends work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fence(pub u64);
@@ -77,6 +81,7 @@ macro_rules! prefixed_id {
 
 prefixed_id!(EventId, "evt_");
 prefixed_id!(ItemId, "itm_");
+prefixed_id!(MessageId, "msg_");
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,13 +7,15 @@ pub mod fingerprint;
 pub mod ids;
 pub mod key;
 pub mod limits;
+pub mod message;
 pub mod retry;
 pub mod status;
 pub mod thread;
 
 pub use event::{Event, Kind};
-pub use ids::{EventId, Fence, ItemId};
+pub use ids::{EventId, Fence, ItemId, MessageId};
 pub use key::EventKey;
+pub use message::{Direction, Priority, Steps};
 pub use retry::RetryPolicy;
 pub use status::Status;
 pub use thread::ThreadId;

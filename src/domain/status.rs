@@ -52,7 +52,7 @@ impl Status {
         if heard.rank() > self.rank() { heard } else { self }
     }
 
-    fn rank(self) -> u8 {
+    pub(super) fn rank(self) -> u8 {
         match self {
             Status::Queued => 0,
             Status::Sending => 1,

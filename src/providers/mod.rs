@@ -17,6 +17,7 @@ mod json;
 mod lenient;
 mod reading;
 pub mod samples;
+pub mod sending;
 pub mod settings;
 mod stripe;
 mod telegram;

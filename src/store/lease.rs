@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::KeptHeaders;
+use super::{KeptHeaders, NewMessage};
 use crate::domain::{EventId, Fence, ItemId, Kind, ThreadId};
 
 /// The engine's own name for a lane. Opaque outside the engine that made it.
@@ -54,8 +54,8 @@ pub struct LeasedEvent {
 /// How work on an inbox item ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The target took it. `answer` is kept for repeats in proxy mode.
-    Delivered { status: u16, answer: Option<Answer> },
+    /// The target took it. `answer` is kept for repeats in proxy mode; `replies` enter the outbox in the same step.
+    Delivered { status: u16, answer: Option<Answer>, replies: Vec<NewMessage> },
     /// It comes again after the wait, by the store's clock; the attempt counts.
     Retry { wait_ms: i64, why: String },
     /// It waits for a person; the lane goes on with the next.

@@ -12,7 +12,9 @@
 
 mod accept;
 mod lease;
+mod outbox;
 mod reads;
+mod threads;
 
 pub mod memory;
 #[cfg(feature = "sqlite")]
@@ -23,12 +25,17 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
     Reads, Stats,
 };
 
-use crate::domain::{EventId, Fence, ItemId};
+pub use threads::{
+    EntryId, MessageRow, OutboxPlace, OutboxQuery, OutboxState, PausedAccount, ThreadMessage, ThreadQuery, ThreadRow, TryRow,
+};
+
+use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 
 /// Every write hapax makes.
 #[async_trait]
@@ -40,6 +47,10 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   duplicate of the first.
     /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
     /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
+    /// - A new inbound message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together
+    ///   once are one person ever after. Two accounts never share a thread.
+    /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
+    ///   the provider's answer to the send is kept for it. An echo or a status with our handle settles a send that was in doubt.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller counts it with `note_copies`.
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
 
@@ -59,8 +70,38 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Ends the work on a leased item, if the fence is still the lane's; otherwise `Lost` and nothing changes.
     ///
-    /// A lease that ran out but was not taken over may still be settled: nobody else has begun.
+    /// A lease that ran out but was not taken over may still be settled: nobody else has begun. The replies of `Delivered` enter the
+    /// outbox in the same step, each under its own request id: a handler that ran twice cannot send twice.
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
+
+    /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError>;
+
+    /// Leases the first message of lanes that are due, replies before the rest, like [`Store::lease_inbox`].
+    ///
+    /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: whoever gets it must not simply send.
+    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError>;
+
+    /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's.
+    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError>;
+
+    /// Moves the end of outbox leases, like [`Store::extend`].
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Ends a try, if the fence is still the lane's. `Sent` takes over the statuses that came early.
+    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError>;
+
+    /// Sends a failed message, or one in doubt, once more, because a person said so.
+    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError>;
+
+    /// Takes a message that was not begun out of the outbox; it has failed, cancelled. One in doubt is no longer waited for.
+    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError>;
+
+    /// Lets an account rest until it is resumed; `None` resumes it.
+    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError>;
+
+    /// Sets the unread count of a thread to zero. False: no such thread.
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Puts parked items back in line with their attempts forgotten. Returns how many; at most `max`.
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;

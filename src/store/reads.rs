@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Answer, KeptHeaders, StoreError};
-use crate::domain::{EventId, Fence, ItemId, Kind};
+use super::{
+    Answer, EntryId, KeptHeaders, MessageRow, OutboxQuery, PausedAccount, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
+};
+use crate::domain::{EventId, Fence, ItemId, Kind, MessageId, ThreadId};
 
 #[async_trait]
 pub trait Reads {
@@ -19,6 +21,24 @@ pub trait Reads {
 
     /// What the target answered to this event, if it was delivered and the answer was kept.
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError>;
+
+    /// Newest first.
+    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError>;
+
+    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
+
+    /// The messages of a thread, newest first; `before` is the last entry of the page before.
+    async fn thread_messages(&self, id: &ThreadId, before: Option<EntryId>, limit: usize) -> Result<Page<ThreadMessage>, StoreError>;
+
+    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError>;
+
+    /// The message that the provider calls so.
+    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError>;
+
+    /// Messages in the outbox, oldest first.
+    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError>;
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError>;
 
     async fn stats(&self) -> Result<Stats, StoreError>;
 }
@@ -172,6 +192,9 @@ pub struct Stats {
     pub store_bytes: u64,
     pub log_bytes: u64,
     pub channels: Vec<ChannelCounts>,
+    /// Messages in the outbox that wait or are being sent, and those in doubt.
+    pub outbox_waiting: u64,
+    pub outbox_unknown: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,113 @@
+//! What goes out: submitting, leasing, beginning and settling a message.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::LaneRef;
+use crate::domain::{EventId, Fence, MessageId, Priority};
+
+/// A message somebody wants sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMessage {
+    pub channel: Arc<str>,
+    pub account: String,
+    /// Whom it is for.
+    pub peer: String,
+    /// The caller's name for this very send; unique per account.
+    pub request_id: String,
+    /// Of the content: the same request id with another content is a mistake of the caller.
+    pub fingerprint: [u8; 32],
+    /// What a person would read, where there is such a thing.
+    pub text: Option<String>,
+    /// What the adapter makes the provider's request from.
+    pub payload: Bytes,
+    pub priority: Priority,
+    /// The event whose handler answered with it.
+    pub reply_to: Option<EventId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    New(MessageId),
+    /// The same request was made before; this is its message.
+    Replayed(MessageId),
+    /// The request id belongs to another content.
+    Mismatch(MessageId),
+}
+
+impl Submitted {
+    pub fn message(self) -> MessageId {
+        match self {
+            Submitted::New(id) | Submitted::Replayed(id) | Submitted::Mismatch(id) => id,
+        }
+    }
+}
+
+/// Who wants to send, how much of which channels, and for how long.
+#[derive(Clone, Debug)]
+pub struct OutboxAsk {
+    pub worker: Arc<str>,
+    /// Most messages wanted, per channel.
+    pub wants: Vec<(Arc<str>, usize)>,
+    /// Accounts (channel, account) that may not send now: at their rate, or paused.
+    pub resting: Vec<(Arc<str>, String)>,
+    pub hold_ms: i64,
+}
+
+/// One message, held by one worker until `until_ms` of the store's clock.
+#[derive(Clone, Debug)]
+pub struct OutboxLease {
+    pub lane: LaneRef,
+    pub fence: Fence,
+    pub until_ms: i64,
+    pub message: MessageId,
+    pub request_id: String,
+    pub channel: Arc<str>,
+    pub account: String,
+    pub peer: String,
+    pub payload: Bytes,
+    pub text: Option<String>,
+    /// 1 at the first try.
+    pub attempt: u32,
+    pub created_ms: i64,
+    /// Set when an earlier try was begun and its outcome is not known: it must not simply be sent.
+    pub in_doubt_since_ms: Option<i64>,
+}
+
+/// How a try to send ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// The provider took it and calls it so.
+    Sent { provider_id: String },
+    /// It certainly did not go out; it is tried again after the wait, first in its lane.
+    Retry { wait_ms: i64, why: String },
+    /// It certainly did not go out and never will.
+    Failed { why: String },
+    /// Nobody knows. It leaves the lane, so that the thread goes on, and is never sent again by itself; with `check_ms` it is leased
+    /// again after that time, in doubt, to be looked up.
+    Unknown { why: String, check_ms: Option<i64> },
+    /// It was not begun, through no fault of its own: the attempt is not counted.
+    HandBack { wait_ms: i64 },
+}
+
+impl SendOutcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            SendOutcome::Sent { .. } => "sent",
+            SendOutcome::Retry { .. } => "retry",
+            SendOutcome::Failed { .. } => "failed",
+            SendOutcome::Unknown { .. } => "unknown",
+            SendOutcome::HandBack { .. } => "handed back",
+        }
+    }
+}
+
+/// What a person asked of a message in the outbox, and whether it could be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Done,
+    NotFound,
+    /// It is being sent, or has ended already.
+    TooLate,
+}
