@@ -182,7 +182,7 @@ async fn a_story_tells_copies_attempts_and_the_end() {
     let copies = Copies { event: id.parse().expect("an id"), copies: 4, conflicts: 0, last_ms };
     fixture.store.note_copies(vec![copies]).await.expect("noted");
     fixture.settle(Outcome::Retry { wait_ms: 0, why: "503".to_owned() }).await;
-    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+    fixture.settle(Outcome::Delivered { status: 200, answer: None, replies: vec![] }).await;
     let (status, story) = fixture.get(&format!("/v1/events/{id}/story")).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(story["event"]["state"], "delivered");
@@ -205,7 +205,7 @@ async fn parked_items_are_found_redriven_and_events_replayed() {
     assert_eq!(nothing, json!({"redriven": 0, "more": false}));
     let (_, done) = fixture.post("/v1/redrive", json!({"item": parked["items"][0]["item"]})).await;
     assert_eq!(done["redriven"], 1);
-    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+    fixture.settle(Outcome::Delivered { status: 200, answer: None, replies: vec![] }).await;
 
     let (status, replayed) = fixture.post(&format!("/v1/events/{id}/replay"), json!({})).await;
     assert_eq!(status, StatusCode::ACCEPTED);
@@ -229,7 +229,7 @@ async fn a_redrive_names_exactly_one_thing() {
 async fn purge_removes_what_is_past_its_retention_and_stats_say_when() {
     let fixture = Fixture::new();
     fixture.accept("m1", Then::Deliver).await;
-    fixture.settle(Outcome::Delivered { status: 200, answer: None }).await;
+    fixture.settle(Outcome::Delivered { status: 200, answer: None, replies: vec![] }).await;
     fixture.accept("m2", Then::Deliver).await;
     assert_eq!(fixture.get("/v1/stats").await.1["last_purge"], Value::Null);
     fixture.clock.0.fetch_add(30 * 86_400_000, Ordering::SeqCst);

@@ -105,6 +105,7 @@ fn config(target: Option<String>) -> Config {
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
         concurrency: 64,
+        send: None,
     };
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),

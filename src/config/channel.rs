@@ -133,6 +133,7 @@ pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes:
         sign_with,
         max_body,
         concurrency,
+        send: None,
     })
 }
 

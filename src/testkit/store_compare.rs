@@ -153,7 +153,7 @@ impl Pair {
         let (model, engine) = self.leases[random.random_range(newest..self.leases.len())].clone();
         let answer = Answer { status: 200, content_type: None, body: Bytes::from_static(b"ok") };
         let outcome = match random.random_range(0..8) {
-            0..4 => Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer) },
+            0..4 => Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies: vec![] },
             4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
             5 | 6 => Outcome::Parked { why: "no".to_owned() },
             _ => Outcome::HandBack { wait_ms: 500 },

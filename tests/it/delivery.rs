@@ -92,7 +92,7 @@ async fn a_paused_workers_late_answer_is_refused(opened: Opened) {
     let taken = taken.expect("taken over");
     assert!(taken.fence > paused.fence);
     assert_eq!(taken.attempt, 2);
-    let late = Outcome::Delivered { status: 200, answer: None };
+    let late = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
     assert_eq!(store.settle_inbox(paused.lane, paused.fence, late.clone()).await.expect("answers"), Settled::Lost);
     assert_eq!(store.extend(vec![(paused.lane, paused.fence)], 60_000).await.expect("answers"), [false]);
     assert_eq!(rig.events().await[0].state, EventState::Waiting);

@@ -91,6 +91,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         sign_with: None,
         max_body: limits::BODY_MAX_BYTES,
         concurrency: 16,
+        send: None,
     }
 }
 

@@ -48,7 +48,7 @@ async fn a_long_inbox_keeps_its_order_in_a_short_window() {
         for held in leases {
             let lane = sent.iter().position(|lane| lane.contains(&ids(&held)[0])).expect("one of ours");
             got[lane].extend(ids(&held));
-            let delivered = Outcome::Delivered { status: 200, answer: None };
+            let delivered = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
             store.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
         }
         if round == 20 {

@@ -6,7 +6,7 @@ use crate::domain::{Event, EventKey, Kind, ThreadId};
 use crate::store::{EventQuery, EventState, InboxQuery, ItemState, Outcome, Store, Then};
 use crate::testkit::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
 
-const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None };
+const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
 fn fine<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| unreachable!("{error}"))

@@ -7,7 +7,7 @@ use crate::domain::Kind;
 use crate::store::{LeaseAsk, Outcome, Settled};
 use crate::testkit::store_bed::{Bed, HOLD_MS, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
 
-const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None };
+const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
 pub async fn a_lease_carries_what_came(bed: &dyn Bed) {
     let store = bed.open();

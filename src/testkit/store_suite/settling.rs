@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::store::{Answer, EventState, InboxLease, Outcome, Redrive, Settled, Store};
 use crate::testkit::store_bed::{Bed, HOLD_MS, accept, accept_one, ids, lease, message, webhook};
 
-const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None };
+const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
 async fn settle(store: &dyn Store, held: &InboxLease, outcome: Outcome) -> Settled {
     store.settle_inbox(held.lane, held.fence, outcome).await.unwrap_or_else(|error| unreachable!("settle: {error}"))
@@ -150,7 +150,7 @@ pub async fn an_answer_is_kept_for_every_event_of_the_item(bed: &dyn Bed) {
     let accepted = accept(&*store, webhook(vec![message("m1", "ana"), message("m2", "ana")])).await;
     let held = lease(&*store, 10).await.remove(0);
     let answer = Answer { status: 201, content_type: Some("text/plain".to_owned()), body: Bytes::from_static(b"thanks") };
-    settle(&*store, &held, Outcome::Delivered { status: 201, answer: Some(answer.clone()) }).await;
+    settle(&*store, &held, Outcome::Delivered { status: 201, answer: Some(answer.clone()), replies: vec![] }).await;
     drop(store);
     let store = bed.crash();
     for one in accepted {
