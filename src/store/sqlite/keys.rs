@@ -80,6 +80,8 @@ impl Claim {
 /// All keys that are taken.
 pub(super) struct KeySet {
     open: Open,
+    /// Takes the place of `open` with the next commit.
+    opening: Option<Open>,
     closing: Option<Closing>,
     /// Oldest first.
     sealed: Vec<Sealed>,
@@ -159,7 +161,7 @@ impl KeySet {
             Some((period, opened_ms)) => Some(Closing::of(Open::load(db, period, opened_ms, size)?)),
             None => None,
         };
-        Ok(Self { open, closing, sealed, uncommitted: Vec::new(), size })
+        Ok(Self { open, opening: None, closing, sealed, uncommitted: Vec::new(), size })
     }
 
     /// Finds who holds the key now.
@@ -192,6 +194,9 @@ impl KeySet {
 
     pub(super) fn committed(&mut self) {
         self.uncommitted.clear();
+        if let Some(next) = self.opening.take() {
+            self.closing = Some(Closing::of(std::mem::replace(&mut self.open, next)));
+        }
         let Some(closing) = &mut self.closing else { return };
         closing.written = closing.writing;
         if closing.sorted.as_ref().is_some_and(|sorted| sorted.rows.len() == closing.written)
@@ -205,6 +210,7 @@ impl KeySet {
         for key in self.uncommitted.drain(..) {
             self.open.keys.remove(&key);
         }
+        self.opening = None;
         if let Some(closing) = &mut self.closing {
             closing.writing = closing.written;
         }
@@ -224,8 +230,7 @@ impl KeySet {
 
     /// Closes the open period and opens the next; to be called in a transaction of its own. The next step is to sort what it gives.
     pub(super) fn close(&mut self, db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-        let next = Open::create(db, self.open.period + 1, now_ms, self.size)?;
-        self.closing = Some(Closing::of(std::mem::replace(&mut self.open, next)));
+        self.opening = Some(Open::create(db, self.open.period + 1, now_ms, self.size)?);
         Ok(())
     }
 

@@ -226,6 +226,21 @@ impl Writer {
         Ok(())
     }
 
+    /// Keeps waits as long as they were meant when the clock was set back while nobody ran: times of the store lie in the future then.
+    pub(super) fn follow_clock_set_back(&mut self) -> rusqlite::Result<()> {
+        let last_seen: i64 = self.db.query_row(
+            "SELECT max(ifnull((SELECT received FROM events ORDER BY number DESC LIMIT 1), 0), ifnull((SELECT max(leased) FROM lanes), 0))",
+            [],
+            |row| row.get(0),
+        )?;
+        if last_seen > self.now_ms {
+            let ahead = last_seen - self.now_ms;
+            tracing::warn!(ahead_ms = ahead, "the clock was set back since hapax last ran; what waits is moved with it");
+            self.db.execute("UPDATE lanes SET available = available - ?1 WHERE available > ?2", [ahead, self.now_ms])?;
+        }
+        Ok(())
+    }
+
     /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file.
     pub(super) fn end_all_leases(&mut self) -> rusqlite::Result<()> {
         let lanes: Vec<i64> = self

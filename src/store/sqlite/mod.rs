@@ -75,6 +75,7 @@ impl SqliteStore {
                 last_fence,
             })?;
             writer.end_all_leases()?;
+            writer.follow_clock_set_back()?;
             writer.db.execute_batch("COMMIT")?;
             Ok(writer)
         };

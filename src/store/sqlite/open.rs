@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -36,6 +37,9 @@ const APPLICATION_ID: i64 = 0x6870_6178;
 /// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
 const LOG_CAP_BYTES: u64 = 64 << 20;
 const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// How long a lock that somebody else put on the file is waited for; providers give up after about ten seconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The lock that makes this process the only owner of the file. Freed when dropped, or by the system when the process dies.
 pub(super) struct Owner(#[expect(dead_code, reason = "held for the lock, never read")] File);
@@ -83,8 +87,10 @@ pub(super) fn folder(path: &Path) -> Result<PathBuf, StoreError> {
 /// Opens the connection that writes, and brings the schema up to date.
 pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
     let db = Connection::open(path).map_err(|error| cannot_open(path, error))?;
-    prepare(&db).map_err(|error| cannot_open(path, error))?;
-    migrate(&db, path)?;
+    db.busy_timeout(LOCK_PATIENCE).map_err(|error| cannot_open(path, error))?;
+    // Before anything is set: a file that is not ours stays as it is.
+    let version = known_version(&db, path)?;
+    prepare(&db).and_then(|()| migrate(&db, version)).map_err(|error| cannot_open(path, error))?;
     Ok(db)
 }
 
@@ -102,7 +108,8 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn migrate(db: &Connection, path: &Path) -> Result<(), StoreError> {
+/// How many migrations the file has seen. Refuses files of other programs and of newer versions.
+fn known_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let known = |error| cannot_open(path, error);
     let (application, version) = (read("application_id").map_err(known)?, read("user_version").map_err(known)?);
@@ -118,11 +125,18 @@ fn migrate(db: &Connection, path: &Path) -> Result<(), StoreError> {
             MIGRATIONS.len()
         )));
     }
+    Ok(version)
+}
+
+/// Does the migrations that are missing. Each marks the file as ours in its own commit: a crash in between leaves no stranger behind.
+fn migrate(db: &Connection, version: usize) -> rusqlite::Result<()> {
     for (done, migration) in MIGRATIONS.iter().enumerate().skip(version) {
-        let script = format!("BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {}; COMMIT;", done + 1);
-        db.execute_batch(&script).map_err(known)?;
+        db.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {migration}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}; COMMIT;",
+            done + 1
+        ))?;
     }
-    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(known)
+    Ok(())
 }
 
 /// Opens a connection that only reads.

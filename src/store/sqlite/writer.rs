@@ -105,14 +105,15 @@ impl Writer {
     fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
         let mut finishes = Vec::with_capacity(64);
         let begun = self.db.execute_batch("BEGIN IMMEDIATE");
-        if let Err(error) = begun {
-            self.failed = Some(error.to_string());
-        }
+        self.failed = begun.err().map(|error| error.to_string());
+        // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
+        let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
         let mut next = Some(first);
         while let Some(job) = next {
             self.now_ms = self.now_ms.max(self.clock.now_ms());
             finishes.push(job(self));
-            next = if finishes.len() < BATCH_JOBS && self.failed.is_none() { jobs.try_recv().ok() } else { None };
+            let more = finishes.len() < most && (refuse_all || self.failed.is_none());
+            next = if more { jobs.try_recv().ok() } else { None };
         }
         let failed = self.commit();
         for finish in finishes {
@@ -154,10 +155,8 @@ impl Writer {
     /// Closes a full period, and keeps sealing going between batches.
     fn tend_periods(&mut self) {
         if self.keys.wants_closing(self.now_ms) {
-            let _ = self.db.execute_batch("BEGIN IMMEDIATE");
-            if let Err(error) = self.keys.close(&self.db, self.now_ms) {
-                self.failed = Some(error.to_string());
-            }
+            let closed = self.db.execute_batch("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
+            self.failed = closed.err().map(|error| error.to_string());
             if let Some(why) = self.commit() {
                 tracing::warn!(why, "could not close a period of keys; it grows until that works");
             }
@@ -230,7 +229,9 @@ impl Writer {
 }
 
 fn seal_step(writer: &mut Writer) -> Finish {
-    if let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS) {
+    if writer.failed.is_none()
+        && let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS)
+    {
         writer.failed = Some(error.to_string());
     }
     Box::new(|_| {})
@@ -243,7 +244,7 @@ pub(super) fn job<T: Send + 'static>(
 ) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
     let (reply, answer) = oneshot::channel();
     let job: Job = Box::new(move |writer: &mut Writer| {
-        let done = if writer.failed.is_some() { Err(StepError::Refused(StoreError::Busy)) } else { step(writer) };
+        let done = if writer.failed.is_some() { Err(StepError::Skipped) } else { step(writer) };
         if let Err(StepError::Sql(error)) = &done {
             writer.failed = Some(error.to_string());
         }
@@ -252,6 +253,7 @@ pub(super) fn job<T: Send + 'static>(
                 (_, Err(StepError::Refused(refused))) => Err(refused),
                 (None, Ok(value)) => Ok(value),
                 (Some(why), _) => Err(StoreError::Failed { what, retryable: true, source: why.to_owned().into() }),
+                (None, Err(StepError::Skipped)) => Err(StoreError::Busy),
                 (None, Err(StepError::Sql(error))) => Err(StoreError::Failed { what, retryable: true, source: error.into() }),
             };
             // The caller may have gone away; the step stands all the same.
@@ -267,6 +269,8 @@ pub(super) enum StepError {
     Sql(rusqlite::Error),
     /// This step alone is refused, before it wrote anything.
     Refused(StoreError),
+    /// The batch had failed before this step's turn came.
+    Skipped,
 }
 
 impl From<rusqlite::Error> for StepError {
