@@ -6,9 +6,14 @@ mod rig;
 mod bad_input;
 mod batches;
 mod copies;
+mod crash;
 mod delivery;
+mod program;
 mod proxy;
+mod python;
+mod restart;
 mod stopping;
+mod store_trouble;
 mod stores;
 mod wire;
 
