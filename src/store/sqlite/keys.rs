@@ -345,3 +345,33 @@ fn rebuild_filter(db: &Connection, period: i64, keys: u64) -> rusqlite::Result<F
     }
     Ok(filter)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_whose_closing_was_rolled_back_stays_open() {
+        let db = Connection::open_in_memory().expect("a database");
+        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        let mut keys = KeySet::load(&db, PeriodSize { keys: 1, ms: 1_000 }, 0).expect("keys");
+        let claim = Claim::new(1, 0, 0, 3_600_000);
+        let put = |keys: &mut KeySet, key: u8| keys.insert(&db, &[key; 32], claim).expect("a table to write to");
+        put(&mut keys, 1);
+        keys.committed();
+
+        db.execute_batch("BEGIN").expect("begun");
+        keys.close(&db, 0).expect("closed");
+        db.execute_batch("ROLLBACK").expect("the disk was full");
+        keys.rolled_back();
+        assert!(keys.wants_closing(0), "it is tried again");
+        keys.insert(&db, &[2; 32], Claim::new(2, 0, 0, 3_600_000)).expect("the open period's table is there");
+
+        keys.close(&db, 0).expect("closed");
+        keys.committed();
+        put(&mut keys, 3);
+        for key in 1..=3 {
+            assert!(keys.find(&db, &[key; 32], 0).expect("found").is_some());
+        }
+    }
+}
