@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::client::reachable;
 use super::output::printable;
 use super::{DEFAULT_FILE, Failure, Global, Output, load_config, write_starter};
 use crate::config::{self, Channel, Config, Flags, StoreUrl, hide_userinfo};
@@ -123,7 +124,7 @@ impl Launch {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.public)
+        format!("http://{}{path}", reachable(self.public))
     }
 }
 

@@ -139,7 +139,7 @@ mod tests {
     use uuid::Uuid;
 
     fn fail(circuit: &Circuit, now_ms: i64) -> Trip {
-        circuit.pass(now_ms).ok().expect("a pass").dead(now_ms)
+        circuit.pass(now_ms).expect("a pass").dead(now_ms)
     }
 
     #[test]
@@ -153,13 +153,13 @@ mod tests {
         let mut now_ms = 1_000;
         for expected in [2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
             assert_eq!(circuit.allowance(now_ms), 1);
-            let probe = circuit.pass(now_ms).ok().expect("the probe");
+            let probe = circuit.pass(now_ms).expect("the probe");
             assert!(circuit.pass(now_ms).is_err(), "a second probe at once");
             assert_eq!(circuit.allowance(now_ms), 0);
             assert_eq!(probe.dead(now_ms), Trip { opened: false, wait_ms: expected + 1_000 });
             now_ms += expected;
         }
-        assert!(circuit.pass(now_ms).ok().expect("the probe").alive());
+        assert!(circuit.pass(now_ms).expect("the probe").alive());
         assert_eq!(circuit.allowance(now_ms), usize::MAX);
     }
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn requests_under_way_when_it_opens_do_not_lengthen_the_wait() {
         let circuit = Circuit::default();
-        let (first, second) = (circuit.pass(0).ok().expect("a pass"), circuit.pass(0).ok().expect("a pass"));
+        let (first, second) = (circuit.pass(0).expect("a pass"), circuit.pass(0).expect("a pass"));
         assert!(first.dead(0).opened);
         assert_eq!(second.dead(100), Trip { opened: false, wait_ms: 1_000 });
         assert_eq!(circuit.allowance(1_000), 1);
@@ -188,10 +188,10 @@ mod tests {
             assert!(!circuit.is_the_items_own(poison), "nobody else got through");
         }
         for _ in 0..2 {
-            circuit.pass(0).ok().expect("a pass").alive();
+            circuit.pass(0).expect("a pass").alive();
             assert!(!circuit.is_the_items_own(poison));
         }
-        circuit.pass(0).ok().expect("a pass").alive();
+        circuit.pass(0).expect("a pass").alive();
         assert!(circuit.is_the_items_own(poison));
     }
 }

@@ -29,6 +29,9 @@ use crate::providers::{Parsed, Problem, Provider, RawRequest};
 use crate::store::{Accepted, Arrival, NewEvent, Store, StoreError, Then};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
 
+/// Where webhooks come in; the channel's name follows.
+pub const PATH: &str = "/in/";
+
 /// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
 const PROXY_WAIT_MAX_MS: i64 = 25_000;
 
@@ -101,12 +104,13 @@ impl Ingress {
         }
     }
 
-    /// Answers one request for `/in/{name}`.
-    pub async fn handle<B>(&self, name: &str, request: Request<B>) -> Reply
+    /// Answers one request for `/in/{channel}`.
+    pub async fn handle<B>(&self, request: Request<B>) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let Some(door) = self.channels.get(name) else {
+        let name = request.uri().path().strip_prefix(PATH);
+        let Some(door) = name.and_then(|name| self.channels.get(name)) else {
             return problem(StatusCode::NOT_FOUND, "there is no such channel");
         };
         let (head, body) = request.into_parts();

@@ -13,7 +13,7 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tower::ServiceExt;
 
-use crate::ingress::Ingress;
+use crate::ingress::{self, Ingress};
 use crate::store::{Promise, Store};
 use crate::telemetry::Telemetry;
 
@@ -28,10 +28,9 @@ impl Front {
     pub(super) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> http::Response<Either<Full<Bytes>, Body>> {
         // Before the router: webhooks are nearly all there is, and need none of what it does.
         if let Some(ingress) = &self.ingress
-            && let Some(name) = request.uri().path().strip_prefix("/in/")
+            && request.uri().path().starts_with(ingress::PATH)
         {
-            let name: Box<str> = Box::from(name);
-            return ingress.handle(&name, request).await.map(Either::Left);
+            return ingress.handle(request).await.map(Either::Left);
         }
         match self.routes.clone().oneshot(request.map(Body::new)).await {
             Ok(response) => response.map(Either::Right),

@@ -51,7 +51,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked.
     /// - Each lease raises the fence above every fence handed out before, and counts one attempt.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
-    /// - Per channel asked for, at most as many as asked; lanes that waited longest come first.
+    /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
     async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError>;
 
     /// Moves the end of leases to `hold_ms` from now; tells for each whether it is still held.

@@ -140,7 +140,7 @@ pub struct InboxRow {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemState {
-    /// Behind others of its lane, or due at this time.
+    /// Behind others of its lane, and not before this time.
     Waiting {
         due_ms: i64,
     },

@@ -8,6 +8,8 @@ mod batches;
 mod copies;
 mod crash;
 mod delivery;
+mod doors;
+mod faulty;
 mod program;
 mod proxy;
 mod python;

@@ -199,8 +199,9 @@ impl Rig {
 /// Waits for a state that has no signal of its own.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(2));
         while !holds().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            looks.tick().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("never came: {what}"));

@@ -39,7 +39,7 @@ impl Wire {
                 self.read.drain(..length);
                 return Some(heard);
             }
-            let mut piece = [0; 16 << 10];
+            let mut piece = [0; 2 << 10];
             let read = self.stream.read(&mut piece).await.unwrap_or(0);
             if read == 0 {
                 return None;

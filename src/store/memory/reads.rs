@@ -122,15 +122,14 @@ impl State {
         let state = match item.place {
             Place::Parked => ItemState::Parked,
             Place::Quarantined => ItemState::Quarantined,
-            Place::InLane(number) => match self.lanes.get(&number) {
-                Some(lane) => match lane.lease.as_ref().filter(|held| held.item == id) {
-                    Some(held) => {
-                        ItemState::Leased { worker: held.worker.to_string(), until_ms: lane.available_ms, fence: lane.fence }
-                    }
-                    None => ItemState::Waiting { due_ms: lane.available_ms },
-                },
-                None => ItemState::Waiting { due_ms: item.received_ms },
-            },
+            Place::InLane(number) => {
+                let held = self.lanes.get(&number).and_then(|lane| lane.lease.as_ref()).filter(|held| held.item == id);
+                held.map_or(ItemState::Waiting { due_ms: item.due_ms }, |held| ItemState::Leased {
+                    worker: held.worker.to_string(),
+                    until_ms: held.until_ms,
+                    fence: held.fence,
+                })
+            }
         };
         InboxRow {
             item: id,

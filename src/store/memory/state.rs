@@ -58,6 +58,8 @@ pub(super) struct Item {
     pub(super) place: Place,
     pub(super) why: Option<String>,
     pub(super) received_ms: i64,
+    /// When it may next be tried, once it is its turn.
+    pub(super) due_ms: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,17 +75,16 @@ pub(super) struct Lane {
     /// Channel and ordering key, or `None` for a lane of one event.
     name: Option<(Arc<str>, String)>,
     pub(super) items: BTreeSet<ItemId>,
-    /// When it may next be taken; the end of the lease while leased.
-    pub(super) available_ms: i64,
-    pub(super) fence: Fence,
     pub(super) lease: Option<Held>,
 }
 
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) item: ItemId,
+    pub(super) fence: Fence,
     pub(super) worker: Arc<str>,
     leased_ms: i64,
+    pub(super) until_ms: i64,
 }
 
 impl State {
@@ -121,7 +122,7 @@ impl State {
                         Some(item)
                     }
                     None => {
-                        let place = Place::InLane(self.lane(&arrival.channel, lane.clone(), now));
+                        let place = Place::InLane(self.lane(&arrival.channel, lane.clone()));
                         let item = self.add_item(id, id, &arrival.channel, place, None, now);
                         new_items.extend(lane.map(|lane| (lane, item)));
                         Some(item)
@@ -151,19 +152,21 @@ impl State {
             lane.items.insert(item);
         }
         let channel = Arc::clone(channel);
-        self.items.insert(item, Item { channel, events: vec![event], attempt: 0, replay: None, place, why, received_ms: now });
+        self.items.insert(
+            item,
+            Item { channel, events: vec![event], attempt: 0, replay: None, place, why, received_ms: now, due_ms: now },
+        );
         item
     }
 
     /// Finds the lane of this name, or opens it.
-    fn lane(&mut self, channel: &Arc<str>, name: Option<String>, now: i64) -> u64 {
+    fn lane(&mut self, channel: &Arc<str>, name: Option<String>) -> u64 {
         let name = name.map(|name| (Arc::clone(channel), name));
         if let Some(&number) = name.as_ref().and_then(|name| self.lane_names.get(name)) {
             return number;
         }
         let number = self.number();
-        let lane =
-            Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), available_ms: now, fence: Fence(0), lease: None };
+        let lane = Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), lease: None };
         self.lane_names.extend(lane.name.clone().map(|name| (name, number)));
         self.lanes.insert(number, lane);
         number
@@ -181,36 +184,39 @@ impl State {
     pub(super) fn lease(&mut self, ask: &LeaseAsk, now: i64) -> Vec<InboxLease> {
         let mut leases = Vec::new();
         for (channel, max) in &ask.wants {
-            let mut due: Vec<(i64, u64)> = self
-                .lanes
-                .iter()
-                .filter(|(_, lane)| lane.channel == *channel && lane.available_ms <= now)
-                .map(|(&number, lane)| (lane.available_ms, number))
-                .collect();
+            let lanes = self.lanes.iter().filter(|(_, lane)| lane.channel == *channel);
+            let mut due: Vec<(i64, ItemId, u64)> =
+                lanes.filter_map(|(&number, lane)| Some((self.due_ms(lane)?, *lane.items.first()?, number))).collect();
+            due.retain(|(due_ms, ..)| *due_ms <= now);
             due.sort_unstable();
-            for (_, number) in due.into_iter().take(*max) {
+            for (_, _, number) in due.into_iter().take(*max) {
                 leases.extend(self.lease_lane(number, ask, now));
             }
         }
         leases
     }
 
+    /// When the lane may next be taken: the end of its lease, or when its first item is due.
+    fn due_ms(&self, lane: &Lane) -> Option<i64> {
+        let held = lane.lease.as_ref().map(|held| held.until_ms);
+        held.or_else(|| Some(self.items.get(lane.items.first()?)?.due_ms))
+    }
+
     fn lease_lane(&mut self, number: u64, ask: &LeaseAsk, now: i64) -> Option<InboxLease> {
-        self.log_lost(number, now);
+        self.log_lost(number, now, "the lease ran out");
         let lane = self.lanes.get_mut(&number)?;
         let id = *lane.items.first()?;
         self.last_fence += 1;
-        lane.fence = Fence(self.last_fence);
-        lane.available_ms = now + ask.hold_ms;
-        lane.lease = Some(Held { item: id, worker: Arc::clone(&ask.worker), leased_ms: now });
+        let (fence, until_ms) = (Fence(self.last_fence), now + ask.hold_ms);
+        lane.lease = Some(Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms });
         let item = self.items.get_mut(&id)?;
         item.attempt += 1;
         let first = self.events.get(item.events.first()?)?;
         let events = item.events.iter().filter_map(|id| Some((*id, self.events.get(id)?)));
         Some(InboxLease {
             lane: lane_ref(number),
-            fence: lane.fence,
-            until_ms: lane.available_ms,
+            fence,
+            until_ms,
             item: id,
             channel: Arc::clone(&item.channel),
             attempt: item.attempt,
@@ -231,19 +237,18 @@ impl State {
     }
 
     /// Writes down that a lease was not settled before somebody else took the lane.
-    fn log_lost(&mut self, number: u64, now: i64) {
+    fn log_lost(&mut self, number: u64, now: i64, why: &str) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         let Some(held) = lane.lease.take() else { return };
-        let fence = lane.fence;
-        self.log_attempt(&held, fence, now, "lost", "the lease ran out");
+        self.log_attempt(&held, now, "lost", why);
     }
 
-    fn log_attempt(&mut self, held: &Held, fence: Fence, now: i64, outcome: &str, detail: &str) {
+    fn log_attempt(&mut self, held: &Held, now: i64, outcome: &str, detail: &str) {
         let Some(item) = self.items.get(&held.item) else { return };
         let row = AttemptRow {
             item: held.item,
             attempt: item.attempt,
-            fence,
+            fence: held.fence,
             worker: held.worker.to_string(),
             leased_ms: held.leased_ms,
             ended_ms: now,
@@ -254,22 +259,20 @@ impl State {
     }
 
     pub(super) fn extend(&mut self, lane: LaneRef, fence: Fence, until: i64) -> bool {
-        let Some(lane) = self.lanes.get_mut(&lane_number(lane)) else { return false };
-        let held = lane.lease.is_some() && lane.fence == fence;
-        if held {
-            lane.available_ms = until;
-        }
-        held
+        let held = self.lanes.get_mut(&lane_number(lane)).and_then(|lane| lane.lease.as_mut());
+        let Some(held) = held.filter(|held| held.fence == fence) else { return false };
+        held.until_ms = until;
+        true
     }
 
     pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: Outcome, now: i64) -> Settled {
         let number = lane_number(lane);
-        let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.fence == fence) else { return Settled::Lost };
-        let Some(held) = lane.lease.take() else { return Settled::Lost };
+        let Some(lane) = self.lanes.get_mut(&number) else { return Settled::Lost };
+        let Some(held) = lane.lease.take_if(|held| held.fence == fence) else { return Settled::Lost };
         let name = outcome.name();
         match outcome {
             Outcome::Delivered { status, answer } => {
-                self.log_attempt(&held, fence, now, name, &status.to_string());
+                self.log_attempt(&held, now, name, &status.to_string());
                 // A replay answers nobody.
                 if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
                     && let Some(answer) = answer
@@ -277,43 +280,36 @@ impl State {
                     self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
                 }
                 self.items.remove(&held.item);
-                self.leave_lane(number, held.item, now);
+                self.leave_lane(number, held.item);
             }
             Outcome::Parked { why } => {
-                self.log_attempt(&held, fence, now, name, &why);
+                self.log_attempt(&held, now, name, &why);
                 if let Some(item) = self.items.get_mut(&held.item) {
                     item.place = Place::Parked;
                     item.why = Some(why);
                 }
-                self.leave_lane(number, held.item, now);
+                self.leave_lane(number, held.item);
             }
             Outcome::Retry { wait_ms, why } => {
-                self.log_attempt(&held, fence, now, name, &why);
+                self.log_attempt(&held, now, name, &why);
                 if let Some(item) = self.items.get_mut(&held.item) {
                     item.why = Some(why);
+                    item.due_ms = now + wait_ms;
                 }
-                self.make_available(number, now + wait_ms);
             }
             Outcome::HandBack { wait_ms } => {
                 if let Some(item) = self.items.get_mut(&held.item) {
                     item.attempt -= 1;
+                    item.due_ms = now + wait_ms;
                 }
-                self.make_available(number, now + wait_ms);
             }
         }
         Settled::Done
     }
 
-    fn make_available(&mut self, number: u64, at: i64) {
-        if let Some(lane) = self.lanes.get_mut(&number) {
-            lane.available_ms = at;
-        }
-    }
-
-    fn leave_lane(&mut self, number: u64, item: ItemId, now: i64) {
+    fn leave_lane(&mut self, number: u64, item: ItemId) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         lane.items.remove(&item);
-        lane.available_ms = now;
         if lane.items.is_empty() {
             let name = self.lanes.remove(&number).and_then(|lane| lane.name);
             name.and_then(|name| self.lane_names.remove(&name));
@@ -323,8 +319,7 @@ impl State {
     pub(super) fn end_all_leases(&mut self, now: i64) {
         let leased: Vec<u64> = self.lanes.iter().filter(|(_, lane)| lane.lease.is_some()).map(|(&n, _)| n).collect();
         for number in leased {
-            self.log_lost(number, now);
-            self.make_available(number, now);
+            self.log_lost(number, now, "hapax stopped");
         }
     }
 
@@ -347,13 +342,14 @@ impl State {
                 continue;
             };
             let name = self.events.get(&event).and_then(|recorded| recorded.event.lane()).map(|thread| thread.to_string());
-            let number = self.lane(&channel, name, now);
+            let number = self.lane(&channel, name);
             if let Some(lane) = self.lanes.get_mut(&number) {
                 lane.items.insert(*id);
             }
             if let Some(item) = self.items.get_mut(id) {
                 item.place = Place::InLane(number);
                 item.attempt = 0;
+                item.due_ms = now;
             }
         }
         parked.len()
@@ -364,7 +360,7 @@ impl State {
         let (channel, name) = (Arc::clone(&recorded.channel), recorded.event.lane().map(|thread| thread.to_string()));
         let replays_before = self.replays_of(event);
         let number = EventId(ids::numbered(now, self.number()));
-        let place = Place::InLane(self.lane(&channel, name, now));
+        let place = Place::InLane(self.lane(&channel, name));
         let id = self.add_item(number, event, &channel, place, None, now);
         let item = self.items.get_mut(&id)?;
         item.replay = Some(replays_before + 1);

@@ -1,10 +1,9 @@
-//! Taking in: keys, events, lanes and items of one webhook.
+//! Taking in: keys, events and items of one webhook.
 
-use std::sync::Arc;
-
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::keys::Claim;
+use super::lanes::{LaneName, Waiting};
 use super::rows::{event_id, kind_number};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
@@ -14,7 +13,6 @@ use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then};
 /// An item being gathered from the events of one webhook.
 struct Gathered {
     thread: Option<ThreadId>,
-    lane: i64,
     item: u64,
     members: Vec<u64>,
 }
@@ -38,23 +36,22 @@ impl Writer {
             let number = self.number();
             let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
-            let line = self.put_in_line(&arrival.channel, channel, number, new, &mut gathered)?;
-            self.record(&arrival, channel, number, new, line, &mut body_at)?;
+            let item = self.put_in_line(channel, number, new, &mut gathered)?;
+            self.record(&arrival, channel, number, new, item, &mut body_at)?;
             accepted.push(Accepted::New(event_id(self.now_ms, number)));
         }
-        self.queue(channel, &gathered)?;
+        self.queue(&arrival.channel, channel, gathered)?;
         Ok(accepted)
     }
 
-    /// Finds the event's lane and item; gives nothing for an event that goes nowhere.
+    /// Finds the event's item; gives nothing for an event that goes nowhere.
     fn put_in_line(
         &mut self,
-        channel_name: &Arc<str>,
         channel: i64,
         number: u64,
         new: &NewEvent,
         gathered: &mut Vec<Gathered>,
-    ) -> Result<Option<(Option<i64>, u64)>, StepError> {
+    ) -> Result<Option<u64>, StepError> {
         match &new.then {
             Then::Keep => Ok(None),
             Then::Quarantine { why, .. } => {
@@ -64,39 +61,19 @@ impl Writer {
                     self.now_ms,
                     why
                 ])?;
-                Ok(Some((None, number)))
+                Ok(Some(number))
             }
             Then::Deliver => {
                 let thread = new.event.lane();
                 let same = |item: &&mut Gathered| thread.is_some() && item.thread == thread;
                 if let Some(item) = gathered.iter_mut().find(same) {
                     item.members.push(number);
-                    return Ok(Some((Some(item.lane), item.item)));
+                    return Ok(Some(item.item));
                 }
-                let lane = self.lane(channel_name, channel, thread.as_ref())?;
-                gathered.push(Gathered { thread, lane, item: number, members: vec![number] });
-                Ok(Some((Some(lane), number)))
+                gathered.push(Gathered { thread, item: number, members: vec![number] });
+                Ok(Some(number))
             }
         }
-    }
-
-    /// Finds the lane of a thread, or opens one; without a thread always opens one.
-    pub(super) fn lane(&mut self, channel_name: &str, channel: i64, thread: Option<&ThreadId>) -> rusqlite::Result<i64> {
-        let name = thread.map(|thread| lane_name(channel_name, thread));
-        if let Some(name) = &name {
-            let mut find = self.db.prepare_cached("SELECT lane FROM lanes WHERE name = ?1")?;
-            if let Some(lane) = find.query_row([name], |row| row.get(0)).optional()? {
-                return Ok(lane);
-            }
-        }
-        let lane = self.number() as i64;
-        self.db.prepare_cached("INSERT INTO lanes VALUES (?1, ?2, ?3, ?4, 0, NULL, NULL, NULL)")?.execute(params![
-            lane,
-            channel,
-            name,
-            self.now_ms
-        ])?;
-        Ok(lane)
     }
 
     fn record(
@@ -105,7 +82,7 @@ impl Writer {
         channel: i64,
         number: u64,
         new: &NewEvent,
-        line: Option<(Option<i64>, u64)>,
+        item: Option<u64>,
         body_at: &mut Option<u64>,
     ) -> rusqlite::Result<()> {
         // The first event of a webhook holds the body for all; a part that could not be read holds itself.
@@ -120,38 +97,38 @@ impl Writer {
             },
         };
         let Event { kind, account, id, peer, echo, at_ms, index, .. } = &new.event;
-        let (lane, item) = (line.and_then(|line| line.0), line.map(|line| line.1 as i64));
         self.db
-            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")?
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")?
             .execute(params![
-                number as i64,
-                self.now_ms,
-                channel,
-                kind_number(*kind),
-                echo,
-                index,
-                webhook as i64,
-                arrival.events.len() as i64,
-                lane,
-                item,
-                account,
-                id,
-                peer,
-                at_ms,
-                headers,
-                body,
-            ])?;
+            number as i64,
+            self.now_ms,
+            channel,
+            kind_number(*kind),
+            echo,
+            index,
+            webhook as i64,
+            arrival.events.len() as i64,
+            item.map(|item| item as i64),
+            account,
+            id,
+            peer,
+            at_ms,
+            headers,
+            body,
+        ])?;
         self.events_added += 1;
         Ok(())
     }
 
-    fn queue(&mut self, channel: i64, gathered: &[Gathered]) -> rusqlite::Result<()> {
-        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?2, ?4, 0, NULL, ?5, NULL)")?;
+    fn queue(&mut self, channel_name: &str, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
+        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL)")?;
+        self.work_made |= !gathered.is_empty();
         for item in gathered {
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
-            insert.execute(params![item.lane, item.item as i64, channel, members, self.now_ms])?;
+            let lane = item.thread.as_ref().map(|thread| lane_name(channel_name, thread));
+            insert.execute(params![item.item as i64, channel, lane, members, self.now_ms])?;
+            self.lanes.add(Waiting { item: item.item as i64, channel, lane, due: self.now_ms });
         }
-        self.work_made |= !gathered.is_empty();
         Ok(())
     }
 
@@ -169,12 +146,14 @@ impl Writer {
     }
 }
 
-fn lane_name(channel: &str, thread: &ThreadId) -> [u8; 32] {
+pub(super) fn lane_name(channel: &str, thread: &ThreadId) -> LaneName {
     let mut hasher = KeyHasher::new("lane");
     hasher.part(channel.as_bytes());
     hasher.part(thread.account.as_bytes());
     hasher.part(thread.peer.as_bytes());
-    hasher.finish()
+    let mut name = LaneName::default();
+    name.copy_from_slice(&hasher.finish()[..16]);
+    name
 }
 
 fn members_blob(members: &[u64]) -> Vec<u8> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::rows::{item_id, kind_of, lane_thread, members_of};
+use super::accept::lane_name;
+use super::lanes::Waiting;
+use super::rows::{item_id, kind_of, lane_thread};
 use super::writer::{StepError, Writer};
 use crate::domain::ids::number_of;
 use crate::domain::{EventId, ItemId, ThreadId};
@@ -12,7 +14,7 @@ use crate::store::Redrive;
 
 impl Writer {
     pub(super) fn redrive(&mut self, which: &Redrive, max: usize) -> Result<usize, StepError> {
-        const PARKED: &str = "SELECT item, channel, first, members FROM parked WHERE quarantined = 0";
+        const PARKED: &str = "SELECT item, channel, first FROM parked WHERE quarantined = 0";
         let (filter, value): (&str, Option<i64>) = match which {
             Redrive::Item(item) => (" AND item = ?1", Some(number_of(item.0) as i64)),
             Redrive::Event(event) => {
@@ -24,26 +26,21 @@ impl Writer {
             },
             Redrive::All => (" AND ?1 IS NULL", None),
         };
-        let parked: Vec<(i64, i64, i64, Option<Vec<u8>>)> = self
+        let parked: Vec<(i64, i64, i64)> = self
             .db
             .prepare_cached(&format!("{PARKED}{filter} ORDER BY item LIMIT ?2"))?
-            .query_map(params![value, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+            .query_map(params![value, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<Result<_, _>>()?;
-        for (item, channel, first, members) in &parked {
-            let (_, thread) = self.line_of(*first)?.unwrap_or_default();
-            let name = self.channel_name(*channel);
-            let lane = self.lane(&name, *channel, thread.as_ref())?;
+        for &(item, channel, first) in &parked {
+            let thread = self.line_of(first)?.and_then(|(_, thread)| thread);
+            let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
             self.db
                 .prepare_cached(
-                    "INSERT INTO inbox SELECT ?2, item, channel, first, members, 0, replay, received, why FROM parked WHERE item = ?1",
+                    "INSERT INTO inbox SELECT item, channel, ?2, first, members, 0, replay, received, ?3, why FROM parked WHERE item = ?1",
                 )?
-                .execute([*item, lane])?;
+                .execute(params![item, lane, self.now_ms])?;
             self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
-            for member in members_of(*first, members.clone()) {
-                self.db
-                    .prepare_cached("UPDATE events SET lane = ?2 WHERE number = ?1 AND item = ?3")?
-                    .execute([member, lane, *item])?;
-            }
+            self.lanes.add(Waiting { item, channel, lane, due: self.now_ms });
         }
         self.work_made |= !parked.is_empty();
         Ok(parked.len())
@@ -83,15 +80,16 @@ impl Writer {
             )?
             .query_row([number], |row| row.get(0))?;
         let item = self.number() as i64;
-        let lane = self.lane(&self.channel_name(channel), channel, thread.as_ref())?;
-        self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, NULL, 0, ?5, ?6, NULL)")?.execute(params![
-            lane,
+        let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
+        self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL)")?.execute(params![
             item,
             channel,
+            lane,
             number,
             replays + 1,
             self.now_ms
         ])?;
+        self.lanes.add(Waiting { item, channel, lane, due: self.now_ms });
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
     }

@@ -1,13 +1,14 @@
 //! The embedded engine: one file, one owner, one writer thread with group commit, a few short readers.
 //!
-//! Events are appended and never changed; identity is decided in memory and in sorted tables by period ([`keys`]); lanes and items have
-//! rows only while there is work. Everything that writes goes through [`writer`], so all that waits shares one fsync.
+//! Events are appended and never changed; identity is decided in memory and in sorted tables by period ([`keys`]); whose turn it is, in
+//! memory too ([`lanes`]), from items that have rows only while they are open. Everything that writes goes through [`writer`], so all that waits shares one fsync.
 
 mod accept;
 mod admin;
 mod disk;
 mod filter;
 mod keys;
+mod lanes;
 mod lease;
 mod open;
 mod purge;
@@ -62,10 +63,14 @@ impl SqliteStore {
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let keys = keys::KeySet::load(&db, options.period, clock.now_ms())?;
+            lease::follow_clock_set_back(&db, clock.now_ms())?;
+            let lanes = lanes::Lanes::load(&db, options.window)?;
             let (last_number, last_fence) = high_marks(&db)?;
             let mut writer = Writer::new(writer::Start {
                 db,
                 keys,
+                lanes,
+                window: options.window,
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
                 gauges: Arc::clone(&gauges),
@@ -75,7 +80,6 @@ impl SqliteStore {
                 last_fence,
             })?;
             writer.end_all_leases()?;
-            writer.follow_clock_set_back()?;
             writer.db.execute_batch("COMMIT")?;
             Ok(writer)
         };
@@ -172,7 +176,7 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
     let number: i64 = db.query_row(
         "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
              ifnull((SELECT max(item) FROM inbox), 0), ifnull((SELECT max(item) FROM parked), 0),
-             ifnull((SELECT max(lane) FROM lanes), 0), ifnull((SELECT max(first) FROM attempts), 0))",
+             ifnull((SELECT max(first) FROM attempts), 0))",
         [],
         |row| row.get(0),
     )?;

@@ -20,11 +20,13 @@ pub struct Options {
     /// Below this much free disk nothing new is taken in.
     pub disk_floor_bytes: u64,
     pub period: PeriodSize,
+    /// How many items on their way are held in memory; the rest of a longer inbox waits on disk.
+    pub window: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period: PeriodSize::default() }
+        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period: PeriodSize::default(), window: 100_000 }
     }
 }
 

@@ -27,14 +27,14 @@ struct Webhook {
     number: i64,
     received: i64,
     channel: i64,
-    /// No event of the same webhook has a higher number: each took at most one for itself and one for its lane.
+    /// No event of the same webhook has a higher number.
     last: i64,
 }
 
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let number = row.get(0)?;
-        let last = number + 2 * (row.get::<_, i64>(3)? - 1);
+        let last = number + row.get::<_, i64>(3)? - 1;
         Ok(Self { number, received: row.get(1)?, channel: row.get(2)?, last })
     }
 }
@@ -121,7 +121,7 @@ impl Writer {
         self.db
             .prepare_cached(
                 "SELECT 1 FROM events e WHERE e.number BETWEEN ?1 AND ?2 AND e.webhook = ?1
-                 AND (EXISTS (SELECT 1 FROM inbox i WHERE i.lane = e.lane AND i.item = e.item)
+                 AND (EXISTS (SELECT 1 FROM inbox i WHERE i.item = e.item)
                    OR EXISTS (SELECT 1 FROM inbox i WHERE i.first = e.number AND i.replay IS NOT NULL)
                    OR EXISTS (SELECT 1 FROM parked p WHERE p.item = e.item)
                    OR EXISTS (SELECT 1 FROM parked p WHERE p.first = e.number))",

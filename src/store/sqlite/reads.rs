@@ -44,7 +44,7 @@ impl Reads for SqliteStore {
 const EVENT_COLUMNS: &str = "SELECT e.number, e.received, c.name, e.kind, e.account, e.provider_id, e.peer, e.echo, e.at,
     coalesce(length(e.body), (SELECT length(h.body) FROM events h WHERE h.number = e.webhook), 0),
     CASE WHEN e.item IS NULL THEN 'kept'
-         WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.lane = e.lane AND i.item = e.item) THEN 'waiting'
+         WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.item = e.item) THEN 'waiting'
          ELSE coalesce((SELECT iif(p.quarantined, 'quarantined', 'parked') FROM parked p WHERE p.item = e.item), 'delivered') END
     FROM events e JOIN channels c ON c.id = e.channel";
 
@@ -146,9 +146,9 @@ fn attempts(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<Att
 
 /// All open items, waiting or parked, in one shape.
 const ITEMS: &str = "WITH items AS (
-        SELECT i.item, i.channel, i.first, i.members, i.attempt, i.replay, i.received, i.why,
-               iif(l.item = i.item, 'leased', 'waiting') AS state, l.available, l.worker, l.fence
-        FROM inbox i JOIN lanes l ON l.lane = i.lane
+        SELECT i.item, i.channel, i.first, i.members, coalesce(l.attempt, i.attempt) AS attempt, i.replay, i.received, i.why,
+               iif(l.item IS NULL, 'waiting', 'leased') AS state, coalesce(l.ends, i.due) AS available, l.worker, l.fence
+        FROM inbox i LEFT JOIN leases l ON l.item = i.item
         UNION ALL
         SELECT item, channel, first, members, attempt, replay, received, why, iif(quarantined, 'quarantined', 'parked'), 0, NULL, 0
         FROM parked)
@@ -213,8 +213,8 @@ fn answer(db: &Connection, id: EventId) -> rusqlite::Result<Option<Answer>> {
 fn counts(db: &Connection) -> rusqlite::Result<Stats> {
     let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
     let mut select = db.prepare_cached(
-        "SELECT c.name, count(*) - total(l.item = i.item), total(l.item = i.item), 0, 0, min(i.received)
-         FROM inbox i JOIN lanes l ON l.lane = i.lane JOIN channels c ON c.id = i.channel GROUP BY c.id
+        "SELECT c.name, total(l.item IS NULL), total(l.item IS NOT NULL), 0, 0, min(i.received)
+         FROM inbox i LEFT JOIN leases l ON l.item = i.item JOIN channels c ON c.id = i.channel GROUP BY c.id
          UNION ALL
          SELECT c.name, 0, 0, total(NOT p.quarantined), total(p.quarantined), NULL
          FROM parked p JOIN channels c ON c.id = p.channel GROUP BY c.id",

@@ -19,13 +19,14 @@ pub(super) fn kind_of(number: i64) -> Kind {
     usize::try_from(number).ok().and_then(|at| Kind::ALL.get(at)).copied().unwrap_or(Kind::Notice)
 }
 
-pub(super) fn lane_ref(lane: i64) -> LaneRef {
+/// A lane is named by the item that was leased from it: that outlives every change of the lanes in memory.
+pub(super) fn item_ref(item: i64) -> LaneRef {
     let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&lane.to_le_bytes());
+    bytes[..8].copy_from_slice(&item.to_le_bytes());
     LaneRef(bytes)
 }
 
-pub(super) fn lane_number(lane: LaneRef) -> i64 {
+pub(super) fn item_number(lane: LaneRef) -> i64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&lane.0[..8]);
     i64::from_le_bytes(bytes)

@@ -5,7 +5,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE channels (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
 -- Append-only: a row is written once and only ever removed by purge. `webhook` names the row that holds headers and body for all
--- events of one webhook. `lane` and `item` say where it was put in line; NULL means it was kept and delivered nowhere.
+-- events of one webhook. `item` says where it was put in line; NULL means it was kept and delivered nowhere.
 CREATE TABLE events (
     number INTEGER PRIMARY KEY,
     received INTEGER NOT NULL,
@@ -15,7 +15,6 @@ CREATE TABLE events (
     place INTEGER NOT NULL,
     webhook INTEGER NOT NULL,
     webhook_events INTEGER NOT NULL,
-    lane INTEGER,
     item INTEGER,
     account TEXT NOT NULL,
     provider_id TEXT NOT NULL,
@@ -25,35 +24,31 @@ CREATE TABLE events (
     body BLOB
 );
 
--- Only lanes with something in them have a row. `available` is when the lane may next be taken: while leased, the end of the lease.
--- `name` is NULL for the lane of a single event, which nothing else can ever join.
-CREATE TABLE lanes (
-    lane INTEGER PRIMARY KEY,
-    channel INTEGER NOT NULL,
-    name BLOB,
-    available INTEGER NOT NULL,
-    fence INTEGER NOT NULL,
-    item INTEGER,
-    worker TEXT,
-    leased INTEGER
-);
-CREATE UNIQUE INDEX lanes_name ON lanes (name) WHERE name IS NOT NULL;
-CREATE INDEX lanes_due ON lanes (channel, available);
-
--- Items on their way. `members` lists the numbers of the events (8 bytes each) when there is more than the first.
+-- Items on their way, appended; the writer keeps their lanes in memory (`lanes.rs`). `lane` is NULL for the lane of a single event,
+-- which nothing else can ever join. `members` lists the numbers of the events (8 bytes each) when there is more than the first.
 CREATE TABLE inbox (
-    lane INTEGER NOT NULL,
-    item INTEGER NOT NULL,
+    item INTEGER PRIMARY KEY,
     channel INTEGER NOT NULL,
+    lane BLOB,
     first INTEGER NOT NULL,
     members BLOB,
     attempt INTEGER NOT NULL,
     replay INTEGER,
     received INTEGER NOT NULL,
-    why TEXT,
-    PRIMARY KEY (lane, item)
-) WITHOUT ROWID;
+    due INTEGER NOT NULL,
+    why TEXT
+);
 CREATE INDEX inbox_replays ON inbox (first) WHERE replay IS NOT NULL;
+
+-- Items somebody works on now. A small table of its own, so that leasing touches no page of a long inbox.
+CREATE TABLE leases (
+    item INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    leased INTEGER NOT NULL,
+    ends INTEGER NOT NULL
+);
 
 -- Items that wait for a person.
 CREATE TABLE parked (

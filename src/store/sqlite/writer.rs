@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::disk::DiskFloor;
 use super::keys::{self, KeySet};
+use super::lanes::Lanes;
 use super::purge::Sweep;
 use crate::clock::Clock;
 use crate::store::StoreError;
@@ -26,6 +27,7 @@ const SEAL_ROWS: usize = 1_000;
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
+    pub(super) lanes: Lanes,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
     pub(super) last_number: u64,
@@ -40,6 +42,7 @@ pub(super) struct Writer {
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
     pub(super) sweeps: HashMap<i64, Sweep>,
+    window: usize,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
@@ -58,6 +61,8 @@ pub(super) struct Gauges {
 pub(super) struct Start {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
+    pub(super) lanes: Lanes,
+    pub(super) window: usize,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauges: Arc<Gauges>,
@@ -73,6 +78,8 @@ impl Writer {
             now_ms: start.clock.now_ms(),
             db: start.db,
             keys: start.keys,
+            lanes: start.lanes,
+            window: start.window,
             last_number: start.last_number,
             last_fence: start.last_fence,
             fences_reserved: start.last_fence,
@@ -137,12 +144,22 @@ impl Writer {
             let _ = self.db.execute_batch("ROLLBACK");
             self.keys.rolled_back();
             self.fences_reserved = self.last_fence;
-            let _ = self.load_channels();
+            self.reload();
         } else {
             self.keys.committed();
         }
         self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
         failed
+    }
+
+    /// Builds again from disk what the failed batch may have changed in memory only.
+    fn reload(&mut self) {
+        let channels = self.load_channels();
+        match channels.and_then(|()| Lanes::load(&self.db, self.window)) {
+            Ok(lanes) => self.lanes = lanes,
+            // The next batch will fail as well, and reload again.
+            Err(error) => tracing::error!(%error, "could not read the inbox after a failed commit"),
+        }
     }
 
     fn count_events(&self, added: i64) -> rusqlite::Result<()> {

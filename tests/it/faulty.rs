@@ -1,0 +1,178 @@
+//! A store that fails when told, and what hapax makes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use hapax::domain::{EventId, Fence, ItemId};
+use hapax::store::{
+    Accepted, Answer, Arrival, Copies, EventDetail, EventQuery, EventRow, EventState, InboxLease, InboxQuery, InboxRow, LaneRef,
+    LeaseAsk, Outcome, Page, Promise, Purged, Reads, Redrive, Settled, Stats, Store, StoreError,
+};
+use hapax::testkit::fake_bot::FakeBot;
+
+use crate::rig::{Opened, Rig, channel, eventually, text};
+
+on_every_store! {
+    a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken
+    an_outcome_waits_for_the_store_to_come_back
+    a_worker_whose_lease_was_lost_lets_go
+}
+
+/// Passes everything on, except what it was told to fail.
+struct Faulty {
+    inner: Arc<dyn Store>,
+    accepts_fail: AtomicBool,
+    settles_fail: AtomicBool,
+    leases_are_lost: AtomicBool,
+    failed: AtomicUsize,
+}
+
+impl Faulty {
+    fn around(opened: &Opened) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(&opened.store),
+            accepts_fail: AtomicBool::new(false),
+            settles_fail: AtomicBool::new(false),
+            leases_are_lost: AtomicBool::new(false),
+            failed: AtomicUsize::new(0),
+        })
+    }
+
+    fn check(&self, switch: &AtomicBool) -> Result<(), StoreError> {
+        if !switch.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.failed.fetch_add(1, Ordering::SeqCst);
+        Err(StoreError::Failed { what: "told to fail", retryable: true, source: "for the test".into() })
+    }
+}
+
+#[async_trait]
+impl Reads for Faulty {
+    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
+        self.inner.events(query).await
+    }
+
+    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        self.inner.event(id).await
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
+        self.inner.inbox(query).await
+    }
+
+    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
+        self.inner.answer(id).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.inner.stats().await
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        self.check(&self.accepts_fail)?;
+        self.inner.accept(arrival).await
+    }
+
+    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
+        self.inner.note_copies(copies).await
+    }
+
+    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        self.inner.lease_inbox(ask).await
+    }
+
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        if self.leases_are_lost.load(Ordering::SeqCst) {
+            return Ok(vec![false; leases.len()]);
+        }
+        self.inner.extend(leases, hold_ms).await
+    }
+
+    async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
+        self.check(&self.settles_fail)?;
+        self.inner.settle_inbox(lane, fence, outcome).await
+    }
+
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        self.inner.redrive(which, max).await
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        self.inner.replay(event).await
+    }
+
+    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        self.inner.purge(retention, max).await
+    }
+
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        self.inner.remember(name, value).await
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        self.inner.wait()
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+
+    fn promise(&self) -> Promise {
+        self.inner.promise()
+    }
+}
+
+fn with(faulty: &Arc<Faulty>, opened: Opened) -> Opened {
+    let store: Arc<dyn Store> = Arc::<Faulty>::clone(faulty);
+    Opened { store, ..opened }
+}
+
+async fn a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken(opened: Opened) {
+    let faulty = Faulty::around(&opened);
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", None)]).await;
+    faulty.accepts_fail.store(true, Ordering::SeqCst);
+    let body = text("wamid.A", "1");
+    for _ in 0..2 {
+        let answer = rig.request("shop", body.as_bytes()).body(body.clone()).send().await.expect("an answer");
+        assert_eq!(answer.status(), 503);
+        assert!(answer.headers().contains_key("retry-after"));
+    }
+    assert_eq!(rig.events().await.len(), 0);
+    faulty.accepts_fail.store(false, Ordering::SeqCst);
+    // The failure must not have been remembered as a key that was taken.
+    rig.accepted("shop", body).await;
+    assert_eq!(rig.metric(r#"hapax_store_failures_total{call="accept"}"#), 2);
+}
+
+async fn an_outcome_waits_for_the_store_to_come_back(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", Some(bot.url()))]).await;
+    faulty.settles_fail.store(true, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("two settles failed", async || faulty.failed.load(Ordering::SeqCst) >= 2).await;
+    assert_eq!(rig.events().await[0].state, EventState::Waiting);
+    faulty.settles_fail.store(false, Ordering::SeqCst);
+    eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
+    assert_eq!(bot.calls().len(), 1, "the bot is not asked again for an outcome we know");
+}
+
+async fn a_worker_whose_lease_was_lost_lets_go(opened: Opened) {
+    let bot = FakeBot::start_slow(|_| Box::pin(std::future::pending())).await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.lease_ms = 60;
+    let rig = Rig::start(with(&faulty, opened), vec![shop]).await;
+    faulty.leases_are_lost.store(true, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let calls = bot.called(2).await;
+    assert_eq!(calls[0].event_id(), calls[1].event_id());
+    assert!(calls[1].fence() > calls[0].fence());
+    assert!(rig.metric(r#"hapax_fences_lost_total{channel="shop"}"#) >= 1, "it is counted and logged");
+}
