@@ -17,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::program::{Poster, disk_folder, program, store_path};
@@ -94,8 +95,9 @@ async fn converse(
     enough: CancellationToken,
 ) -> Vec<Told> {
     let mut random = StdRng::seed_from_u64(SEED + 1 + thread as u64);
-    // At most so many a second, or the bot would work for minutes after the last kill.
-    let mut pace = tokio::time::interval(Duration::from_millis(25));
+    // No faster, or the bot would work for minutes after the last kill.
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told = Vec::new();
     while !enough.is_cancelled() {
         pace.tick().await;
@@ -119,9 +121,19 @@ async fn until_answered(poster: &Poster, mut address: watch::Receiver<Option<Soc
     }
 }
 
+/// Waits as long as the work left becomes less.
 async fn all_done(at: SocketAddr) {
     let poster = Poster::new();
-    eventually("all is delivered", async || poster.on_their_way(at).await == Some(0)).await;
+    let mut left = u64::MAX;
+    while left > 0 {
+        let mut now = left;
+        eventually("more is delivered", async || {
+            now = poster.on_their_way(at).await.unwrap_or(left);
+            now < left
+        })
+        .await;
+        left = now;
+    }
 }
 
 fn nothing_was_accepted_twice(told: &[Told]) {
