@@ -166,3 +166,20 @@ fn refused(why: String) -> StoreError {
 fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
     refused(format!("{} cannot be opened: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No kill shows a missing sync, since the system's memory survives the process; so the setting itself is looked at.
+    #[test]
+    fn every_commit_is_synced_to_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = writing(&folder.path().join("s.db")).expect("opens");
+        let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).expect("a setting");
+        assert_eq!(read("synchronous"), 2, "FULL");
+        let mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("a setting");
+        assert_eq!(mode, "wal");
+        assert_eq!((read("application_id"), read("user_version")), (APPLICATION_ID, MIGRATIONS.len() as i64));
+    }
+}
