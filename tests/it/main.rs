@@ -20,8 +20,8 @@ mod stores;
 mod wire;
 
 /// A new folder for tests that care about logic, not about power cuts: in memory where the system offers that.
-fn quick_folder() -> std::path::PathBuf {
+fn quick_folder() -> tempfile::TempDir {
     let memory = std::path::Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("hapax-").tempdir_in(parent).expect("a folder for the test").keep()
+    tempfile::Builder::new().prefix("hapax-").tempdir_in(parent).expect("a folder for the test")
 }

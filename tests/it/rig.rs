@@ -44,19 +44,21 @@ macro_rules! on_every_store {
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Removed when the last one that uses it is gone.
+    pub(crate) folder: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Opened {
     pub(crate) fn memory() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        Self { store: Arc::new(MemoryStore::new(Arc::clone(&clock))), clock }
+        Self { store: Arc::new(MemoryStore::new(Arc::clone(&clock))), clock, folder: None }
     }
 
     pub(crate) fn sqlite() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let path = crate::quick_folder().join("it.db");
-        let opened = SqliteStore::open(&path, Arc::clone(&clock), &sqlite::Options::default());
-        Self { store: Arc::new(opened.expect("a fresh store opens")), clock }
+        let folder = crate::quick_folder();
+        let opened = SqliteStore::open(&folder.path().join("it.db"), Arc::clone(&clock), &sqlite::Options::default());
+        Self { store: Arc::new(opened.expect("a fresh store opens")), clock, folder: Some(Arc::new(folder)) }
     }
 }
 
@@ -67,6 +69,7 @@ pub(crate) struct Rig {
     pub(crate) telemetry: Arc<dyn Fn() -> String + Send + Sync>,
     stop: CancellationToken,
     running: JoinHandle<()>,
+    _folder: Option<Arc<tempfile::TempDir>>,
 }
 
 /// A WhatsApp channel with short waits, and room for a test to change it.
@@ -131,7 +134,7 @@ impl Rig {
         });
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1_024).build().expect("a client");
         let telemetry = Arc::new(move || metrics.render());
-        Self { address, store: opened.store, client, telemetry, stop, running }
+        Self { address, store: opened.store, client, telemetry, stop, running, _folder: opened.folder }
     }
 
     /// Stops as a signal would and waits for the end.

@@ -55,7 +55,7 @@ async fn a_stop_hands_unfinished_work_back_without_charging_the_attempt(opened: 
 
 async fn the_next_start_delivers_what_was_left(opened: Opened) {
     let bot = FakeBot::start_slow(slow(&Arc::new(Notify::new()))).await.expect("a bot");
-    let again = Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock) };
+    let again = Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock), folder: opened.folder.clone() };
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     let first = bot.called(1).await.remove(0);

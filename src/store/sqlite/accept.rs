@@ -97,9 +97,10 @@ impl Writer {
             },
         };
         let Event { kind, account, id, peer, echo, at_ms, index, .. } = &new.event;
-        self.db
-            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")?
-            .execute(params![
+        let mut insert = self
+            .db
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")?;
+        insert.execute(params![
             number as i64,
             self.now_ms,
             channel,
@@ -116,7 +117,7 @@ impl Writer {
             headers,
             body,
         ])?;
-        self.events_added += 1;
+        self.count.in_batch += 1;
         Ok(())
     }
 

@@ -289,7 +289,7 @@ impl KeySet {
 /// Sorts a closed period and builds its filter. Takes tens of milliseconds: not for the writer's thread.
 pub(super) fn sort(keys: &KeyMap) -> Sorted {
     let mut rows: Vec<(Key, Claim)> = keys.iter().map(|(key, claim)| (*key, *claim)).collect();
-    rows.sort_unstable_by_key(|(key, _)| *key);
+    rows.sort_unstable_by_key(|row| row.0);
     let mut filter = Filter::for_keys(rows.len());
     rows.iter().for_each(|(key, _)| filter.insert(key));
     Sorted { rows, filter }

@@ -4,16 +4,19 @@
 //! these go. Order holds all the same, since items are read in the order they were accepted.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
+
+use super::keys::KeyIsHash;
 
 /// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
 pub(super) type LaneName = [u8; 16];
 
 pub(super) struct Lanes {
-    lanes: HashMap<u64, Lane>,
-    names: HashMap<LaneName, u64>,
+    lanes: HashMap<u64, Lane, BuildHasherDefault<NumberHash>>,
+    names: HashMap<LaneName, u64, BuildHasherDefault<KeyIsHash>>,
     /// Lanes by channel, in the order in which they are to be taken.
     line: HashMap<i64, BTreeSet<Turn>>,
     /// The lanes of items that are leased.
@@ -26,6 +29,22 @@ pub(super) struct Lanes {
     loaded_to: i64,
     /// There may be items beyond, on disk only.
     more_on_disk: bool,
+}
+
+/// Spreads lane numbers, which are handed out one after the other and by nobody hostile.
+#[derive(Default)]
+struct NumberHash(u64);
+
+impl Hasher for NumberHash {
+    fn write(&mut self, _bytes: &[u8]) {}
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// When a lane is due, its first item, and the lane.
@@ -70,8 +89,8 @@ impl Lanes {
     /// Reads the oldest items of the inbox, and the leases on them.
     pub(super) fn load(db: &Connection, window: usize) -> rusqlite::Result<Self> {
         let mut lanes = Self {
-            lanes: HashMap::new(),
-            names: HashMap::new(),
+            lanes: HashMap::default(),
+            names: HashMap::default(),
             line: HashMap::new(),
             leased: HashMap::new(),
             last_lane: 0,

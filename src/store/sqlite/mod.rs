@@ -49,6 +49,9 @@ struct Engine {
     _owner: open::Owner,
 }
 
+/// Events after the last written count.
+const UNCOUNTED_EVENTS: &str = "SELECT count(*) FROM events WHERE number > (SELECT value FROM meta WHERE name = 'events_to')";
+
 /// Reader connections kept open between questions.
 const READERS_KEPT: usize = 4;
 
@@ -66,6 +69,7 @@ impl SqliteStore {
             lease::follow_clock_set_back(&db, clock.now_ms())?;
             let lanes = lanes::Lanes::load(&db, options.window)?;
             let (last_number, last_fence) = high_marks(&db)?;
+            let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
             let mut writer = Writer::new(writer::Start {
                 db,
                 keys,
@@ -78,6 +82,7 @@ impl SqliteStore {
                 line: line.downgrade(),
                 last_number,
                 last_fence,
+                uncounted,
             })?;
             writer.end_all_leases()?;
             writer.db.execute_batch("COMMIT")?;

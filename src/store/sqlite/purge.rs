@@ -59,8 +59,9 @@ impl Writer {
             self.db
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?
                 .execute([self.last_number as i64])?;
+            self.count.in_batch -= events as i64;
+            self.count.write_now = true;
         }
-        self.events_added -= events as i64;
         Ok(Purged { keys, events })
     }
 

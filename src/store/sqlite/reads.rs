@@ -229,7 +229,9 @@ fn counts(db: &Connection) -> rusqlite::Result<Stats> {
         counts.quarantined += row.get::<_, f64>(4)? as u64;
         counts.oldest_ms = counts.oldest_ms.or(row.get(5)?);
     }
-    let events = db.prepare_cached("SELECT value FROM meta WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
+    let written: u64 = db.prepare_cached("SELECT value FROM meta WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
+    let since: u64 = db.prepare_cached(super::UNCOUNTED_EVENTS)?.query_row([], |row| row.get(0))?;
+    let events = written + since;
     Ok(Stats { events, channels: channels.into_values().collect(), ..Stats::default() })
 }
 

@@ -103,4 +103,5 @@ CREATE TABLE periods (
     filter BLOB
 );
 
-INSERT INTO meta VALUES ('events', 0), ('last_number', 0), ('last_fence', 0);
+-- `events` counts the rows up to number `events_to`; those after it are few and counted when asked.
+INSERT INTO meta VALUES ('events', 0), ('events_to', 0), ('last_number', 0), ('last_fence', 0);

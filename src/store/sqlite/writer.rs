@@ -36,8 +36,7 @@ pub(super) struct Writer {
     pub(super) channels: HashMap<Arc<str>, i64>,
     pub(super) channel_names: HashMap<i64, Arc<str>>,
     pub(super) disk: DiskFloor,
-    /// Events recorded less events purged in this batch.
-    pub(super) events_added: i64,
+    pub(super) count: EventCount,
     /// Set when the batch made work that a worker may be waiting for.
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
@@ -50,6 +49,18 @@ pub(super) struct Writer {
     /// To put sealing steps in the line like everybody else's; weak, so that it does not keep the thread alive.
     line: mpsc::WeakSender<Job>,
 }
+
+/// How many events there are, written down now and then: writing it with every batch would cost a page each time.
+#[derive(Default)]
+pub(super) struct EventCount {
+    /// Events recorded less events purged, since it was last written down.
+    since: i64,
+    pub(super) in_batch: i64,
+    /// Rows already counted are gone: the written count must follow at once.
+    pub(super) write_now: bool,
+}
+
+const COUNT_EVERY: i64 = 10_000;
 
 /// What readers may know of the writer's memory.
 #[derive(Default)]
@@ -70,6 +81,8 @@ pub(super) struct Start {
     pub(super) line: mpsc::WeakSender<Job>,
     pub(super) last_number: u64,
     pub(super) last_fence: u64,
+    /// Events recorded since their count was last written down.
+    pub(super) uncounted: i64,
 }
 
 impl Writer {
@@ -86,7 +99,7 @@ impl Writer {
             channels: HashMap::new(),
             channel_names: HashMap::new(),
             disk: start.disk,
-            events_added: 0,
+            count: EventCount { since: start.uncounted, ..EventCount::default() },
             work_made: false,
             sweeps: HashMap::new(),
             failed: None,
@@ -133,12 +146,18 @@ impl Writer {
 
     /// Ends the transaction; says why if it could not be committed.
     fn commit(&mut self) -> Option<String> {
-        let added = std::mem::take(&mut self.events_added);
+        let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
+        let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
-            let done = self.count_events(added).and_then(|()| self.db.execute_batch("COMMIT"));
-            self.failed = done.err().map(|error| error.to_string());
+            let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
+            self.failed = counted.and_then(|()| self.db.execute_batch("COMMIT")).err().map(|error| error.to_string());
         }
         let failed = self.failed.take();
+        self.count.since = match failed {
+            Some(_) => since,
+            None if written => 0,
+            None => since + in_batch,
+        };
         if failed.is_some() {
             // Some failures end the transaction by themselves; rolling back nothing is harmless.
             let _ = self.db.execute_batch("ROLLBACK");
@@ -162,10 +181,10 @@ impl Writer {
         }
     }
 
-    fn count_events(&self, added: i64) -> rusqlite::Result<()> {
-        if added != 0 {
-            self.db.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'events'")?.execute([added])?;
-        }
+    fn write_count(&self, added: i64) -> rusqlite::Result<()> {
+        self.db.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'events'")?.execute([added])?;
+        let counted_to = self.last_number as i64;
+        self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'events_to'")?.execute([counted_to])?;
         Ok(())
     }
 
