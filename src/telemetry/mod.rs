@@ -109,7 +109,7 @@ impl Telemetry {
         self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
         self.purged_keys.increment(purged.keys);
         self.purged_events.increment(purged.events);
-        if purged.removed() > 0 {
+        if purged.keys + purged.events > 0 {
             tracing::info!(keys = purged.keys, events = purged.events, "purged what nobody needs any more");
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     fn the_last_purge_is_remembered() {
         let telemetry = Telemetry::new();
         assert_eq!(telemetry.purge_last_run_ms(), None);
-        telemetry.purged(Purged { keys: 3, events: 1 }, 5_000);
+        telemetry.purged(Purged { keys: 3, events: 1, more: false }, 5_000);
         assert_eq!(telemetry.purge_last_run_ms(), Some(5_000));
         assert!(telemetry.render().contains("hapax_purged_keys_total 3"));
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -52,6 +53,8 @@ pub enum Say {
         headers: Vec<(&'static str, String)>,
         body: String,
     },
+    /// Thinks for a while first.
+    Late(Duration, u16),
     /// Closes the connection without a word.
     Hang,
 }
@@ -154,6 +157,10 @@ async fn answer(heard: Arc<Heard>, request: Request<Incoming>) -> Result<Respons
     let call = heard.note(head.headers, body);
     let (status, headers, body) = match (heard.script)(call).await {
         Say::Status(status) => (status, Vec::new(), String::new()),
+        Say::Late(wait, status) => {
+            tokio::time::sleep(wait).await;
+            (status, Vec::new(), String::new())
+        }
         Say::Answer { status, headers, body } => (status, headers, body),
         Say::Hang => return Err(std::io::Error::other("told to hang up")),
     };

@@ -2,6 +2,7 @@
 
 pub mod fake_bot;
 pub mod hand_clock;
+pub mod process;
 #[cfg(test)]
 mod provider_suite;
 pub mod store_bed;

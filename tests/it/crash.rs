@@ -1,85 +1,216 @@
-//! The real binary, killed without warning again and again while webhooks pour in.
+//! The real program on a real disk, killed with signal 9 again and again while webhooks pour in.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hapax::testkit::fake_bot::{Call, FakeBot};
-use tokio::process::{Child, Command};
+use futures_util::future::join_all;
+use hapax::clock::SystemClock;
+use hapax::store::sqlite::{Options, SqliteStore};
+use hapax::store::{EventQuery, EventState, Reads};
+use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use hapax::testkit::process::Program;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
-use crate::rig::{SECRET, eventually, signature, text};
+use crate::program::{Poster, disk_folder, program, store_path};
+use crate::rig::{eventually, text};
 
+/// Kills of a process that takes webhooks; those of one that is still starting come on top.
 const KILLS: usize = 200;
-const THREADS: usize = 8;
-/// Webhooks answered between two kills, at least.
-const ANSWERS_PER_LIFE: usize = 5;
+const THREADS: usize = 24;
+const SEED: u64 = 0x6870_6178;
 
-/// What the providers' side knows.
-#[derive(Default)]
-struct Told {
-    answered: AtomicUsize,
-    enough: AtomicBool,
-}
+/// One id, and every word that a copy of it was answered with.
+type Told = (String, Vec<String>);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_under_load() {
-    let bot = FakeBot::willing().await.expect("a bot");
-    let folder = crate::quick_folder();
-    let address = free_address().await;
-    write_config(folder.path(), address, &bot.url());
-    let told = Arc::new(Told::default());
-    let mut senders = JoinSet::new();
+    let bot = FakeBot::start(|call| moody(call.number)).await.expect("a bot");
+    let folder = disk_folder();
+    let hapax = program(folder.path(), Some(&bot.url()), "");
+    let (there, address) = watch::channel(None);
+    let enough = CancellationToken::new();
+    let mut load = JoinSet::new();
     for thread in 0..THREADS {
-        senders.spawn(send_one_after_the_other(address, thread, Arc::clone(&told)));
+        load.spawn(converse(thread, Poster::new(), address.clone(), enough.clone()));
     }
 
-    let mut child = start(folder.path());
-    for kill in 0..KILLS {
-        let before = told.answered.load(Ordering::SeqCst);
-        // Now and then right after the start, else in the midst of it.
-        let answers = if kill % 10 == 0 { 0 } else { ANSWERS_PER_LIFE + kill % 17 };
-        eventually("webhooks are answered", async || told.answered.load(Ordering::SeqCst) >= before + answers).await;
-        child.kill().await.expect("killed");
-        child = start(folder.path());
-    }
-    told.enough.store(true, Ordering::SeqCst);
+    kill_again_and_again(&hapax, &there).await;
+    let (last, at) = hapax.serve().await.expect("it starts after the last kill");
+    there.send_replace(Some(at));
+    enough.cancel();
+    let told: Vec<Told> = load.join_all().await.into_iter().flatten().collect();
+    assert!(told.len() > KILLS * 10, "there was load: {} ids", told.len());
+    all_done(at).await;
+    assert!(last.stop().await.expect("it stops").success());
 
-    let (mut accepted, mut answered) = (HashMap::<String, usize>::new(), HashSet::new());
-    for (id, word) in senders.join_all().await.into_iter().flatten() {
-        if word == "accepted" {
-            *accepted.entry(id.clone()).or_default() += 1;
-        }
-        answered.insert(id);
-    }
-    assert!(answered.len() >= KILLS * ANSWERS_PER_LIFE / 2, "there was load: {}", answered.len());
-    assert!(accepted.values().all(|times| *times == 1), "none is accepted twice");
-
-    eventually("all that was answered is delivered", async || {
-        let delivered: HashSet<String> = bot.calls().iter().map(|call| place_of(call).2).collect();
-        answered.iter().all(|id| delivered.contains(id))
-    })
-    .await;
-    assert_order(&bot.calls());
-    stop(child).await;
+    let calls = bot.calls();
+    nothing_was_accepted_twice(&told);
+    everything_answered_was_delivered(&told, &calls);
+    threads_kept_their_order(&calls);
+    repeats_can_be_told(&calls);
+    the_store_holds_each_once(folder.path(), &told).await;
 }
 
-/// Within a thread nothing comes before an earlier one is done; a crash may repeat the one that was under way.
-fn assert_order(calls: &[Call]) {
-    let mut last = HashMap::new();
-    let mut attempts = HashMap::<String, (u32, u64)>::new();
-    for call in calls {
-        let (thread, number, id) = place_of(call);
-        let before = last.insert(thread, number).unwrap_or(0);
-        assert!(number == before || number == before + 1, "thread {thread}: {number} after {before}");
-        if let Some((_, fence)) = attempts.insert(id, (call.attempt(), call.fence())) {
-            assert!(call.fence() > fence, "a repeat has a higher fence");
+/// Takes most at once, some late, and refuses a few, so that kills meet items in every state.
+fn moody(number: usize) -> Say {
+    match number % 40 {
+        7 => Say::Late(Duration::from_millis((number * 37 % 400) as u64), 200),
+        19 | 23 => Say::Late(Duration::from_millis((number * 13 % 50) as u64), 200),
+        31 => Say::Status(500),
+        _ => Say::Status(200),
+    }
+}
+
+async fn kill_again_and_again(hapax: &Program, there: &watch::Sender<Option<SocketAddr>>) {
+    let mut random = StdRng::seed_from_u64(SEED);
+    let mut kills = 0;
+    while kills < KILLS {
+        let mut process = hapax.start().expect("it starts");
+        let status = if random.random_ratio(1, 8) {
+            process.kill_nine_after(Duration::from_micros(random.random_range(0..40_000))).await
+        } else {
+            there.send_replace(Some(process.address().await.expect("it listens")));
+            kills += 1;
+            process.kill_nine_after(Duration::from_micros(random.random_range(5_000..300_000))).await
+        };
+        there.send_replace(None);
+        assert_eq!(status.expect("it ended").signal(), Some(9), "it ran until it was killed");
+    }
+}
+
+/// One person's messages, one after the other, as a provider sends them: in up to three copies at once, each until it gets 200.
+async fn converse(
+    thread: usize,
+    poster: Poster,
+    address: watch::Receiver<Option<SocketAddr>>,
+    enough: CancellationToken,
+) -> Vec<Told> {
+    let mut random = StdRng::seed_from_u64(SEED + 1 + thread as u64);
+    // No faster, or the bot would work for minutes after the last kill.
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Vec::new();
+    while !enough.is_cancelled() {
+        pace.tick().await;
+        let id = format!("wamid.{thread}.{}", told.len());
+        let body = text(&id, &format!("5511{thread}"));
+        let copies = random.random_range(1..=3);
+        let words = join_all((0..copies).map(|_| until_answered(&poster, address.clone(), &body))).await;
+        told.push((id, words));
+    }
+    told
+}
+
+async fn until_answered(poster: &Poster, mut address: watch::Receiver<Option<SocketAddr>>, body: &str) -> String {
+    loop {
+        let at = address.wait_for(Option::is_some).await.expect("the test runs").expect("it is there");
+        match poster.post(at, body.to_owned()).await {
+            Some(said) if said.status == 200 => return said.word,
+            // It died, or is about to: tried again when it is back, or soon.
+            _ => drop(tokio::time::timeout(Duration::from_millis(20), address.changed()).await),
         }
     }
+}
+
+/// Waits as long as the work left becomes less.
+async fn all_done(at: SocketAddr) {
+    let poster = Poster::new();
+    let mut left = u64::MAX;
+    while left > 0 {
+        let mut now = left;
+        eventually("more is delivered", async || {
+            now = poster.on_their_way(at).await.unwrap_or(left);
+            now < left
+        })
+        .await;
+        left = now;
+    }
+}
+
+fn nothing_was_accepted_twice(told: &[Told]) {
+    for (id, words) in told {
+        assert!(words.iter().all(|word| word == "accepted" || word == "duplicate"), "{id}: {words:?}");
+        assert!(words.iter().filter(|word| *word == "accepted").count() <= 1, "{id} was accepted twice: {words:?}");
+    }
+}
+
+fn everything_answered_was_delivered(told: &[Told], calls: &[Call]) {
+    let taken: HashMap<String, &Call> = calls
+        .iter()
+        .filter(|call| !matches!(moody(call.number), Say::Status(500)))
+        .map(|call| (place_of(call).2, call))
+        .collect();
+    let lost: Vec<_> = told.iter().map(|(id, _)| id).filter(|id| !taken.contains_key(*id)).collect();
+    assert!(lost.is_empty(), "answered 200 and never delivered: {lost:?}");
+    assert_eq!(taken.len(), told.len(), "what was delivered was sent");
+}
+
+/// A thread's next message comes only after the one before was done; a crash may repeat the one under way.
+fn threads_kept_their_order(calls: &[Call]) {
+    let mut first_come = HashMap::<usize, usize>::new();
+    for call in calls {
+        let (thread, number, id) = place_of(call);
+        let next = first_come.entry(thread).or_default();
+        assert!(number <= *next, "{id} came before {next}");
+        *next = (*next).max(number + 1);
+    }
+    // By fence, which is the order in which they were leased: a call of a killed process may be read late, but was made early.
+    let mut by_fence: Vec<&Call> = calls.iter().collect();
+    by_fence.sort_by_key(|call| call.fence());
+    let mut last = HashMap::<usize, usize>::new();
+    for call in by_fence {
+        let (thread, number, id) = place_of(call);
+        let before = last.insert(thread, number);
+        let fits = before.map_or(number == 0, |before| number == before || number == before + 1);
+        assert!(fits, "{id} was leased after number {before:?} of its thread");
+    }
+}
+
+fn repeats_can_be_told(calls: &[Call]) {
+    let mut by_fence: Vec<&Call> = calls.iter().collect();
+    by_fence.sort_by_key(|call| call.fence());
+    assert!(by_fence.windows(2).all(|pair| pair[0].fence() < pair[1].fence()), "no fence is handed out twice");
+    let mut before = HashMap::<String, &Call>::new();
+    let mut repeats = 0;
+    for call in by_fence {
+        if let Some(earlier) = before.insert(place_of(call).2, call) {
+            assert_eq!(call.event_id(), earlier.event_id(), "a repeat has the same event id");
+            assert_eq!(call.header("idempotency-key"), earlier.header("idempotency-key"));
+            assert!(call.attempt() > earlier.attempt(), "a repeat has a higher attempt");
+            repeats += 1;
+        }
+    }
+    assert!(repeats > 0, "kills hit work under way");
+}
+
+async fn the_store_holds_each_once(folder: &Path, told: &[Told]) {
+    let clock = Arc::new(SystemClock::new());
+    let store = SqliteStore::open(&store_path(folder), clock, &Options::default()).expect("the store opens");
+    let mut held = HashMap::<String, usize>::new();
+    let mut before = None;
+    loop {
+        let query = EventQuery { before, limit: 500, ..EventQuery::default() };
+        let page = store.events(query).await.expect("events");
+        for row in &page.rows {
+            assert_eq!(row.state, EventState::Delivered, "{row:?}");
+            *held.entry(row.provider_id.clone()).or_default() += 1;
+        }
+        before = page.rows.last().map(|row| row.id);
+        if !page.more {
+            break;
+        }
+    }
+    assert!(held.values().all(|times| *times == 1), "one event for each id");
+    assert!(told.iter().all(|(id, _)| held.contains_key(id)) && held.len() == told.len());
 }
 
 /// Thread, number within it, and id.
@@ -88,65 +219,4 @@ fn place_of(call: &Call) -> (usize, usize, String) {
     let id = body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned();
     let (thread, number) = id.trim_start_matches("wamid.").split_once('.').expect("two numbers");
     (thread.parse().expect("a thread"), number.parse().expect("a number"), id)
-}
-
-/// As a provider does: the next message only after 200, and the same one again until then. Returns every answer.
-async fn send_one_after_the_other(address: SocketAddr, thread: usize, told: Arc<Told>) -> Vec<(String, String)> {
-    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build().expect("a client");
-    let mut answers = Vec::new();
-    let mut number = 0;
-    while !told.enough.load(Ordering::SeqCst) {
-        let id = format!("wamid.{thread}.{number}");
-        let body = text(&id, &format!("5511{thread}"));
-        let request = client.post(format!("http://{address}/in/shop")).header("x-hub-signature-256", signature(body.as_bytes()));
-        let answer = match request.body(body).send().await {
-            Ok(answer) if answer.status() == 200 => answer.json::<serde_json::Value>().await.ok(),
-            _ => None,
-        };
-        match answer {
-            Some(answer) => {
-                answers.push((id, answer["status"].as_str().expect("a word").to_owned()));
-                told.answered.fetch_add(1, Ordering::SeqCst);
-                number += 1;
-            }
-            // Nobody is there just now.
-            None => tokio::task::yield_now().await,
-        }
-    }
-    answers
-}
-
-async fn free_address() -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    listener.local_addr().expect("an address")
-}
-
-fn write_config(folder: &Path, address: SocketAddr, target: &str) {
-    let config = format!(
-        "listen = \"{address}\"\nstore = \"sqlite:{}\"\n[log]\nfilter = \"warn\"\n[channel.shop]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\nverify_token = \"knock knock\"\ntarget = \"{target}\"\n",
-        folder.join("hapax.db").display()
-    );
-    std::fs::write(folder.join("hapax.toml"), config).expect("a config file");
-}
-
-fn start(folder: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_hapax"))
-        .args(["serve", "--config"])
-        .arg(folder.join("hapax.toml"))
-        .current_dir(folder)
-        .env_remove("PORT")
-        .stdout(Stdio::null())
-        .stderr(Stdio::inherit())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("hapax starts")
-}
-
-/// The last one ends as an operator would end it.
-async fn stop(mut child: Child) {
-    let id = child.id().expect("it runs");
-    let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await.expect("kill runs");
-    assert!(sent.success());
-    let ended = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.expect("it stops").expect("it is waited for");
-    assert!(ended.success(), "{ended}");
 }

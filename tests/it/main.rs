@@ -10,8 +10,12 @@ mod crash;
 mod delivery;
 mod doors;
 mod faulty;
+mod program;
 mod proxy;
+mod python;
+mod restart;
 mod stopping;
+mod store_trouble;
 mod stores;
 mod wire;
 

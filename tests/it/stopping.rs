@@ -30,7 +30,8 @@ fn slow(
 async fn a_stop_lets_deliveries_end_within_the_grace(opened: Opened) {
     let finish = Arc::new(Notify::new());
     let bot = FakeBot::start_slow(slow(&finish)).await.expect("a bot");
-    let store = Arc::clone(&opened.store);
+    // The folder outlives the rig, so that the store can still be asked.
+    let (store, _folder) = (Arc::clone(&opened.store), opened.folder.clone());
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     bot.called(1).await;
@@ -43,7 +44,8 @@ async fn a_stop_lets_deliveries_end_within_the_grace(opened: Opened) {
 
 async fn a_stop_hands_unfinished_work_back_without_charging_the_attempt(opened: Opened) {
     let bot = FakeBot::start_slow(slow(&Arc::new(Notify::new()))).await.expect("a bot");
-    let store = Arc::clone(&opened.store);
+    // The folder outlives the rig, so that the store can still be asked.
+    let (store, _folder) = (Arc::clone(&opened.store), opened.folder.clone());
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     bot.called(1).await;

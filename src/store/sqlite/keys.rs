@@ -80,11 +80,15 @@ impl Claim {
 /// All keys that are taken.
 pub(super) struct KeySet {
     open: Open,
+    /// Takes the place of `open` with the next commit.
+    opening: Option<Open>,
     closing: Option<Closing>,
     /// Oldest first.
     sealed: Vec<Sealed>,
     /// Keys put in since the last commit, to be taken out again if it fails.
     uncommitted: Vec<Key>,
+    /// Keys put in since the last step of sealing.
+    since_step: usize,
     size: PeriodSize,
 }
 
@@ -159,7 +163,7 @@ impl KeySet {
             Some((period, opened_ms)) => Some(Closing::of(Open::load(db, period, opened_ms, size)?)),
             None => None,
         };
-        Ok(Self { open, closing, sealed, uncommitted: Vec::new(), size })
+        Ok(Self { open, opening: None, closing, sealed, uncommitted: Vec::new(), since_step: 0, size })
     }
 
     /// Finds who holds the key now.
@@ -187,11 +191,15 @@ impl KeySet {
         self.open.keys.insert(*key, claim);
         self.open.expires_s = self.open.expires_s.max(claim.expires_s());
         self.uncommitted.push(*key);
+        self.since_step += 1;
         Ok(())
     }
 
     pub(super) fn committed(&mut self) {
         self.uncommitted.clear();
+        if let Some(next) = self.opening.take() {
+            self.closing = Some(Closing::of(std::mem::replace(&mut self.open, next)));
+        }
         let Some(closing) = &mut self.closing else { return };
         closing.written = closing.writing;
         if closing.sorted.as_ref().is_some_and(|sorted| sorted.rows.len() == closing.written)
@@ -205,6 +213,7 @@ impl KeySet {
         for key in self.uncommitted.drain(..) {
             self.open.keys.remove(&key);
         }
+        self.opening = None;
         if let Some(closing) = &mut self.closing {
             closing.writing = closing.written;
         }
@@ -224,8 +233,7 @@ impl KeySet {
 
     /// Closes the open period and opens the next; to be called in a transaction of its own. The next step is to sort what it gives.
     pub(super) fn close(&mut self, db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-        let next = Open::create(db, self.open.period + 1, now_ms, self.size)?;
-        self.closing = Some(Closing::of(std::mem::replace(&mut self.open, next)));
+        self.opening = Some(Open::create(db, self.open.period + 1, now_ms, self.size)?);
         Ok(())
     }
 
@@ -245,20 +253,27 @@ impl KeySet {
         self.closing.as_ref().is_some_and(|closing| closing.sorted.is_some())
     }
 
-    /// Writes the next rows of the sorted table; with the last ones, the log goes.
-    pub(super) fn seal_some(&mut self, db: &Connection, max: usize) -> rusqlite::Result<()> {
+    /// Writes the next rows of the sorted table; with the last ones, the log goes. At least `rows`, and always more than came in
+    /// meanwhile, so that a period is sealed before the next one is full.
+    pub(super) fn seal_some(&mut self, db: &Connection, rows: usize) -> rusqlite::Result<()> {
+        let rows = rows.max(std::mem::take(&mut self.since_step) * 2);
         let Some(closing) = &mut self.closing else { return Ok(()) };
         let Some(sorted) = &closing.sorted else { return Ok(()) };
         let period = closing.period;
-        if closing.written == 0 {
+        // Several steps may fall into one batch, so they go on from what is being written, not from what was committed.
+        let from = closing.writing;
+        if from == sorted.rows.len() {
+            return Ok(());
+        }
+        if from == 0 {
             db.execute_batch(&format!(
                 "DROP TABLE IF EXISTS sealed_{period};
                  CREATE TABLE sealed_{period} (key BLOB PRIMARY KEY, claim BLOB NOT NULL) WITHOUT ROWID;"
             ))?;
         }
-        closing.writing = (closing.written + max).min(sorted.rows.len());
+        closing.writing = (from + rows).min(sorted.rows.len());
         let mut insert = db.prepare_cached(&format!("INSERT INTO sealed_{period} VALUES (?1, ?2)"))?;
-        for (key, claim) in &sorted.rows[closing.written..closing.writing] {
+        for (key, claim) in &sorted.rows[from..closing.writing] {
             insert.execute(params![key, claim.to_bytes()])?;
         }
         if closing.writing == sorted.rows.len() {
@@ -339,4 +354,34 @@ fn rebuild_filter(db: &Connection, period: i64, keys: u64) -> rusqlite::Result<F
         }
     }
     Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_whose_closing_was_rolled_back_stays_open() {
+        let db = Connection::open_in_memory().expect("a database");
+        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        let mut keys = KeySet::load(&db, PeriodSize { keys: 1, ms: 1_000 }, 0).expect("keys");
+        let claim = Claim::new(1, 0, 0, 3_600_000);
+        let put = |keys: &mut KeySet, key: u8| keys.insert(&db, &[key; 32], claim).expect("a table to write to");
+        put(&mut keys, 1);
+        keys.committed();
+
+        db.execute_batch("BEGIN").expect("begun");
+        keys.close(&db, 0).expect("closed");
+        db.execute_batch("ROLLBACK").expect("the disk was full");
+        keys.rolled_back();
+        assert!(keys.wants_closing(0), "it is tried again");
+        keys.insert(&db, &[2; 32], Claim::new(2, 0, 0, 3_600_000)).expect("the open period's table is there");
+
+        keys.close(&db, 0).expect("closed");
+        keys.committed();
+        put(&mut keys, 3);
+        for key in 1..=3 {
+            assert!(keys.find(&db, &[key; 32], 0).expect("found").is_some());
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -36,8 +37,11 @@ const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 const APPLICATION_ID: i64 = 0x6870_6178;
 
 /// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
-const LOG_CAP_BYTES: u64 = 64 << 20;
+pub(super) const LOG_CAP_BYTES: u64 = 64 << 20;
 const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// How long a lock that somebody else put on the file is waited for; providers give up after about ten seconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The lock that makes this process the only owner of the file. Freed when dropped, or by the system when the process dies.
 pub(super) struct Owner(#[expect(dead_code, reason = "held for the lock, never read")] File);
@@ -82,11 +86,23 @@ pub(super) fn folder(path: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
+/// The file itself, whatever links lead to it: two names of one file must meet at one lock.
+pub(super) fn real_path(folder: &Path, path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |error: std::io::Error| refused(format!("{} cannot be opened: {error}", path.display()));
+    if path.exists() {
+        return path.canonicalize().map_err(failed);
+    }
+    let name = path.file_name().ok_or_else(|| refused(format!("{} names no file", path.display())))?;
+    Ok(folder.canonicalize().map_err(failed)?.join(name))
+}
+
 /// Opens the connection that writes, and brings the schema up to date.
 pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
     let db = Connection::open(path).map_err(|error| cannot_open(path, error))?;
-    prepare(&db).map_err(|error| cannot_open(path, error))?;
-    migrate(&db, path)?;
+    db.busy_timeout(LOCK_PATIENCE).map_err(|error| cannot_open(path, error))?;
+    // Before anything is set: a file that is not ours stays as it is.
+    let version = known_version(&db, path)?;
+    prepare(&db).and_then(|()| migrate(&db, version)).map_err(|error| cannot_open(path, error))?;
     Ok(db)
 }
 
@@ -104,7 +120,8 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn migrate(db: &Connection, path: &Path) -> Result<(), StoreError> {
+/// How many migrations the file has seen. Refuses files of other programs and of newer versions.
+fn known_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let known = |error| cannot_open(path, error);
     let (application, version) = (read("application_id").map_err(known)?, read("user_version").map_err(known)?);
@@ -120,11 +137,18 @@ fn migrate(db: &Connection, path: &Path) -> Result<(), StoreError> {
             MIGRATIONS.len()
         )));
     }
+    Ok(version)
+}
+
+/// Does the migrations that are missing. Each marks the file as ours in its own commit: a crash in between leaves no stranger behind.
+fn migrate(db: &Connection, version: usize) -> rusqlite::Result<()> {
     for (done, migration) in MIGRATIONS.iter().enumerate().skip(version) {
-        let script = format!("BEGIN IMMEDIATE; {migration}; PRAGMA user_version = {}; COMMIT;", done + 1);
-        db.execute_batch(&script).map_err(known)?;
+        db.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {migration}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}; COMMIT;",
+            done + 1
+        ))?;
     }
-    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(known)
+    Ok(())
 }
 
 /// Opens a connection that only reads.
@@ -151,4 +175,21 @@ fn refused(why: String) -> StoreError {
 
 fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
     refused(format!("{} cannot be opened: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No kill shows a missing sync, since the system's memory survives the process; so the setting itself is looked at.
+    #[test]
+    fn every_commit_is_synced_to_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = writing(&folder.path().join("s.db")).expect("opens");
+        let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).expect("a setting");
+        assert_eq!(read("synchronous"), 2, "FULL");
+        let mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("a setting");
+        assert_eq!(mode, "wal");
+        assert_eq!((read("application_id"), read("user_version")), (APPLICATION_ID, MIGRATIONS.len() as i64));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::disk::DiskFloor;
+use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::purge::Sweep;
@@ -20,7 +20,7 @@ type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Most calls in one transaction: bounds how long the first one waits for the last.
 const BATCH_JOBS: usize = 1_024;
-/// Rows moved to a sorted table per step: about a millisecond.
+/// Rows moved to a sorted table per step, at least: about a millisecond.
 const SEAL_ROWS: usize = 1_000;
 
 /// What the writer's thread owns.
@@ -41,7 +41,7 @@ pub(super) struct Writer {
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
     pub(super) sweeps: HashMap<i64, Sweep>,
-    window: usize,
+    log: LogCap,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
@@ -73,7 +73,7 @@ pub(super) struct Start {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
-    pub(super) window: usize,
+    pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauges: Arc<Gauges>,
@@ -92,7 +92,7 @@ impl Writer {
             db: start.db,
             keys: start.keys,
             lanes: start.lanes,
-            window: start.window,
+            log: start.log,
             last_number: start.last_number,
             last_fence: start.last_fence,
             fences_reserved: start.last_fence,
@@ -119,20 +119,22 @@ impl Writer {
         while let Some(first) = jobs.blocking_recv() {
             self.batch(first, &mut jobs);
             self.tend_periods();
+            self.log.keep_short(&self.db);
         }
     }
 
     fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
         let mut finishes = Vec::with_capacity(64);
         let begun = self.db.execute_batch("BEGIN IMMEDIATE");
-        if let Err(error) = begun {
-            self.failed = Some(error.to_string());
-        }
+        self.failed = begun.err().map(|error| error.to_string());
+        // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
+        let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
         let mut next = Some(first);
         while let Some(job) = next {
             self.now_ms = self.now_ms.max(self.clock.now_ms());
             finishes.push(job(self));
-            next = if finishes.len() < BATCH_JOBS && self.failed.is_none() { jobs.try_recv().ok() } else { None };
+            let more = finishes.len() < most && (refuse_all || self.failed.is_none());
+            next = if more { jobs.try_recv().ok() } else { None };
         }
         let failed = self.commit();
         for finish in finishes {
@@ -161,23 +163,17 @@ impl Writer {
             // Some failures end the transaction by themselves; rolling back nothing is harmless.
             let _ = self.db.execute_batch("ROLLBACK");
             self.keys.rolled_back();
+            self.lanes.rolled_back();
             self.fences_reserved = self.last_fence;
-            self.reload();
+            if let Err(error) = self.load_channels() {
+                tracing::error!(%error, "could not read the channels after a failed commit");
+            }
         } else {
             self.keys.committed();
+            self.lanes.committed();
         }
         self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
         failed
-    }
-
-    /// Builds again from disk what the failed batch may have changed in memory only.
-    fn reload(&mut self) {
-        let channels = self.load_channels();
-        match channels.and_then(|()| Lanes::load(&self.db, self.window)) {
-            Ok(lanes) => self.lanes = lanes,
-            // The next batch will fail as well, and reload again.
-            Err(error) => tracing::error!(%error, "could not read the inbox after a failed commit"),
-        }
     }
 
     fn write_count(&self, added: i64) -> rusqlite::Result<()> {
@@ -190,10 +186,8 @@ impl Writer {
     /// Closes a full period, and keeps sealing going between batches.
     fn tend_periods(&mut self) {
         if self.keys.wants_closing(self.now_ms) {
-            let _ = self.db.execute_batch("BEGIN IMMEDIATE");
-            if let Err(error) = self.keys.close(&self.db, self.now_ms) {
-                self.failed = Some(error.to_string());
-            }
+            let closed = self.db.execute_batch("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
+            self.failed = closed.err().map(|error| error.to_string());
             if let Some(why) = self.commit() {
                 tracing::warn!(why, "could not close a period of keys; it grows until that works");
             }
@@ -266,7 +260,9 @@ impl Writer {
 }
 
 fn seal_step(writer: &mut Writer) -> Finish {
-    if let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS) {
+    if writer.failed.is_none()
+        && let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS)
+    {
         writer.failed = Some(error.to_string());
     }
     Box::new(|_| {})
@@ -279,7 +275,7 @@ pub(super) fn job<T: Send + 'static>(
 ) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
     let (reply, answer) = oneshot::channel();
     let job: Job = Box::new(move |writer: &mut Writer| {
-        let done = if writer.failed.is_some() { Err(StepError::Refused(StoreError::Busy)) } else { step(writer) };
+        let done = if writer.failed.is_some() { Err(StepError::Skipped) } else { step(writer) };
         if let Err(StepError::Sql(error)) = &done {
             writer.failed = Some(error.to_string());
         }
@@ -288,6 +284,7 @@ pub(super) fn job<T: Send + 'static>(
                 (_, Err(StepError::Refused(refused))) => Err(refused),
                 (None, Ok(value)) => Ok(value),
                 (Some(why), _) => Err(StoreError::Failed { what, retryable: true, source: why.to_owned().into() }),
+                (None, Err(StepError::Skipped)) => Err(StoreError::Busy),
                 (None, Err(StepError::Sql(error))) => Err(StoreError::Failed { what, retryable: true, source: error.into() }),
             };
             // The caller may have gone away; the step stands all the same.
@@ -303,6 +300,8 @@ pub(super) enum StepError {
     Sql(rusqlite::Error),
     /// This step alone is refused, before it wrote anything.
     Refused(StoreError),
+    /// The batch had failed before this step's turn came.
+    Skipped,
 }
 
 impl From<rusqlite::Error> for StepError {
