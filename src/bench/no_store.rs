@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use crate::domain::{EventId, Fence, ItemId, ids};
+use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, ids};
 use crate::store::{
-    Accepted, Answer, Arrival, Copies, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery, InboxRow, LaneRef, LeaseAsk,
-    Outcome, Page, Promise, Purged, Reads, Redrive, Settled, Stats, Store, StoreError,
+    Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery, InboxRow,
+    LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount, Promise,
+    Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery, ThreadRow,
 };
 
 #[derive(Default)]
@@ -35,6 +36,42 @@ impl Store for NoStore {
 
     async fn settle_inbox(&self, _: LaneRef, _: Fence, _: Outcome) -> Result<Settled, StoreError> {
         Ok(Settled::Lost)
+    }
+
+    async fn submit(&self, _: NewMessage) -> Result<Submitted, StoreError> {
+        Err(StoreError::Refused("not here".to_owned()))
+    }
+
+    async fn lease_outbox(&self, _: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn begin(&self, _: LaneRef, _: Fence) -> Result<Settled, StoreError> {
+        Ok(Settled::Lost)
+    }
+
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, _: i64) -> Result<Vec<bool>, StoreError> {
+        Ok(vec![false; leases.len()])
+    }
+
+    async fn settle_outbox(&self, _: LaneRef, _: Fence, _: SendOutcome) -> Result<Settled, StoreError> {
+        Ok(Settled::Lost)
+    }
+
+    async fn retry_message(&self, _: MessageId) -> Result<Changed, StoreError> {
+        Ok(Changed::NotFound)
+    }
+
+    async fn cancel_message(&self, _: MessageId) -> Result<Changed, StoreError> {
+        Ok(Changed::NotFound)
+    }
+
+    async fn pause_account(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn mark_read(&self, _: &ThreadId) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     async fn redrive(&self, _: Redrive, _: usize) -> Result<usize, StoreError> {
@@ -82,6 +119,34 @@ impl Reads for NoStore {
 
     async fn answer(&self, _: EventId) -> Result<Option<Answer>, StoreError> {
         Ok(None)
+    }
+
+    async fn threads(&self, _: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn thread(&self, _: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        Ok(None)
+    }
+
+    async fn thread_messages(&self, _: &ThreadId, _: Option<EntryId>, _: usize) -> Result<Page<ThreadMessage>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn message(&self, _: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        Ok(None)
+    }
+
+    async fn message_by_provider_id(&self, _: &str, _: &str) -> Result<Option<MessageId>, StoreError> {
+        Ok(None)
+    }
+
+    async fn outbox(&self, _: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        Ok(vec![])
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

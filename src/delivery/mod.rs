@@ -197,7 +197,7 @@ fn outcome_of(target: &Target, attempt: u32, judgement: Judgement, heard: &Heard
     match judgement {
         Judgement::Taken => {
             let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
-            Outcome::Delivered { status, answer }
+            Outcome::Delivered { status, answer, replies: Vec::new() }
         }
         Judgement::Hopeless { why } => Outcome::Parked { why },
         Judgement::Again { why, asked_ms } => {

@@ -39,25 +39,41 @@ pub struct CallAnswer {
 /// What the answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    Sent { provider_id: String },
+    Sent {
+        provider_id: String,
+    },
     /// It did not go out; try again. `after_ms` is what the provider asked for; `whole_account` when all its sends must wait.
-    Retry { why: String, after_ms: Option<i64>, whole_account: bool },
+    Retry {
+        why: String,
+        after_ms: Option<i64>,
+        whole_account: bool,
+    },
     /// It did not go out and never will.
-    Failed { why: String },
+    Failed {
+        why: String,
+    },
     /// It did not go out, and nothing of this account will until a person has seen to it.
-    StopAccount { why: String },
+    StopAccount {
+        why: String,
+    },
     /// It may have gone out.
-    Unknown { why: String },
+    Unknown {
+        why: String,
+    },
 }
 
 /// What a lookup of a message in doubt showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    Sent { provider_id: String },
+    Sent {
+        provider_id: String,
+    },
     /// The provider does not know it (yet).
     Nothing,
     /// The lookup itself did not work.
-    NoAnswer { why: String },
+    NoAnswer {
+        why: String,
+    },
 }
 
 /// How this provider can be asked about a send whose answer was lost.

@@ -28,7 +28,12 @@ pub trait Reads {
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
 
     /// The messages of a thread, newest first; `before` is the last entry of the page before.
-    async fn thread_messages(&self, id: &ThreadId, before: Option<EntryId>, limit: usize) -> Result<Page<ThreadMessage>, StoreError>;
+    async fn thread_messages(
+        &self,
+        id: &ThreadId,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Page<ThreadMessage>, StoreError>;
 
     async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError>;
 

@@ -78,10 +78,19 @@ pub struct OutboxPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxState {
-    Waiting { due_ms: i64 },
-    Leased { worker: String, until_ms: i64, fence: Fence, begun: bool },
+    Waiting {
+        due_ms: i64,
+    },
+    Leased {
+        worker: String,
+        until_ms: i64,
+        fence: Fence,
+        begun: bool,
+    },
     /// In doubt; looked up again at this time, or never by itself.
-    Unknown { check_ms: Option<i64> },
+    Unknown {
+        check_ms: Option<i64>,
+    },
 }
 
 impl OutboxState {

@@ -1,7 +1,9 @@
 //! The strict reference model: the contract in plain collections behind one lock. For tests, and to compare every engine with.
 
+mod outbox;
 mod reads;
 mod state;
+mod threads;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +12,12 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::{
-    Accepted, Arrival, Copies, InboxLease, LaneRef, LeaseAsk, Outcome, Promise, Purged, Redrive, Settled, Store, StoreError,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, NewMessage, OutboxAsk, OutboxLease, Outcome, Promise,
+    Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::clock::Clock;
-use crate::domain::{EventId, Fence, ItemId};
-use state::State;
+use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use state::{State, lane_number};
 
 /// All state in memory; gone with the process. Clones are further instances on the same data.
 #[derive(Clone)]
@@ -72,6 +75,54 @@ impl Store for MemoryStore {
         let settled = self.lock().settle(lane, fence, outcome, self.now());
         self.work.notify_waiters();
         Ok(settled)
+    }
+
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
+        let submitted = self.lock().submit(message, self.now());
+        self.work.notify_waiters();
+        Ok(submitted)
+    }
+
+    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        Ok(self.lock().lease_outbox(&ask, self.now()))
+    }
+
+    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
+        Ok(self.lock().outbox.begin(lane_number(lane), fence, self.now()))
+    }
+
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        let until = self.now() + hold_ms;
+        let outbox = &mut self.lock().outbox;
+        Ok(leases.into_iter().map(|(lane, fence)| outbox.extend(lane_number(lane), fence, until)).collect())
+    }
+
+    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
+        let settled = self.lock().outbox.settle(lane_number(lane), fence, outcome, self.now());
+        self.work.notify_waiters();
+        Ok(settled)
+    }
+
+    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        let changed = self.lock().outbox.retry(id, self.now());
+        self.work.notify_waiters();
+        Ok(changed)
+    }
+
+    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        Ok(self.lock().outbox.cancel(id, self.now()))
+    }
+
+    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        let (now, mut state) = (self.now(), self.lock());
+        state.outbox.pause(channel, account, why, now);
+        drop(state);
+        self.work.notify_waiters();
+        Ok(())
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        Ok(self.lock().threads.mark_read(thread))
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {

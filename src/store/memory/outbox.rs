@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::domain::{Event, Fence, MessageId, Priority, Status, Steps, ids};
+use crate::domain::{Event, Fence, MessageId, Status, Steps, ids};
 use crate::store::{
-    Changed, NewMessage, OutboxAsk, OutboxLease, OutboxState, PausedAccount, SendOutcome, Settled, Submitted, TryRow,
+    Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
+    Submitted, TryRow,
 };
 
 /// Everything about messages that go out.
@@ -43,7 +44,11 @@ pub(super) struct Open {
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Lane {
-    Thread { channel: Arc<str>, account: String, peer: String },
+    Thread {
+        channel: Arc<str>,
+        account: String,
+        peer: String,
+    },
     /// A message in doubt keeps nobody waiting.
     Own(MessageId),
 }
@@ -117,8 +122,13 @@ impl Outbox {
         let open = self.open.get_mut(&id)?;
         open.attempt += u32::from(open.begun_ms.is_none());
         *fence += 1;
-        let held =
-            Held { message: id, fence: Fence(*fence), worker: Arc::clone(&ask.worker), leased_ms: now, until_ms: now + ask.hold_ms };
+        let held = Held {
+            message: id,
+            fence: Fence(*fence),
+            worker: Arc::clone(&ask.worker),
+            leased_ms: now,
+            until_ms: now + ask.hold_ms,
+        };
         self.leases.insert(lane.clone(), held.clone());
         let message = self.messages.get(&id)?;
         Some(OutboxLease {
@@ -273,7 +283,8 @@ impl Outbox {
     pub(super) fn hear(&mut self, event: &Event, now: i64) -> bool {
         let Some(status) = event.status else { return false };
         let at_ms = event.at_ms.unwrap_or(now);
-        let by_handle = event.handle.filter(|id| self.messages.get(id).is_some_and(|message| message.new.account == event.account));
+        let by_handle =
+            event.handle.filter(|id| self.messages.get(id).is_some_and(|message| message.new.account == event.account));
         let name = (event.account.clone(), event.id.clone());
         if let Some(id) = by_handle {
             self.name(id, &event.id);
@@ -362,7 +373,7 @@ impl Outbox {
         }
     }
 
-    pub(super) fn state_of(&self, id: MessageId) -> Option<(OutboxState, u32)> {
+    fn state_of(&self, id: MessageId) -> Option<(OutboxState, u32)> {
         let open = self.open.get(&id)?;
         let held = self.leases.get(&open.lane).filter(|held| held.message == id);
         let state = match (held, open.unknown) {
@@ -382,8 +393,44 @@ impl Outbox {
         self.provider_ids.get(&(account.to_owned(), provider_id.to_owned())).copied()
     }
 
-    pub(super) fn priority(&self, id: MessageId) -> Priority {
-        self.messages.get(&id).map_or(Priority::Normal, |message| message.new.priority)
+    pub(super) fn pause(&mut self, channel: &str, account: &str, why: Option<&str>, now: i64) {
+        let key = (channel.to_owned(), account.to_owned());
+        match why {
+            None => {
+                self.paused.remove(&key);
+            }
+            Some(why) => {
+                let since_ms = self.paused.get(&key).map_or(now, |paused| paused.since_ms);
+                let (channel, account) = key.clone();
+                self.paused.insert(key, PausedAccount { channel, account, why: why.to_owned(), since_ms });
+            }
+        }
+    }
+
+    pub(super) fn row(&self, id: MessageId) -> Option<MessageRow> {
+        let message = self.messages.get(&id)?;
+        Some(MessageRow {
+            id,
+            channel: message.new.channel.to_string(),
+            account: message.new.account.clone(),
+            peer: message.new.peer.clone(),
+            request_id: message.new.request_id.clone(),
+            text: message.new.text.clone(),
+            payload: message.new.payload.clone(),
+            priority: message.new.priority,
+            reply_to: message.new.reply_to,
+            created_ms: message.created_ms,
+            provider_id: message.provider_id.clone(),
+            steps: message.steps.clone(),
+            why: message.why.clone(),
+            outbox: self.state_of(id).map(|(state, attempt)| OutboxPlace { state, attempt }),
+            tries: message.tries.clone(),
+        })
+    }
+
+    /// How many are in doubt, or how many are not.
+    pub(super) fn count_open(&self, unknown: bool) -> u64 {
+        self.open.values().filter(|open| open.unknown == unknown).count() as u64
     }
 
     /// Forgets ended messages of the channels after their retention.

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::{Item, Place, Recorded, State};
-use crate::domain::{EventId, ItemId};
+use crate::domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids};
 use crate::store::{
-    Answer, AttemptRow, ChannelCounts, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
-    Reads, Stats, StoreError,
+    Answer, AttemptRow, ChannelCounts, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
+    MessageRow, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
 };
 
 #[async_trait]
@@ -59,6 +59,64 @@ impl Reads for MemoryStore {
         Ok(self.lock().answers.get(&id).cloned())
     }
 
+    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        let state = self.lock();
+        let mut rows: Vec<ThreadRow> = state
+            .threads
+            .rows()
+            .filter(|row| query.channel.as_ref().is_none_or(|channel| *channel == row.channel))
+            .filter(|row| query.account.as_ref().is_none_or(|account| *account == row.id.account))
+            .filter(|row| query.before.as_ref().is_none_or(|(at, id)| (row.last_ms, &row.id) < (*at, id)))
+            .collect();
+        rows.sort_by(|a, b| (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id)));
+        Ok(page(rows.into_iter(), query.limit))
+    }
+
+    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        Ok(self.lock().threads.row(id))
+    }
+
+    async fn thread_messages(
+        &self,
+        id: &ThreadId,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Page<ThreadMessage>, StoreError> {
+        let state = self.lock();
+        let number = |entry: EntryId| match entry {
+            EntryId::Event(id) => ids::number_of(id.0),
+            EntryId::Message(id) => ids::number_of(id.0),
+        };
+        let mut entries: Vec<EntryId> =
+            state.threads.entries.iter().filter(|(of, _)| of == id).map(|(_, entry)| *entry).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(number(*entry)));
+        entries.retain(|entry| before.is_none_or(|before| number(*entry) < number(before)));
+        Ok(page(entries.into_iter().filter_map(|entry| state.thread_message(entry)), limit))
+    }
+
+    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        Ok(self.lock().outbox.row(id))
+    }
+
+    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
+        Ok(self.lock().outbox.by_provider_id(account, provider_id))
+    }
+
+    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        let state = self.lock();
+        let wanted = |row: &MessageRow| {
+            query.after.is_none_or(|after| row.id > after)
+                && query.channel.as_ref().is_none_or(|channel| *channel == row.channel)
+                && query.account.as_ref().is_none_or(|account| *account == row.account)
+                && (!query.unknown || matches!(&row.outbox, Some(place) if matches!(place.state, OutboxState::Unknown { .. })))
+        };
+        Ok(page(state.outbox.open.keys().filter_map(|id| state.outbox.row(*id)).filter(wanted), query.limit))
+    }
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        Ok(self.lock().outbox.paused.values().cloned().collect())
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         let state = self.lock();
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
@@ -81,6 +139,8 @@ impl Reads for MemoryStore {
             store_bytes: 0,
             log_bytes: 0,
             channels: channels.into_values().collect(),
+            outbox_waiting: state.outbox.count_open(false),
+            outbox_unknown: state.outbox.count_open(true),
         })
     }
 }
@@ -93,6 +153,30 @@ fn page<T>(rows: impl Iterator<Item = T>, limit: usize) -> Page<T> {
 }
 
 impl State {
+    fn thread_message(&self, entry: EntryId) -> Option<ThreadMessage> {
+        match entry {
+            EntryId::Event(id) => {
+                let recorded = self.events.get(&id)?;
+                let direction = if recorded.event.echo { Direction::Out } else { Direction::In };
+                let provider_id = Some(recorded.event.id.clone());
+                let (at_ms, text) = (recorded.received_ms, recorded.event.text.clone());
+                Some(ThreadMessage { id: entry, direction, at_ms, text, provider_id, status: None })
+            }
+            EntryId::Message(id) => {
+                let row = self.outbox.row(id)?;
+                let (at_ms, status) = (row.created_ms, Some(row.steps.status()));
+                Some(ThreadMessage {
+                    id: entry,
+                    direction: Direction::Out,
+                    at_ms,
+                    text: row.text,
+                    provider_id: row.provider_id,
+                    status,
+                })
+            }
+        }
+    }
+
     fn event_row(&self, id: EventId, recorded: &Recorded) -> EventRow {
         let state = match recorded.item {
             None => EventState::Kept,

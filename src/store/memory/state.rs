@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::domain::{Event, EventId, EventKey, Fence, ItemId, ids};
+use super::outbox::Outbox;
+use super::threads::{Said, Threads};
+use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, ids};
 use crate::store::{
-    Accepted, Answer, Arrival, AttemptRow, Copies, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, Outcome, Purged,
-    Redrive, Settled, Then,
+    Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
+    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, Submitted, Then,
 };
 
 #[derive(Default)]
@@ -25,6 +27,8 @@ pub(super) struct State {
     pub(super) copies: HashMap<EventId, Copies>,
     pub(super) answers: HashMap<EventId, Answer>,
     settings: HashMap<String, String>,
+    pub(super) outbox: Outbox,
+    pub(super) threads: Threads,
 }
 
 struct Claim {
@@ -129,6 +133,14 @@ impl State {
                     }
                 },
             };
+            let settles_ours = match new.event.echo {
+                true => self.outbox.hear_echo(&new.event, now),
+                false => self.outbox.hear(&new.event, now),
+            };
+            // An echo of a message that is in the thread already is not said twice.
+            if part.is_none() && !settles_ours {
+                self.threads.hear(&new.event, &arrival.channel, EntryId::Event(id), now);
+            }
             let (event, channel) = (new.event, Arc::clone(&arrival.channel));
             self.events.insert(id, Recorded { event, channel, received_ms: now, webhook: Arc::clone(&webhook), item, part });
             accepted.push(Accepted::New(id));
@@ -271,8 +283,11 @@ impl State {
         let Some(held) = lane.lease.take_if(|held| held.fence == fence) else { return Settled::Lost };
         let name = outcome.name();
         match outcome {
-            Outcome::Delivered { status, answer } => {
+            Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, now, name, &status.to_string());
+                for reply in replies {
+                    self.submit(reply, now);
+                }
                 // A replay answers nobody.
                 if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
                     && let Some(answer) = answer
@@ -321,6 +336,7 @@ impl State {
         for number in leased {
             self.log_lost(number, now, "hapax stopped");
         }
+        self.outbox.end_all_leases(now);
     }
 
     pub(super) fn redrive(&mut self, which: &Redrive, max: usize, now: i64) -> usize {
@@ -405,7 +421,31 @@ impl State {
             self.copies.remove(id);
             self.attempts.retain(|(of, _)| of != id);
         }
+        let keep_of =
+            |channel: &str| retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms).or(longest);
+        let messages =
+            self.outbox.purge(|channel, created_ms| keep_of(channel).is_some_and(|keep_ms| created_ms + keep_ms <= now));
+        self.threads.forget(|entry| match entry {
+            EntryId::Event(id) => gone.contains(&id),
+            EntryId::Message(id) => messages.contains(&id),
+        });
         Purged { keys: expired.len() as u64, events: gone.len() as u64, more: expired.len() == max }
+    }
+
+    pub(super) fn submit(&mut self, new: NewMessage, now: i64) -> Submitted {
+        let thread = self.threads.of(&new.account, &new.peer);
+        let number = self.number();
+        let (channel, text) = (Arc::clone(&new.channel), new.text.clone());
+        let submitted = self.outbox.submit(new, thread.peer.clone(), number, now);
+        if let Submitted::New(id) = submitted {
+            let said = Said { channel: &channel, entry: EntryId::Message(id), direction: Direction::Out, text: text.as_ref() };
+            self.threads.say(thread, &said, now);
+        }
+        submitted
+    }
+
+    pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk, now: i64) -> Vec<OutboxLease> {
+        self.outbox.lease(ask, now, &mut self.last_fence)
     }
 
     pub(super) fn remember(&mut self, name: &str, value: &str) -> String {
@@ -417,13 +457,13 @@ impl State {
     }
 }
 
-fn lane_ref(number: u64) -> LaneRef {
+pub(super) fn lane_ref(number: u64) -> LaneRef {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     LaneRef(bytes)
 }
 
-fn lane_number(lane: LaneRef) -> u64 {
+pub(super) fn lane_number(lane: LaneRef) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&lane.0[..8]);
     u64::from_le_bytes(bytes)

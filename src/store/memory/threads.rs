@@ -1,20 +1,28 @@
 //! The model's threads: who talks with whom, and what was said last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Direction, Event, Kind, ThreadId};
 use crate::store::{EntryId, ThreadRow};
 
 #[derive(Default)]
 pub(super) struct Threads {
-    pub(super) rows: BTreeMap<ThreadId, ThreadRow>,
+    rows: BTreeMap<ThreadId, Talk>,
     /// Every name of a peer, and the name its thread goes by.
-    names: HashMap<(String, String), String>,
+    names: BTreeMap<(String, String), String>,
     /// In the order accepted.
     pub(super) entries: Vec<(ThreadId, EntryId)>,
 }
 
-/// What makes or updates a thread.
+struct Talk {
+    channel: String,
+    last_ms: i64,
+    last_text: Option<String>,
+    last_direction: Direction,
+    unread: u64,
+}
+
+/// Something said in a thread.
 pub(super) struct Said<'s> {
     pub(super) channel: &'s str,
     pub(super) entry: EntryId,
@@ -23,44 +31,102 @@ pub(super) struct Said<'s> {
 }
 
 impl Threads {
-    /// The name that a peer's thread goes by.
-    pub(super) fn canonical(&self, account: &str, peer: &str) -> String {
-        self.names.get(&(account.to_owned(), peer.to_owned())).cloned().unwrap_or_else(|| peer.to_owned())
+    /// The thread of a peer, under the name it goes by.
+    pub(super) fn of(&self, account: &str, peer: &str) -> ThreadId {
+        let known = self.names.get(&(account.to_owned(), peer.to_owned()));
+        ThreadId { account: account.to_owned(), peer: known.cloned().unwrap_or_else(|| peer.to_owned()) }
     }
 
     /// Takes note of an event: its names, and what it says if it is a message.
     pub(super) fn hear(&mut self, event: &Event, channel: &str, entry: EntryId, now: i64) {
         let Some(peer) = &event.peer else { return };
-        let canonical = self.learn_names(&event.account, peer, &event.aliases);
+        let thread = self.learn_names(&event.account, peer, &event.aliases);
         if event.kind == Kind::Message {
             let direction = if event.echo { Direction::Out } else { Direction::In };
-            let id = ThreadId { account: event.account.clone(), peer: canonical };
-            self.say(id, Said { channel, entry, direction, text: event.text.as_ref() }, now);
+            self.say(thread, &Said { channel, entry, direction, text: event.text.as_ref() }, now);
         }
     }
 
     /// Names seen together are one person; the name that was known first stays.
-    fn learn_names(&mut self, account: &str, peer: &str, aliases: &[String]) -> String {
+    fn learn_names(&mut self, account: &str, peer: &str, aliases: &[String]) -> ThreadId {
         let key = |name: &str| (account.to_owned(), name.to_owned());
-        let all = || std::iter::once(peer).chain(aliases.iter().map(String::as_str));
-        let known: Vec<String> = all().filter_map(|name| self.names.get(&key(name)).cloned()).collect();
+        let all: Vec<&str> = std::iter::once(peer).chain(aliases.iter().map(String::as_str)).collect();
+        let known: Vec<String> = all.iter().filter_map(|name| self.names.get(&key(name)).cloned()).collect();
         let canonical = known.first().cloned().unwrap_or_else(|| peer.to_owned());
-        for other in known.iter().filter(|other| **other != canonical) {
+        for other in known.iter().filter(|other| **other != canonical).collect::<BTreeSet<_>>() {
             self.merge(account, other, &canonical);
         }
-        if aliases.is_empty() && known.is_empty() {
-            return canonical;
-        }
-        for name in all() {
+        for name in all {
             self.names.insert(key(name), canonical.clone());
-            if name != canonical
-                && let Some(row) = self.rows.get_mut(&ThreadId { account: account.to_owned(), peer: canonical.clone() })
-                && !row.aliases.iter().any(|alias| alias == name)
-            {
-                row.aliases.push(name.to_owned());
-                row.aliases.sort();
+        }
+        ThreadId { account: account.to_owned(), peer: canonical }
+    }
+
+    /// Two threads turn out to be one person's.
+    fn merge(&mut self, account: &str, from: &str, into: &str) {
+        let thread = |peer: &str| ThreadId { account: account.to_owned(), peer: peer.to_owned() };
+        for canonical in self.names.iter_mut().filter(|((of, _), name)| of == account && *name == from).map(|(_, name)| name) {
+            *canonical = into.to_owned();
+        }
+        for (of, _) in self.entries.iter_mut().filter(|(of, _)| *of == thread(from)) {
+            *of = thread(into);
+        }
+        let Some(gone) = self.rows.remove(&thread(from)) else { return };
+        match self.rows.get_mut(&thread(into)) {
+            None => {
+                self.rows.insert(thread(into), gone);
+            }
+            Some(row) => {
+                let unread = row.unread + gone.unread;
+                if gone.last_ms > row.last_ms {
+                    *row = gone;
+                }
+                row.unread = unread;
             }
         }
-        canonical
+    }
+
+    pub(super) fn say(&mut self, thread: ThreadId, said: &Said<'_>, now: i64) {
+        self.names.entry((thread.account.clone(), thread.peer.clone())).or_insert_with(|| thread.peer.clone());
+        self.entries.push((thread.clone(), said.entry));
+        let row = self.rows.entry(thread).or_insert_with(|| Talk {
+            channel: said.channel.to_owned(),
+            last_ms: now,
+            last_text: None,
+            last_direction: said.direction,
+            unread: 0,
+        });
+        row.last_ms = now;
+        row.last_text = said.text.cloned();
+        row.last_direction = said.direction;
+        row.unread += u64::from(said.direction == Direction::In);
+    }
+
+    pub(super) fn mark_read(&mut self, id: &ThreadId) -> bool {
+        self.rows.get_mut(id).map(|row| row.unread = 0).is_some()
+    }
+
+    pub(super) fn row(&self, id: &ThreadId) -> Option<ThreadRow> {
+        let talk = self.rows.get(id)?;
+        let alias = |((account, name), canonical): (&(String, String), &String)| {
+            (*account == id.account && *canonical == id.peer && *name != id.peer).then(|| name.clone())
+        };
+        Some(ThreadRow {
+            id: id.clone(),
+            channel: talk.channel.clone(),
+            aliases: self.names.iter().filter_map(alias).collect(),
+            last_ms: talk.last_ms,
+            last_text: talk.last_text.clone(),
+            last_direction: talk.last_direction,
+            unread: talk.unread,
+        })
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = ThreadRow> {
+        self.rows.keys().filter_map(|id| self.row(id))
+    }
+
+    pub(super) fn forget(&mut self, gone: impl Fn(EntryId) -> bool) {
+        self.entries.retain(|(_, entry)| !gone(*entry));
     }
 }

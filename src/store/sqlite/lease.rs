@@ -192,7 +192,7 @@ impl Writer {
         let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
         self.drop_lease(&held)?;
         match outcome {
-            Outcome::Delivered { status, answer } => {
+            Outcome::Delivered { status, answer, replies: _ } => {
                 self.log_attempt(&held, outcome.name(), &status.to_string())?;
                 if let Some(answer) = answer {
                     self.keep_answer(&held, answer)?;

@@ -10,10 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::SqliteStore;
 use super::rows::{event_id, fence_of, item_id, kind_number, kind_of};
 use crate::domain::ids::number_of;
-use crate::domain::{EventId, ItemId};
+use crate::domain::{EventId, ItemId, MessageId, ThreadId};
 use crate::store::{
-    Answer, AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
-    KeptHeaders, Page, Reads, Stats, StoreError,
+    Answer, AttemptRow, ChannelCounts, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow,
+    ItemState, KeptHeaders, MessageRow, OutboxQuery, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery,
+    ThreadRow,
 };
 
 #[async_trait]
@@ -32,6 +33,34 @@ impl Reads for SqliteStore {
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
         self.read("reading an answer", move |db| answer(db, id)).await
+    }
+
+    async fn threads(&self, _: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn thread(&self, _: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        Ok(None)
+    }
+
+    async fn thread_messages(&self, _: &ThreadId, _: Option<EntryId>, _: usize) -> Result<Page<ThreadMessage>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn message(&self, _: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        Ok(None)
+    }
+
+    async fn message_by_provider_id(&self, _: &str, _: &str) -> Result<Option<MessageId>, StoreError> {
+        Ok(None)
+    }
+
+    async fn outbox(&self, _: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        Ok(Page { rows: vec![], more: false })
+    }
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        Ok(vec![])
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
