@@ -7,7 +7,12 @@
 //!                                      (raw bytes) (sans-I/O)   one commit: claim + event + lane
 //!                                                                   │ wake
 //!  bot ◀──POST target (original shape, re-signed)── delivery ◀── store.lease_inbox
-//!   │ 2xx                                              └──────▶ store.settle_inbox
+//!   │ 2xx + replies                                    └──────▶ store.settle_inbox  one commit: done + replies in the outbox
+//!   ▼                                                              │ wake
+//!  POST /v1/messages ──▶ store.submit ──▶ sender ◀── store.lease_outbox
+//!                                           │ store.begin (from here a crash means "unknown")
+//!                                           ▼ provider's send API
+//!                                         store.settle_outbox  sent | retry | failed | unknown
 //! ```
 
 pub mod clock;
@@ -24,6 +29,8 @@ pub mod ingress;
 pub mod worker;
 
 pub mod delivery;
+
+pub mod sender;
 
 pub mod api;
 

@@ -164,6 +164,20 @@ impl Line {
                 line(&channel, "waiting", None, format!("{why}; deliveries wait and spend no attempts"))
             }
             Happening::CircuitClosed { channel } => line(&channel, "going on", None, "the target answers again".to_owned()),
+            Happening::RepliesBad { channel, event, why } => line(&channel, "bad replies", Some(event.to_string()), why),
+            Happening::Sent { channel, message, attempt, took_ms } => {
+                line(&channel, "sent", Some(message.to_string()), format!("attempt {attempt}, {took_ms} ms"))
+            }
+            Happening::SendRetried { channel, message, attempt, wait_ms, why } => {
+                let about = format!("attempt {attempt}: {why}; again in {wait_ms} ms");
+                line(&channel, "not sent", Some(message.to_string()), about)
+            }
+            Happening::SendFailed { channel, message, why } => line(&channel, "failed", Some(message.to_string()), why),
+            Happening::SendUnknown { channel, message, why } => line(&channel, "unknown", Some(message.to_string()), why),
+            Happening::Reconciled { channel, message } => {
+                line(&channel, "sent", Some(message.to_string()), "the provider knows it; it is no longer in doubt".to_owned())
+            }
+            Happening::AccountPaused { channel, account, why } => line(&channel, "paused", None, format!("{account}: {why}")),
             Happening::StoreUnavailable { call, why } => line("", "store", None, format!("{call}: {why}")),
         }
     }

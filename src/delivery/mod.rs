@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use target::BadTarget;
+pub(crate) use target::innermost;
 
 use self::judge::{Heard, Judgement, judge, next_wait_ms};
 use self::target::Target;
@@ -20,10 +21,7 @@ use crate::ingress::proxy::{Answers, Verdict};
 use crate::providers::Provider;
 use crate::store::{Answer, InboxLease, LaneRef, LeaseAsk, Outcome, Settled, Store, StoreError};
 use crate::telemetry::Telemetry;
-use crate::worker::{Hold, Work};
-
-/// A settle that fails is tried again, ever more slowly up to this.
-const SETTLE_WAIT_CAP: Duration = Duration::from_secs(5);
+use crate::worker::{self, Hold, Work};
 
 /// Delivers the inbox of all channels that have a target.
 pub struct Delivery {
@@ -106,27 +104,16 @@ impl Delivery {
         Attempt { verdict: verdict_of(&heard, answer), outcome, took }
     }
 
-    /// Writes the outcome down, however long the store takes to come back. False when it does not count.
+    /// Writes the outcome down. False when it does not count.
     async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
-        let mut wait = Duration::from_millis(100);
-        loop {
-            match self.store.settle_inbox(hold.lane, hold.fence, outcome.clone()).await {
-                Ok(Settled::Done) => return true,
-                Ok(Settled::Lost) => {
-                    target.telemetry.fence_lost(first_event(lease), hold.fence);
-                    return false;
-                }
-                Err(error) => {
-                    self.telemetry.store_unavailable("settle_inbox", &error);
-                    if !error.retryable() {
-                        return false;
-                    }
-                }
+        let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
+        match worker::settle(hold, "settle_inbox", &self.telemetry, attempt).await {
+            Some(Settled::Done) => true,
+            Some(Settled::Lost) => {
+                target.telemetry.fence_lost(first_event(lease), hold.fence);
+                false
             }
-            tokio::select! {
-                () = hold.ended() => return false,
-                () = tokio::time::sleep(wait) => wait = (wait * 2).min(SETTLE_WAIT_CAP),
-            }
+            None => false,
         }
     }
 
@@ -149,8 +136,15 @@ impl Delivery {
 impl Work for Delivery {
     type Lease = InboxLease;
 
+    const LEASE: &'static str = "lease_inbox";
+    const EXTEND: &'static str = "extend";
+
     async fn lease(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
         self.store.lease_inbox(ask).await
+    }
+
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.store.extend(leases, hold_ms).await
     }
 
     fn of(lease: &InboxLease) -> (&Arc<str>, LaneRef, Fence) {

@@ -195,7 +195,8 @@ fn failed(error: &reqwest::Error) -> Heard {
     }
 }
 
-fn innermost(error: &reqwest::Error) -> String {
+/// The last cause of an error, which unlike the whole of it never holds the address.
+pub(crate) fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;

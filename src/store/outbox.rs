@@ -92,6 +92,15 @@ pub enum SendOutcome {
 }
 
 impl SendOutcome {
+    /// The wait after which the message is leased again by itself.
+    pub fn comes_again_ms(&self) -> Option<i64> {
+        match self {
+            SendOutcome::Retry { wait_ms, .. } | SendOutcome::HandBack { wait_ms } => Some(*wait_ms),
+            SendOutcome::Unknown { check_ms, .. } => *check_ms,
+            SendOutcome::Sent { .. } | SendOutcome::Failed { .. } => None,
+        }
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             SendOutcome::Sent { .. } => "sent",

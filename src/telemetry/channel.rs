@@ -62,6 +62,8 @@ pub struct ChannelTelemetry {
     delivery_seconds: Histogram,
     circuit_opened: Counter,
     circuit_open: Gauge,
+    replies: Counter,
+    replies_bad: Counter,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -85,6 +87,8 @@ impl ChannelTelemetry {
             delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &[("channel", name)]),
             circuit_opened: counter(names::CIRCUIT_OPENED),
             circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &[("channel", name)]),
+            replies: counter(names::REPLIES),
+            replies_bad: counter(names::REPLIES_BAD),
             watch: telemetry.watch.clone(),
         }
     }
@@ -184,6 +188,18 @@ impl ChannelTelemetry {
         self.circuit_open.set(0.0);
         tracing::info!(channel = &*self.channel, "the target answers again");
         self.tell(|channel| Happening::CircuitClosed { channel });
+    }
+
+    /// The handler answered with messages; they are in the outbox.
+    pub fn replied(&self, event: EventId, replies: u64) {
+        self.replies.increment(replies);
+        tracing::debug!(channel = &*self.channel, %event, replies, "the handler answered with messages");
+    }
+
+    pub fn replies_bad(&self, event: EventId, count: u64, why: &str) {
+        self.replies_bad.increment(count);
+        tracing::warn!(channel = &*self.channel, %event, count, why, "replies that could not be read were not sent");
+        self.tell(|channel| Happening::RepliesBad { channel, event, why: why.to_owned() });
     }
 
     fn tell(&self, happening: impl FnOnce(Arc<str>) -> Happening) {

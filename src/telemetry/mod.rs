@@ -4,6 +4,7 @@
 
 mod channel;
 pub mod names;
+mod sending;
 mod watch;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,6 +14,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use tokio::sync::mpsc;
 
 pub use channel::{ChannelTelemetry, RefusedWhy};
+pub use sending::SendTelemetry;
 pub use watch::Happening;
 
 use crate::store::{Purged, Stats, StoreError};
@@ -79,6 +81,11 @@ impl Telemetry {
     /// The meters of one channel, made once.
     pub fn channel(&self, name: &str) -> ChannelTelemetry {
         ChannelTelemetry::new(self, name)
+    }
+
+    /// The meters of one channel's sending side, made once.
+    pub fn sending(&self, channel: &str) -> SendTelemetry {
+        SendTelemetry::new(self, channel)
     }
 
     pub fn connection_opened(&self) {

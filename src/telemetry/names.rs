@@ -27,6 +27,26 @@ pub const CIRCUIT_OPENED: &str = "hapax_circuit_opened_total";
 /// 1 while the target is taken for dead.
 pub const CIRCUIT_OPEN: &str = "hapax_circuit_open";
 
+/// Messages that handlers answered with.
+pub const REPLIES: &str = "hapax_replies_total";
+/// Replies that could not be read, and were not sent.
+pub const REPLIES_BAD: &str = "hapax_replies_bad_total";
+
+/// Messages the provider took.
+pub const SENT: &str = "hapax_messages_sent_total";
+pub const SEND_RETRIED: &str = "hapax_send_retries_total";
+pub const SEND_FAILED: &str = "hapax_messages_failed_total";
+/// Sends whose outcome nobody knows.
+pub const SEND_UNKNOWN: &str = "hapax_messages_unknown_total";
+/// Sends in doubt that a lookup found.
+pub const RECONCILED: &str = "hapax_messages_reconciled_total";
+pub const SEND_HANDED_BACK: &str = "hapax_messages_handed_back_total";
+/// Times an account was stopped by what its provider said.
+pub const ACCOUNT_PAUSED: &str = "hapax_accounts_paused_total";
+pub const SEND_FENCE_LOST: &str = "hapax_send_fences_lost_total";
+/// One call to the provider, in seconds.
+pub const SEND_SECONDS: &str = "hapax_send_seconds";
+
 /// Calls the store could not answer; label `call`.
 pub const STORE_FAILED: &str = "hapax_store_failures_total";
 /// Connections that could not be taken from the kernel.
@@ -59,6 +79,16 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (HANDED_BACK, "Items put back without charging the attempt"),
     (FENCE_LOST, "Outcomes refused because another lease was given out since"),
     (CIRCUIT_OPENED, "Times a target was taken for dead"),
+    (REPLIES, "Messages that handlers answered with"),
+    (REPLIES_BAD, "Replies that could not be read, and were not sent"),
+    (SENT, "Messages the provider took"),
+    (SEND_RETRIED, "Sends that did not go out and will be repeated"),
+    (SEND_FAILED, "Messages that will never go out"),
+    (SEND_UNKNOWN, "Sends whose outcome nobody knows"),
+    (RECONCILED, "Sends in doubt that a lookup found"),
+    (SEND_HANDED_BACK, "Messages put back before they were begun"),
+    (ACCOUNT_PAUSED, "Times an account was stopped by what its provider said"),
+    (SEND_FENCE_LOST, "Outcomes of sends refused because another lease was given out since"),
     (STORE_FAILED, "Calls the store could not answer"),
     (ACCEPT_FAILED, "Connections that could not be taken from the kernel"),
     (PURGED_KEYS, "Keys removed after their window"),
@@ -77,8 +107,11 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (INBOX_OLDEST_SECONDS, "Age of the oldest item on its way"),
 ];
 
-pub(super) const HISTOGRAMS: &[(&str, &str)] =
-    &[(ACCEPT_SECONDS, "From the first byte of a webhook's body to its answer"), (DELIVERY_SECONDS, "One request to the target")];
+pub(super) const HISTOGRAMS: &[(&str, &str)] = &[
+    (ACCEPT_SECONDS, "From the first byte of a webhook's body to its answer"),
+    (DELIVERY_SECONDS, "One request to the target"),
+    (SEND_SECONDS, "One call to the provider"),
+];
 
 pub(super) const BUCKETS_SECONDS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::{EventId, Kind, ThreadId};
+use crate::domain::{EventId, Kind, MessageId, ThreadId};
 
 /// One thing a person at the terminal would want to see.
 #[derive(Clone, Debug)]
@@ -16,5 +16,12 @@ pub enum Happening {
     Parked { channel: Arc<str>, event: EventId, why: String },
     CircuitOpened { channel: Arc<str>, wait_ms: i64, why: String },
     CircuitClosed { channel: Arc<str> },
+    RepliesBad { channel: Arc<str>, event: EventId, why: String },
+    Sent { channel: Arc<str>, message: MessageId, attempt: u32, took_ms: u64 },
+    SendRetried { channel: Arc<str>, message: MessageId, attempt: u32, wait_ms: i64, why: String },
+    SendFailed { channel: Arc<str>, message: MessageId, why: String },
+    SendUnknown { channel: Arc<str>, message: MessageId, why: String },
+    Reconciled { channel: Arc<str>, message: MessageId },
+    AccountPaused { channel: Arc<str>, account: String, why: String },
     StoreUnavailable { call: &'static str, why: String },
 }

@@ -3,6 +3,7 @@
 //! What the work is, [`Work`] says; slots, heartbeat, lost leases and the clean stop are the same for all of it.
 
 mod hold;
+mod settle;
 mod slots;
 
 use std::future::Future;
@@ -15,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 pub use hold::Hold;
 use hold::Holds;
+pub use settle::settle;
 use slots::Slots;
 
 use crate::domain::Fence;
@@ -25,13 +27,24 @@ use crate::telemetry::Telemetry;
 pub trait Work: Send + Sync + 'static {
     type Lease: Send + 'static;
 
+    /// The store's names of the two calls, for whoever reads that they failed.
+    const LEASE: &'static str;
+    const EXTEND: &'static str;
+
     fn lease(&self, ask: LeaseAsk) -> impl Future<Output = Result<Vec<Self::Lease>, StoreError>> + Send;
+
+    fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
 
     /// Channel, lane and fence of a lease.
     fn of(lease: &Self::Lease) -> (&Arc<str>, LaneRef, Fence);
 
     /// The most items of this channel that make sense now, slots aside: none while its target is dead.
     fn allowance(&self, channel: &str) -> usize;
+
+    /// How long the loop may wait before it looks again without a hint. Asked before each look; never longer than [`POLL`].
+    fn nap(&self) -> Duration {
+        POLL
+    }
 
     /// Works on one item to its end and settles it. Minds [`Hold::ended`].
     fn perform(self: Arc<Self>, lease: Self::Lease, hold: Hold) -> impl Future<Output = ()> + Send;
@@ -49,7 +62,7 @@ pub struct Plan {
     pub stop_grace: Duration,
 }
 
-const POLL: Duration = Duration::from_millis(500);
+pub const POLL: Duration = Duration::from_millis(500);
 
 /// After the grace period, the time to write down that work was handed back.
 const HAND_BACK_TIME: Duration = Duration::from_secs(5);
@@ -60,10 +73,11 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
     let holds = Arc::new(Holds::default());
     let give_up = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let heart = tokio::spawn(beat(Arc::clone(&holds), Arc::clone(&store), plan.hold_ms, Arc::clone(&telemetry)));
+    let heart = tokio::spawn(beat(Arc::clone(&holds), Arc::clone(&work), plan.hold_ms, Arc::clone(&telemetry)));
     while !stop.is_cancelled() {
         // Before looking: what comes in while we look must not be missed.
         let hint = store.wait();
+        let nap = work.nap().min(POLL);
         let wants = slots.wants(|channel| work.allowance(channel));
         let mut found = 0;
         let mut failed = false;
@@ -80,7 +94,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
                 }
                 Err(error) => {
                     failed = true;
-                    telemetry.store_unavailable("lease_inbox", &error);
+                    telemetry.store_unavailable(W::LEASE, &error);
                 }
             }
         }
@@ -88,7 +102,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
             () = stop.cancelled() => {}
             () = hint, if !wants.is_empty() && !failed => {}
             () = slots.freed(), if found > 0 || wants.is_empty() => {}
-            () = tokio::time::sleep(POLL) => {}
+            () = tokio::time::sleep(nap) => {}
         }
     }
     tasks.close();
@@ -100,7 +114,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
 }
 
 /// Keeps all leases of one loop alive, in one call, three times per lease.
-async fn beat(holds: Arc<Holds>, store: Arc<dyn Store>, hold_ms: i64, telemetry: Arc<Telemetry>) {
+async fn beat<W: Work>(holds: Arc<Holds>, work: Arc<W>, hold_ms: i64, telemetry: Arc<Telemetry>) {
     let every = Duration::from_millis((hold_ms / 3).max(1) as u64);
     loop {
         tokio::time::sleep(every).await;
@@ -108,14 +122,14 @@ async fn beat(holds: Arc<Holds>, store: Arc<dyn Store>, hold_ms: i64, telemetry:
         if leases.is_empty() {
             continue;
         }
-        match store.extend(leases.clone(), hold_ms).await {
+        match work.extend(leases.clone(), hold_ms).await {
             Ok(still) => {
                 for ((lane, fence), _) in leases.into_iter().zip(still).filter(|(_, still)| !still) {
                     holds.lose(lane, fence);
                 }
             }
             // The leases run on; if they run out, the fence refuses what we would settle late.
-            Err(error) => telemetry.store_unavailable("extend", &error),
+            Err(error) => telemetry.store_unavailable(W::EXTEND, &error),
         }
     }
 }
