@@ -1,4 +1,4 @@
-//! Composes all of it. Start: store, token, workers, doors. Stop: doors, workers, upkeep, store.
+//! Composes all of it. Start: store, token, sender, delivery, doors. Stop: doors, delivery, sender, upkeep, store.
 
 mod admin_token;
 mod front;
@@ -19,18 +19,20 @@ use self::front::{Front, Vitals};
 use self::upkeep::Upkeep;
 use crate::api::{Api, PurgeLog};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Limits, StoreUrl};
+use crate::config::{Channel, Config, Limits, StoreUrl};
 use crate::delivery::{BadTarget, Delivery};
 use crate::ingress::Ingress;
 use crate::ingress::accept_loop::{self, Allowance};
 use crate::ingress::proxy::Answers;
+use crate::providers::sending::Sending;
 use crate::providers::{self, Provider};
+use crate::sender::{BadSending, Sender};
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Telemetry;
-use crate::worker::{self, Plan};
+use crate::worker::{self, Plan, Work};
 
 /// How long requests in flight, and then deliveries in flight, may take to finish when hapax stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -42,6 +44,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Target(#[from] BadTarget),
+    #[error(transparent)]
+    Sending(#[from] BadSending),
 }
 
 /// The sockets, opened by the caller, so that tests own the port.
@@ -113,15 +117,20 @@ impl Server {
             .iter()
             .filter_map(|channel| Some((channel.clone(), Arc::clone(providers.get(&channel.name)?))))
             .collect();
+        let sendings = self.sendings();
         let answers = Arc::new(Answers::new());
         let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
         let delivery = Arc::new(Delivery::new(
-            channels.clone(),
+            channels.iter().cloned().map(|(channel, provider)| {
+                let sending = sendings.get(&channel.name).cloned();
+                (channel, provider, sending)
+            }),
             Arc::clone(store),
             Arc::clone(clock),
             Arc::clone(&answers),
             Arc::clone(telemetry),
         )?);
+        let sender = Arc::new(self.sender(&sendings)?);
         let ingress = Arc::new(Ingress::new(
             channels,
             &self.config.limits,
@@ -132,29 +141,56 @@ impl Server {
         ));
         let purges = Arc::new(PurgeLog::default());
 
-        let (stop_work, stop_upkeep) = (CancellationToken::new(), CancellationToken::new());
-        let work = self.start_workers(&delivery, &stop_work);
+        let [stop_delivery, stop_sender, stop_upkeep] = std::array::from_fn(|_| CancellationToken::new());
+        let sends = self.start_workers(&sender, sender.loops(), &stop_sender);
+        let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery);
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone()));
         let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
 
         doors.join_all().await;
-        stop_work.cancel();
-        work.join_all().await;
+        stop_delivery.cancel();
+        deliveries.join_all().await;
+        // After delivery, so that the replies of the last deliveries still have their chance.
+        stop_sender.cancel();
+        sends.join_all().await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
         let _ = upkeep.await;
         Ok(())
     }
 
-    fn start_workers(&self, delivery: &Arc<Delivery>, stop: &CancellationToken) -> JoinSet<()> {
+    /// The sending side of every channel that has one.
+    fn sendings(&self) -> HashMap<Arc<str>, Arc<dyn Sending>> {
+        let of = |channel: &Channel| {
+            let adapter = providers::build_sending(&channel.provider, channel.send.as_ref()?.token.as_ref())?;
+            Some((Arc::clone(&channel.name), adapter))
+        };
+        self.config.channels.iter().filter_map(of).collect()
+    }
+
+    fn sender(&self, sendings: &HashMap<Arc<str>, Arc<dyn Sending>>) -> Result<Sender, BadSending> {
+        let of = |channel: &Channel| {
+            let adapter = Arc::clone(sendings.get(&channel.name)?);
+            Some((Arc::clone(&channel.name), channel.send.clone()?, adapter))
+        };
+        let channels: Vec<_> = self.config.channels.iter().filter_map(of).collect();
+        Sender::new(channels, Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry))
+    }
+
+    fn start_workers<W: Work>(
+        &self,
+        work: &Arc<W>,
+        loops: HashMap<i64, Vec<(Arc<str>, usize)>>,
+        stop: &CancellationToken,
+    ) -> JoinSet<()> {
         let worker: Arc<str> = Arc::from(self.config.instance.clone().unwrap_or_else(instance_name));
-        let mut work = JoinSet::new();
-        for (hold_ms, channels) in delivery.loops() {
+        let mut running = JoinSet::new();
+        for (hold_ms, channels) in loops {
             let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, stop_grace: self.stop_grace };
-            let (delivery, store) = (Arc::clone(delivery), Arc::clone(&self.store));
-            work.spawn(worker::run(delivery, store, plan, Arc::clone(&self.telemetry), stop.clone()));
+            let (work, store) = (Arc::clone(work), Arc::clone(&self.store));
+            running.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop.clone()));
         }
-        work
+        running
     }
 
     fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>) -> Upkeep {

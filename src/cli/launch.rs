@@ -176,6 +176,7 @@ fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Store(error) => Failure::Unreachable(error.to_string()),
         StartError::Target(error) => Failure::plain(error.to_string()),
+        StartError::Sending(error) => Failure::plain(error.to_string()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod circuit;
 mod judge;
+mod replies;
 mod standard;
 mod target;
 
@@ -19,6 +20,7 @@ use crate::config::{self, Mode};
 use crate::domain::{EventId, Fence};
 use crate::ingress::proxy::{Answers, Verdict};
 use crate::providers::Provider;
+use crate::providers::sending::Sending;
 use crate::store::{Answer, InboxLease, LaneRef, LeaseAsk, Outcome, Settled, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Hold, Work};
@@ -42,7 +44,7 @@ struct Attempt {
 
 impl Delivery {
     pub fn new(
-        channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>,
+        channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>, Option<Arc<dyn Sending>>)>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         answers: Arc<Answers>,
@@ -50,8 +52,8 @@ impl Delivery {
     ) -> Result<Self, BadTarget> {
         let client = target::client()?;
         let mut targets = HashMap::new();
-        for (channel, provider) in channels {
-            if let Some(target) = Target::of(channel, provider, &client, &telemetry)? {
+        for (channel, provider, sending) in channels {
+            if let Some(target) = Target::of(channel, provider, sending, &client, &telemetry)? {
                 targets.insert(Arc::clone(&target.settings.name), target);
             }
         }
@@ -99,7 +101,7 @@ impl Delivery {
             if pass.alive() {
                 target.telemetry.circuit_closed();
             }
-            outcome_of(target, lease.attempt, judgement, &heard, answer.clone())
+            outcome_of(target, lease, judgement, &heard, answer.as_ref())
         };
         Attempt { verdict: verdict_of(&heard, answer), outcome, took }
     }
@@ -120,7 +122,12 @@ impl Delivery {
     fn tell(&self, target: &Target, lease: &InboxLease, attempt: Attempt) {
         let event = first_event(lease);
         match &attempt.outcome {
-            Outcome::Delivered { status, .. } => target.telemetry.delivered(event, lease.attempt, *status, attempt.took),
+            Outcome::Delivered { status, replies, .. } => {
+                target.telemetry.delivered(event, lease.attempt, *status, attempt.took);
+                if !replies.is_empty() {
+                    target.telemetry.replied(event, replies.len() as u64);
+                }
+            }
             Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
             Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
             Outcome::HandBack { .. } => target.telemetry.handed_back(event, "the target is not there, or hapax stops"),
@@ -186,12 +193,18 @@ fn first_event(lease: &InboxLease) -> EventId {
     lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
 }
 
-fn outcome_of(target: &Target, attempt: u32, judgement: Judgement, heard: &Heard, answer: Option<Answer>) -> Outcome {
-    let settings = &target.settings;
+fn outcome_of(target: &Target, lease: &InboxLease, judgement: Judgement, heard: &Heard, answer: Option<&Answer>) -> Outcome {
+    let (settings, attempt) = (&target.settings, lease.attempt);
     match judgement {
         Judgement::Taken => {
             let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
-            Outcome::Delivered { status, answer, replies: Vec::new() }
+            let replies = answer.map(|answer| replies::read(lease, answer, target.sending.as_ref(), settings.mode));
+            let replies = replies.unwrap_or_default();
+            if replies.bad > 0 {
+                target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
+            }
+            let kept = answer.filter(|_| settings.mode == Mode::Proxy).cloned();
+            Outcome::Delivered { status, answer: kept, replies: replies.messages }
         }
         Judgement::Hopeless { why } => Outcome::Parked { why },
         Judgement::Again { why, asked_ms } => {

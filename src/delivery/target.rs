@@ -9,10 +9,12 @@ use reqwest::{Client, Request, Url, redirect};
 
 use super::circuit::Circuit;
 use super::judge::{Heard, retry_after_ms};
+use super::replies;
 use super::standard::StandardSigner;
 use crate::config::{self, Mode};
 use crate::domain::limits::ANSWER_MAX_BYTES;
 use crate::providers::Provider;
+use crate::providers::sending::Sending;
 use crate::store::{Answer, InboxLease};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 
@@ -55,6 +57,8 @@ pub(super) struct Target {
     url: Url,
     client: Client,
     provider: Arc<dyn Provider>,
+    /// How replies go out; `None`: this channel only receives.
+    pub(super) sending: Option<Arc<dyn Sending>>,
     signer: Option<StandardSigner>,
     pub(super) settings: config::Channel,
     pub(super) circuit: Circuit,
@@ -66,6 +70,7 @@ impl Target {
     pub(super) fn of(
         settings: config::Channel,
         provider: Arc<dyn Provider>,
+        sending: Option<Arc<dyn Sending>>,
         client: &Client,
         telemetry: &Telemetry,
     ) -> Result<Option<Self>, BadTarget> {
@@ -79,6 +84,7 @@ impl Target {
             url,
             client: client.clone(),
             provider,
+            sending,
             signer: settings.sign_with.as_ref().and_then(StandardSigner::new),
             circuit: Circuit::default(),
             telemetry: telemetry.channel(&settings.name),
@@ -105,9 +111,15 @@ impl Target {
         let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, now_ms)) };
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let declared = (200..300).contains(&status) && replies::are_declared(content_type.as_deref());
         match (read_answer(response).await, self.settings.mode) {
             // A longer answer is not worth asking the bot twice: it took the event.
             (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
+            // It said that messages follow, and they did not: its word is not whole.
+            (Err(why), Mode::Queue) if declared => (Heard::Broken(why), None),
+            (Ok(body), Mode::Queue) if declared || replies::are_possible(content_type.as_deref(), self.sending.as_ref()) => {
+                (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() }))
+            }
             // The status was said; what follows it does not matter to us.
             (_, Mode::Queue) => (heard, None),
             (Err(why), Mode::Proxy) => (Heard::Broken(why), None),

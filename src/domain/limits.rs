@@ -25,6 +25,8 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 pub const BODIES_IN_FLIGHT_BYTES: usize = 256 << 20;
 /// Answers of a target that are kept (proxy mode) or read (replies).
 pub const ANSWER_MAX_BYTES: usize = 1 << 20;
+/// Most messages a handler may answer one event with.
+pub const REPLIES_MAX: usize = 100;
 /// Largest page of any list.
 pub const PAGE_MAX: usize = 500;
 pub const PAGE_DEFAULT: usize = 50;

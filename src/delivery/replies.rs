@@ -1,0 +1,169 @@
+//! What the handler answered with: messages that enter the outbox in the commit that completes the event.
+//!
+//! A reply is named after its event and its place in the answer, so two runs of one handler cannot make two sends. Replies that cannot
+//! be read do not undo the delivery (the handler has done its work): they are counted and logged. A reply that can be read but not
+//! sent, because its text is too long or its number wrong, enters the outbox and fails there, where people look for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::config::Mode;
+use crate::domain::limits::{NAME_MAX_BYTES, REPLIES_MAX};
+use crate::domain::{Priority, ThreadId};
+use crate::providers::sending::Sending;
+use crate::store::{Answer, InboxLease, NewMessage};
+
+const CONTENT_TYPE: &str = "application/vnd.hapax.replies+json";
+
+/// The messages of one answer, and what was wrong with the others.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Replies {
+    pub(super) messages: Vec<NewMessage>,
+    pub(super) bad: u64,
+    pub(super) why: String,
+}
+
+#[derive(Deserialize)]
+struct Body<'b> {
+    #[serde(borrow)]
+    replies: Vec<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Reply<'b> {
+    text: Option<String>,
+    to: Option<Peer>,
+    #[serde(borrow)]
+    payload: Option<&'b RawValue>,
+}
+
+/// Telegram's chats are numbers.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Peer {
+    Text(String),
+    Number(i64),
+}
+
+/// True when the answer says that it is made of replies: without its body it is not whole.
+pub(super) fn are_declared(content_type: Option<&str>) -> bool {
+    content_type.is_some_and(|text| is_type(text, CONTENT_TYPE))
+}
+
+/// True when the answer may hold replies in the provider's own way.
+pub(super) fn are_possible(content_type: Option<&str>, sending: Option<&Arc<dyn Sending>>) -> bool {
+    sending.is_some() && content_type.is_some_and(|text| is_type(text, "application/json"))
+}
+
+fn is_type(content_type: &str, wanted: &str) -> bool {
+    content_type.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// Reads the replies out of an answer.
+///
+/// In proxy mode the provider gets the answer itself and acts on its own kind of reply: only declared ones are ours then.
+pub(super) fn read(lease: &InboxLease, answer: &Answer, sending: Option<&Arc<dyn Sending>>, mode: Mode) -> Replies {
+    let declared = are_declared(answer.content_type.as_deref());
+    let Some(sending) = sending else {
+        return if declared { Replies::none("this channel has no `token` to send with") } else { Replies::default() };
+    };
+    let found = if declared {
+        read_declared(&answer.body)
+    } else if mode == Mode::Queue {
+        Ok(sending.replies_in_answer(&answer.body, answer.content_type.as_deref()).into_iter().map(own_way).collect())
+    } else {
+        return Replies::default();
+    };
+    let found: Vec<Result<Wanted, String>> = match found {
+        Ok(found) => found,
+        Err(why) => return Replies::none(&why),
+    };
+    if found.is_empty() {
+        return Replies::default();
+    }
+    let Some(thread) = lease.events.first().and_then(|event| event.thread.as_ref()) else {
+        return Replies::none("the event belongs to no thread, so there is nobody to reply to");
+    };
+    let mut replies = Replies::default();
+    for (index, wanted) in found.into_iter().enumerate() {
+        let wanted = if index < REPLIES_MAX { wanted } else { Err(format!("more than {REPLIES_MAX} replies")) };
+        match wanted {
+            Ok(wanted) => replies.messages.push(message(lease, thread, index, wanted, &**sending)),
+            Err(why) => {
+                replies.bad += 1;
+                replies.why = format!("reply {index}: {why}");
+            }
+        }
+    }
+    replies
+}
+
+/// A reply before it is a message: for whom, if it says so, and what.
+struct Wanted {
+    to: Option<String>,
+    payload: Bytes,
+}
+
+fn own_way((to, payload): (String, Bytes)) -> Result<Wanted, String> {
+    Ok(Wanted { to: Some(to).filter(|to| !to.is_empty()), payload })
+}
+
+fn read_declared(body: &[u8]) -> Result<Vec<Result<Wanted, String>>, String> {
+    let body: Body<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is not {{\"replies\": [..]}}: {error}"))?;
+    Ok(body.replies.into_iter().map(|raw| read_one(raw.get())).collect())
+}
+
+fn read_one(text: &str) -> Result<Wanted, String> {
+    let reply: Reply<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let payload = match (reply.text, reply.payload) {
+        (Some(text), None) => serde_json::json!({ "text": text }).to_string(),
+        (None, Some(payload)) if payload.get().starts_with('{') => payload.get().to_owned(),
+        (None, Some(_)) => return Err("`payload` is not an object".to_owned()),
+        (Some(_), Some(_)) => return Err("it has both `text` and `payload`".to_owned()),
+        (None, None) => return Err("it has neither `text` nor `payload`".to_owned()),
+    };
+    let to = match reply.to {
+        Some(Peer::Text(to)) if to.is_empty() || to.len() > NAME_MAX_BYTES => return Err("`to` is empty or too long".to_owned()),
+        Some(Peer::Text(to)) => Some(to),
+        Some(Peer::Number(to)) => Some(to.to_string()),
+        None => None,
+    };
+    Ok(Wanted { to, payload: Bytes::from(payload) })
+}
+
+fn message(lease: &InboxLease, thread: &ThreadId, index: usize, wanted: Wanted, sending: &dyn Sending) -> NewMessage {
+    let event = super::first_event(lease);
+    // A replay is asked for by a person: its replies are sends of their own.
+    let run = lease.replay.map_or_else(String::new, |number| format!(".r{number}"));
+    let peer = wanted.to.unwrap_or_else(|| thread.peer.clone());
+    NewMessage {
+        channel: Arc::clone(&lease.channel),
+        account: thread.account.clone(),
+        request_id: format!("{event}{run}.{index}"),
+        fingerprint: fingerprint(&peer, &wanted.payload),
+        peer,
+        text: sending.text(&wanted.payload),
+        payload: wanted.payload,
+        priority: Priority::Reply,
+        reply_to: Some(event),
+    }
+}
+
+fn fingerprint(peer: &str, payload: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in [peer.as_bytes(), payload] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+impl Replies {
+    fn none(why: &str) -> Self {
+        Self { messages: Vec::new(), bad: 1, why: why.to_owned() }
+    }
+}
