@@ -36,3 +36,12 @@ pub const RETRY_AFTER_MAX_MS: i64 = 3_600_000;
 pub const SECRET_MIN_BYTES: usize = 8;
 /// Entries of the memory cache of completed keys.
 pub const CACHE_KEYS: u64 = 100_000;
+/// How much of a message's text a list of threads shows.
+pub const PREVIEW_CHARS: usize = 200;
+/// Messages waiting in one channel's outbox; more are refused until some have left.
+pub const OUTBOX_MAX: usize = 200_000;
+
+/// The beginning of a text, for lists.
+pub fn preview(text: &str) -> String {
+    text.chars().take(PREVIEW_CHARS).collect()
+}
