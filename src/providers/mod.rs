@@ -139,8 +139,3 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Generic(settings) => Arc::new(generic::Generic::new(settings)),
     }
 }
-
-/// Makes the sending side that a channel's settings ask for; `None` for providers that take no messages.
-pub fn build_sending(_settings: &Settings, _token: Option<&secrecy::SecretString>) -> Option<Arc<dyn sending::Sending>> {
-    None
-}

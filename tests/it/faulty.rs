@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use hapax::domain::{EventId, Fence, ItemId};
+use hapax::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use hapax::store::{
-    Accepted, Answer, Arrival, Copies, EventDetail, EventQuery, EventRow, EventState, InboxLease, InboxQuery, InboxRow, LaneRef,
-    LeaseAsk, Outcome, Page, Promise, Purged, Reads, Redrive, Settled, Stats, Store, StoreError,
+    Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxLease, InboxQuery,
+    InboxRow, LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
+    Promise, Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
+    ThreadRow,
 };
 use hapax::testkit::fake_bot::FakeBot;
+use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Opened, Rig, channel, eventually, text};
 
@@ -21,23 +24,58 @@ on_every_store! {
 }
 
 /// Passes everything on, except what it was told to fail.
-struct Faulty {
+pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     accepts_fail: AtomicBool,
     settles_fail: AtomicBool,
     leases_are_lost: AtomicBool,
     failed: AtomicUsize,
+    /// Steps until this process is dead, counted down; see [`Faulty::die_at`].
+    steps_left: AtomicUsize,
+    dead: CancellationToken,
 }
 
 impl Faulty {
-    fn around(opened: &Opened) -> Arc<Self> {
+    pub(crate) fn around(opened: &Opened) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(&opened.store),
             accepts_fail: AtomicBool::new(false),
             settles_fail: AtomicBool::new(false),
             leases_are_lost: AtomicBool::new(false),
             failed: AtomicUsize::new(0),
+            steps_left: AtomicUsize::new(usize::MAX),
+            dead: CancellationToken::new(),
         })
+    }
+
+    /// From the given step on nothing of this process reaches the store, as if it had been killed there. Steps are the moments right
+    /// before and right after each write that ends or begins work, and after each lease that found some.
+    pub(crate) fn die_at(&self, step: usize) {
+        self.steps_left.store(step, Ordering::SeqCst);
+    }
+
+    /// Resolves when it died.
+    pub(crate) async fn died(&self) {
+        self.dead.cancelled().await;
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.is_cancelled()
+    }
+
+    async fn step(&self) {
+        let left = self.steps_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(1)));
+        if left == Ok(0) {
+            self.dead.cancel();
+        }
+        self.alive().await;
+    }
+
+    /// Never comes back in a dead process.
+    async fn alive(&self) {
+        if self.is_dead() {
+            std::future::pending::<()>().await;
+        }
     }
 
     fn check(&self, switch: &AtomicBool) -> Result<(), StoreError> {
@@ -67,6 +105,39 @@ impl Reads for Faulty {
         self.inner.answer(id).await
     }
 
+    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        self.inner.threads(query).await
+    }
+
+    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.inner.thread(id).await
+    }
+
+    async fn thread_messages(
+        &self,
+        id: &ThreadId,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Page<ThreadMessage>, StoreError> {
+        self.inner.thread_messages(id, before, limit).await
+    }
+
+    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        self.inner.message(id).await
+    }
+
+    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
+        self.inner.message_by_provider_id(account, provider_id).await
+    }
+
+    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        self.inner.outbox(query).await
+    }
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        self.inner.paused_accounts().await
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.inner.stats().await
     }
@@ -84,10 +155,16 @@ impl Store for Faulty {
     }
 
     async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
-        self.inner.lease_inbox(ask).await
+        self.alive().await;
+        let leases = self.inner.lease_inbox(ask).await?;
+        if !leases.is_empty() {
+            self.step().await;
+        }
+        Ok(leases)
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.alive().await;
         if self.leases_are_lost.load(Ordering::SeqCst) {
             return Ok(vec![false; leases.len()]);
         }
@@ -96,7 +173,58 @@ impl Store for Faulty {
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
         self.check(&self.settles_fail)?;
-        self.inner.settle_inbox(lane, fence, outcome).await
+        self.step().await;
+        let settled = self.inner.settle_inbox(lane, fence, outcome).await;
+        self.step().await;
+        settled
+    }
+
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
+        self.inner.submit(message).await
+    }
+
+    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        self.alive().await;
+        let leases = self.inner.lease_outbox(ask).await?;
+        if !leases.is_empty() {
+            self.step().await;
+        }
+        Ok(leases)
+    }
+
+    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
+        self.step().await;
+        let begun = self.inner.begin(lane, fence).await;
+        self.step().await;
+        begun
+    }
+
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.alive().await;
+        self.inner.extend_outbox(leases, hold_ms).await
+    }
+
+    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
+        self.step().await;
+        let settled = self.inner.settle_outbox(lane, fence, outcome).await;
+        self.step().await;
+        settled
+    }
+
+    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.inner.retry_message(id).await
+    }
+
+    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.inner.cancel_message(id).await
+    }
+
+    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        self.inner.pause_account(channel, account, why).await
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        self.inner.mark_read(thread).await
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
@@ -128,7 +256,7 @@ impl Store for Faulty {
     }
 }
 
-fn with(faulty: &Arc<Faulty>, opened: Opened) -> Opened {
+pub(crate) fn with(faulty: &Arc<Faulty>, opened: Opened) -> Opened {
     let store: Arc<dyn Store> = Arc::<Faulty>::clone(faulty);
     Opened { store, ..opened }
 }
