@@ -139,7 +139,7 @@ fn message(lease: &InboxLease, thread: &ThreadId, index: usize, wanted: Wanted, 
     let event = super::first_event(lease);
     // A replay is asked for by a person: its replies are sends of their own.
     let run = lease.replay.map_or_else(String::new, |number| format!(".r{number}"));
-    let peer = wanted.to.unwrap_or_else(|| thread.peer.clone());
+    let peer = wanted.to.map_or_else(|| thread.peer.clone(), |to| sending.peer(&to));
     NewMessage {
         channel: Arc::clone(&lease.channel),
         account: thread.account.clone(),

@@ -144,12 +144,13 @@ impl Target {
         request
     }
 
+    /// What the provider would have sent: only the events that are new, and nothing that only we put there.
     fn body(&self, lease: &InboxLease) -> Bytes {
-        if lease.events.len() as u64 == u64::from(lease.webhook_events) {
-            return lease.body.clone();
-        }
-        let keep: Vec<u32> = lease.events.iter().map(|event| event.index).collect();
-        self.provider.rewrap(&lease.body, &keep).map_or_else(|| lease.body.clone(), Bytes::from)
+        let whole = lease.events.len() as u64 == u64::from(lease.webhook_events);
+        let keep = || lease.events.iter().map(|event| event.index).collect::<Vec<u32>>();
+        let rewrapped = if whole { None } else { self.provider.rewrap(&lease.body, &keep()) };
+        let body = rewrapped.map_or_else(|| lease.body.clone(), Bytes::from);
+        self.provider.restore(&body).map_or(body, Bytes::from)
     }
 
     fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, now_ms: i64) {

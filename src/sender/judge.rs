@@ -4,7 +4,7 @@
 
 use crate::config::{self, OnUnknown};
 use crate::domain::limits::RETRY_AFTER_MAX_MS;
-use crate::providers::sending::{Found, Reconcile, Verdict};
+use crate::providers::sending::{Reconcile, Verdict};
 use crate::store::SendOutcome;
 
 /// When a send in doubt is looked up, counted from when the doubt began. After the last it waits for a person.
@@ -97,12 +97,12 @@ pub(super) fn still_in_doubt(on_unknown: OnUnknown, by: Reconcile) -> SendOutcom
     SendOutcome::Unknown { why: why.to_owned(), check_ms: None }
 }
 
-/// What a lookup means for a message that is in doubt for so long.
-pub(super) fn after_lookup(found: Found, in_doubt_ms: i64) -> SendOutcome {
+/// What a lookup means for a message that is in doubt for so long: the provider's id of it, nothing, or why it could not be asked.
+pub(super) fn after_lookup(found: Result<Option<String>, String>, in_doubt_ms: i64) -> SendOutcome {
     let why = match found {
-        Found::Sent { provider_id } => return SendOutcome::Sent { provider_id },
-        Found::Nothing => "the provider's history does not show it".to_owned(),
-        Found::NoAnswer { why } => format!("the lookup did not work: {why}"),
+        Ok(Some(provider_id)) => return SendOutcome::Sent { provider_id },
+        Ok(None) => "the provider's history does not show it".to_owned(),
+        Err(why) => format!("the lookup did not work: {why}"),
     };
     SendOutcome::Unknown { why, check_ms: next_check_ms(Reconcile::ByLookup, in_doubt_ms) }
 }
@@ -168,12 +168,12 @@ mod tests {
         assert_eq!(check(OnUnknown::Hold, Reconcile::ByLookup), None);
         let mut looks = Vec::new();
         let mut in_doubt_ms = 0;
-        while let SendOutcome::Unknown { check_ms: Some(wait_ms), .. } = after_lookup(Found::Nothing, in_doubt_ms) {
+        while let SendOutcome::Unknown { check_ms: Some(wait_ms), .. } = after_lookup(Ok(None), in_doubt_ms) {
             in_doubt_ms += wait_ms;
             looks.push(in_doubt_ms);
         }
         assert_eq!(looks, CHECKS_MS);
-        let sent = after_lookup(Found::Sent { provider_id: "id".to_owned() }, 7);
+        let sent = after_lookup(Ok(Some("id".to_owned())), 7);
         assert_eq!(sent, SendOutcome::Sent { provider_id: "id".to_owned() });
     }
 

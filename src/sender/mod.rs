@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Request};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 pub use wire::BadSending;
 
@@ -48,6 +48,8 @@ struct Outlet {
     pace: Pace,
     /// Calls at once; messages that wait for their turn hold none.
     calls: Semaphore,
+    /// Held from lookup to settle: two messages that look alike must not both be taken for the one that the provider has.
+    lookups: Mutex<()>,
     telemetry: SendTelemetry,
 }
 
@@ -70,6 +72,7 @@ impl Sender {
             let outlet = Outlet {
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
+                lookups: Mutex::default(),
                 telemetry: telemetry.sending(&name),
                 settings,
                 adapter,
@@ -138,7 +141,7 @@ impl Sender {
         let heard = tokio::select! {
             biased;
             answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
-                Ok(answer) => Heard::Said(outlet.adapter.classify(&answer)),
+                Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), &answer)),
                 Err(none) => none.into(),
             },
             () = hold.ended() => {
@@ -194,16 +197,34 @@ impl Sender {
         let looking = async {
             let _call = outlet.turn(0).await;
             match wire::exchange(&self.client, request, outlet.settings.timeout_ms).await {
-                Ok(answer) => outlet.adapter.found(&message, &answer),
-                Err(none) => Found::NoAnswer { why: none.why() },
+                Ok(answer) => self.pick(lease, outlet.adapter.found(&message, &answer)).await,
+                Err(none) => Err(none.why()),
             }
         };
         let found = tokio::select! {
             found = looking => found,
-            () = hold.ended() => Found::NoAnswer { why: "hapax stopped".to_owned() },
+            () = hold.ended() => Err("hapax stopped".to_owned()),
         };
         let outcome = after_lookup(found, self.clock.now_ms() - since_ms);
         self.unless_lost(outlet, lease, hold, outcome)
+    }
+
+    /// Of messages that look alike, the first that is not another message of ours.
+    async fn pick(&self, lease: &OutboxLease, found: Found) -> Result<Option<String>, String> {
+        let alike = match found {
+            Found::Sent { provider_id } => return Ok(Some(provider_id)),
+            Found::OneOf { provider_ids } => provider_ids,
+            Found::Nothing => return Ok(None),
+            Found::NoAnswer { why } => return Err(why),
+        };
+        for provider_id in alike {
+            match self.store.message_by_provider_id(&lease.account, &provider_id).await {
+                Ok(Some(other)) if other != lease.message => {}
+                Ok(_) => return Ok(Some(provider_id)),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(None)
     }
 
     fn unless_lost(&self, outlet: &Outlet, lease: &OutboxLease, hold: &Hold, outcome: SendOutcome) -> Option<SendOutcome> {
@@ -280,6 +301,8 @@ impl Work for Sender {
     async fn perform(self: Arc<Self>, leased: Leased, mut hold: Hold) {
         // Only channels that can send are asked for.
         let Some(outlet) = self.outlets.get(&leased.lease.channel) else { return };
+        let in_doubt = leased.lease.in_doubt_since_ms.is_some();
+        let _alone = if in_doubt { Some(outlet.lookups.lock().await) } else { None };
         let outcome = self.work_on(outlet, &leased, &mut hold).await;
         hold.free_slot();
         let Some(outcome) = outcome else { return };
