@@ -3,6 +3,7 @@
 #[macro_use]
 mod rig;
 
+mod acceptance;
 mod bad_input;
 mod batches;
 mod copies;
@@ -10,10 +11,13 @@ mod crash;
 mod delivery;
 mod doors;
 mod faulty;
+mod phones;
 mod program;
 mod proxy;
 mod python;
+mod replies;
 mod restart;
+mod sending;
 mod stopping;
 mod store_trouble;
 mod stores;

@@ -144,6 +144,11 @@ impl Rig {
         self.running.await.expect("a clean stop");
     }
 
+    /// Ends it without letting anything finish; what its store still does, the test decides.
+    pub(crate) fn kill(self) {
+        self.running.abort();
+    }
+
     /// Begins to stop; [`Rig::stop`] still waits for the end.
     pub(crate) fn begin_stop(&self) {
         self.stop.cancel();

@@ -1,0 +1,185 @@
+//! What the handler answers with is sent once, whoever crashes.
+
+use std::sync::Arc;
+
+use hapax::domain::{Priority, Status};
+use hapax::providers::settings::Settings;
+use hapax::store::{EventState, OutboxQuery};
+use hapax::testkit::fake_bot::{FakeBot, Say};
+
+use crate::faulty::{Faulty, with};
+use crate::phones::{Phones, all_sent, sending, with_send};
+use crate::rig::{Opened, Rig, channel, eventually, text};
+
+on_every_store! {
+    two_replies_reach_the_phone_whatever_step_it_dies_at
+    replies_are_told_apart_and_go_where_they_say
+    replies_that_cannot_be_read_do_not_undo_the_delivery
+    a_channel_that_cannot_send_says_so
+    the_providers_own_reply_in_the_answer_is_sent
+    a_replay_replies_again
+}
+
+const REPLIES: &str = "application/vnd.hapax.replies+json";
+
+fn answer(body: &str) -> Say {
+    Say::Answer { status: 200, headers: vec![("content-type", format!("{REPLIES}; charset=utf-8"))], body: body.to_owned() }
+}
+
+async fn bot(body: &'static str) -> FakeBot {
+    FakeBot::start(move |_| answer(body)).await.expect("a bot")
+}
+
+/// Runs once through every step at which the process can die, and lets a second one finish the work.
+async fn two_replies_reach_the_phone_whatever_step_it_dies_at(opened: Opened) {
+    let bot = bot(r#"{"replies":[{"text":"one"},{"text":"two"}]}"#).await;
+    let phones = Phones::willing().await;
+    let shop = || {
+        let mut shop = with_send(sending("shop", Some(bot.url()), &phones), |send| send.lease_ms = 150);
+        shop.lease_ms = 150;
+        shop
+    };
+    let mut step = 0;
+    loop {
+        let peer = format!("551190{step:04}");
+        let faulty = Faulty::around(&opened);
+        faulty.die_at(step);
+        let mortal = with(&faulty, Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock), folder: None });
+        let first = Rig::start(mortal, vec![shop()]).await;
+        first.accepted("shop", text(&format!("wamid.{step}"), &peer)).await;
+        let survived = tokio::select! {
+            () = faulty.died() => false,
+            () = async { first.settled().await; all_sent(&first.store).await } => !faulty.is_dead(),
+        };
+        first.kill();
+
+        let second = Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock), folder: None };
+        let second = Rig::start(second, vec![shop()]).await;
+        second.settled().await;
+        all_sent(&second.store).await;
+        second.stop().await;
+
+        let in_doubt = opened.store.outbox(OutboxQuery { limit: 10, unknown: true, ..OutboxQuery::default() });
+        let in_doubt: Vec<_> = in_doubt
+            .await
+            .expect("the outbox")
+            .rows
+            .into_iter()
+            .filter(|row| row.peer == peer)
+            .filter_map(|row| row.text)
+            .collect();
+        let mut reached: Vec<String> =
+            phones.reached().into_iter().filter(|asked| asked.to == peer).map(|asked| asked.text).collect();
+        phones.assert_nobody_got_one_twice();
+        reached.extend(
+            in_doubt
+                .iter()
+                .filter(|text| !phones.reached().iter().any(|asked| asked.to == peer && asked.text == **text))
+                .cloned(),
+        );
+        reached.sort();
+        assert_eq!(reached, ["one", "two"], "died at step {step}");
+        // Until the first of them is begun nothing can be in doubt.
+        if step < 4 {
+            assert_eq!(in_doubt, Vec::<String>::new(), "died at step {step}");
+        }
+        if survived {
+            break;
+        }
+        step += 1;
+    }
+    assert!(step >= 12, "it died at every step: {step}");
+}
+
+async fn replies_are_told_apart_and_go_where_they_say(opened: Opened) {
+    let bot = bot(r#"{"replies":[{"text":"here"},{"to":"+55 11 90000-0009","payload":{"text":"there"}}]}"#).await;
+    let phones = Phones::willing().await;
+    let rig = Rig::start(opened, vec![sending("shop", Some(bot.url()), &phones)]).await;
+    rig.accepted("shop", text("wamid.A", "5511900001")).await;
+    eventually("both are sent", async || phones.reached().len() == 2).await;
+    all_sent(&rig.store).await;
+    let mut reached: Vec<_> = phones.reached().into_iter().map(|asked| (asked.to, asked.text, asked.handle)).collect();
+    reached.sort();
+    assert_eq!((reached[0].0.as_str(), reached[0].1.as_str()), ("5511900000009", "there"));
+    assert_eq!((reached[1].0.as_str(), reached[1].1.as_str()), ("5511900001", "here"));
+    let event = rig.events().await[0].id;
+    let id = reached[0].2.parse().expect("our handle");
+    let row = rig.store.message(id).await.expect("answers").expect("it is there");
+    assert_eq!((row.request_id, row.reply_to, row.priority), (format!("{event}.1"), Some(event), Priority::Reply));
+    assert_eq!(rig.metric(r#"hapax_replies_total{channel="shop"}"#), 2);
+}
+
+async fn replies_that_cannot_be_read_do_not_undo_the_delivery(opened: Opened) {
+    let bodies = ["not json", r#"{"reply":[]}"#, r#"{"replies":[{"text":"good"},{"txt":"bad"},{"text":""}]}"#];
+    let bot = FakeBot::start(move |call| answer(bodies[call.number])).await.expect("a bot");
+    let phones = Phones::willing().await;
+    let rig = Rig::start(opened, vec![sending("shop", Some(bot.url()), &phones)]).await;
+    for number in 0..bodies.len() {
+        rig.accepted("shop", text(&format!("wamid.{number}"), "5511900001")).await;
+    }
+    rig.settled().await;
+    all_sent(&rig.store).await;
+    assert!(rig.events().await.iter().all(|event| event.state == EventState::Delivered));
+    assert_eq!(rig.metric(r#"hapax_replies_bad_total{channel="shop"}"#), 3);
+    assert_eq!(phones.reached().len(), 1);
+    // The empty text can be read and not be sent: it fails where people look for messages.
+    assert_eq!(rig.metric(r#"hapax_messages_failed_total{channel="shop"}"#), 1);
+}
+
+async fn a_channel_that_cannot_send_says_so(opened: Opened) {
+    let bot = bot(r#"{"replies":[{"text":"one"}]}"#).await;
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "5511900001")).await;
+    rig.settled().await;
+    assert_eq!(rig.events().await[0].state, EventState::Delivered);
+    assert_eq!(rig.metric(r#"hapax_replies_bad_total{channel="shop"}"#), 1);
+}
+
+async fn the_providers_own_reply_in_the_answer_is_sent(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Answer {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: r#"{"method":"sendMessage","chat_id":77,"text":"hello"}"#.to_owned(),
+    });
+    let bot = bot.await.expect("a bot");
+    let telegram = FakeBot::start(|_| Say::Answer {
+        status: 200,
+        headers: vec![],
+        body: r#"{"ok":true,"result":{"message_id":9}}"#.to_owned(),
+    });
+    let telegram = telegram.await.expect("a provider");
+    let phones = Phones::willing().await;
+    let mut shop = with_send(sending("shop", Some(bot.url()), &phones), |send| {
+        send.api_base = format!("http://{}", telegram.address);
+        send.token = Some("12345:a-token-for-tests-only".into());
+    });
+    shop.provider = Settings::Telegram { secrets: vec!["a telegram secret".into()], bot: "helpbot".to_owned() };
+    let rig = Rig::start(opened, vec![shop]).await;
+    let update = r#"{"update_id":5,"message":{"message_id":3,"date":1760000000,"chat":{"id":77,"type":"private"},"text":"hi"}}"#;
+    let posted = rig.client.post(rig.url("/in/shop")).header("x-telegram-bot-api-secret-token", "a telegram secret");
+    assert_eq!(posted.body(update).send().await.expect("an answer").status(), 200);
+    let call = telegram.called(1).await.remove(0);
+    let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
+    assert_eq!(body["text"], "hello");
+    all_sent(&rig.store).await;
+    assert_eq!(telegram.calls().len(), 1);
+}
+
+async fn a_replay_replies_again(opened: Opened) {
+    let bot = bot(r#"{"replies":[{"text":"one"}]}"#).await;
+    let phones = Phones::willing().await;
+    let rig = Rig::start(opened, vec![sending("shop", Some(bot.url()), &phones)]).await;
+    rig.accepted("shop", text("wamid.A", "5511900001")).await;
+    eventually("the reply is out", async || phones.reached().len() == 1).await;
+    let event = rig.events().await[0].id;
+    rig.store.replay(event).await.expect("answers").expect("an item");
+    eventually("the second reply is out", async || phones.reached().len() == 2).await;
+    let second = phones.reached().remove(1);
+    let row = rig.store.message(second.handle.parse().expect("our handle")).await.expect("answers").expect("it is there");
+    assert_eq!(row.request_id, format!("{event}.r1.0"));
+    eventually("it is settled", async || {
+        let row = rig.store.message(row.id).await.expect("answers").expect("it is there");
+        row.steps.status() == Status::Sent
+    })
+    .await;
+}
