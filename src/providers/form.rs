@@ -3,10 +3,18 @@
 use std::borrow::Cow;
 
 /// Finds the first value of `name`, decoded. Names are compared decoded too, so `hub%2Emode` is `hub.mode`.
-pub(super) fn value_of<'a>(form: &'a str, name: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn value_of<'a>(form: &'a str, name: &str) -> Option<Cow<'a, str>> {
     form.split('&').find_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         if decode(found)? == name { decode(value) } else { None }
+    })
+}
+
+/// All pairs in their order, decoded; those that are not UTF-8 are left out.
+pub(super) fn pairs(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    form.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(name)?, decode(value)?))
     })
 }
 
