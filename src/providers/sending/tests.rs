@@ -294,6 +294,10 @@ fn telegram_replies_in_the_answer_are_found() {
     let form = "method=SendMessage&chat_id=-77&text=a%26b+c";
     let as_json = r#"{"method":"SendMessage","chat_id":"-77","text":"a&b c"}"#;
     assert_eq!(found(form, Some("application/x-www-form-urlencoded")), [("-77".to_owned(), Bytes::from(as_json))]);
+    let parts = "--x\r\nContent-Disposition: form-data; name=\"method\"\r\n\r\nsendMessage\r\n--x\r\n\
+                 Content-Disposition: form-data; name=\"chat_id\"\r\n\r\n77\r\n--x--\r\n";
+    let as_json = Bytes::from(r#"{"method":"sendMessage","chat_id":"77"}"#);
+    assert_eq!(found(parts, Some("multipart/form-data; boundary=x")), [("77".to_owned(), as_json)]);
     let about_nobody = r#"{"method":"answerCallbackQuery","callback_query_id":"4382"}"#;
     assert_eq!(found(about_nobody, None), [(String::new(), Bytes::from(about_nobody))]);
     for none in
