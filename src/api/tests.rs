@@ -46,6 +46,7 @@ impl Fixture {
             config: Arc::new(config),
             token_hash: auth::hash_token(TOKEN),
             providers,
+            senders: HashMap::new(),
             clock: clock.clone(),
             purges: Arc::default(),
         }));
