@@ -1,3 +1,6 @@
+mod sending;
+mod threads;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
@@ -15,6 +18,7 @@ use crate::store::{Arrival, Copies, KeptHeaders, LeaseAsk, NewEvent, Outcome, Th
 
 pub(crate) const TOKEN: &str = "a-token-for-these-tests";
 const CONFIG: &str = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'\ntarget = 'http://u:pw@127.0.0.1:1/x'\n\
+                      [channel.help]\nprovider = 'telegram'\nsecret = 'a-hidden-token'\n\
                       [channel.pay]\nprovider = 'stripe'\nsecret = 'whsec_hidden-too'\n";
 
 pub(crate) struct HandClock(AtomicI64);
@@ -46,7 +50,7 @@ impl Fixture {
             config: Arc::new(config),
             token_hash: auth::hash_token(TOKEN),
             providers,
-            senders: HashMap::new(),
+            senders: sending::senders(),
             clock: clock.clone(),
             purges: Arc::default(),
         }));
@@ -104,7 +108,8 @@ impl Fixture {
 async fn nothing_is_told_without_the_token() {
     let fixture = Fixture::new();
     fixture.accept("m1", Then::Deliver).await;
-    let paths = ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/nowhere"];
+    let paths =
+        ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/threads", "/v1/outbox", "/v1/accounts", "/v1/nowhere"];
     for (path, value) in paths.iter().flat_map(|path| ["", "Bearer", "Bearer wrong", "Basic YTpi"].map(|value| (path, value))) {
         let request = Request::get(*path).header("authorization", value).body(Body::empty()).expect("a request");
         let (status, headers, body) = fixture.send(request).await;
@@ -247,9 +252,12 @@ async fn channels_are_shown_without_secrets() {
     let fixture = Fixture::new();
     let (_, body) = fixture.get("/v1/channels").await;
     let text = body.to_string();
-    assert!(!text.contains("hidden-word") && !text.contains("whsec") && !text.contains("pw@"), "{text}");
-    assert_eq!(body["channels"][1]["path"], "/in/shop");
-    assert_eq!(body["channels"][1]["target"], "http://(hidden)@127.0.0.1:1/x");
+    assert!(
+        !text.contains("hidden-word") && !text.contains("hidden-token") && !text.contains("whsec") && !text.contains("pw@"),
+        "{text}"
+    );
+    assert_eq!(body["channels"][2]["path"], "/in/shop");
+    assert_eq!(body["channels"][2]["target"], "http://(hidden)@127.0.0.1:1/x");
 }
 
 #[tokio::test]
