@@ -32,7 +32,7 @@ impl Clock for HandClock {
 /// A server without a network, its store, and its clock.
 pub(crate) struct Fixture {
     pub(crate) router: Router,
-    store: MemoryStore,
+    pub(crate) store: MemoryStore,
     clock: Arc<HandClock>,
 }
 

@@ -44,7 +44,7 @@ impl Fixture {
         self.send(request.body(Body::from(body.to_string())).expect("a request")).await
     }
 
-    pub(super) async fn queue(&self, to: &str, request_id: &str) -> String {
+    pub(crate) async fn queue(&self, to: &str, request_id: &str) -> String {
         let ask = json!({"account": "7", "channel": "shop", "to": to, "text": "hi", "request_id": request_id});
         let (status, _, body) = self.submit(&[], &ask).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{body}");
@@ -62,7 +62,7 @@ impl Fixture {
         self.store.settle_outbox(lane, fence, outcome).await.expect("settled");
     }
 
-    async fn end_message(&self, outcome: SendOutcome) {
+    pub(crate) async fn end_message(&self, outcome: SendOutcome) {
         let lease = self.lease_message().await;
         self.settle_message(lease.lane, lease.fence, outcome).await;
     }
