@@ -40,3 +40,12 @@ pub const REQUEST_ID_MAX_BYTES: usize = 255;
 pub const MESSAGE_MAX_BYTES: usize = 256 << 10;
 /// The longest a request to send waits for the outcome; shorter than the timeout of most proxies.
 pub const SEND_WAIT_MAX_S: u64 = 25;
+/// How much of a message's text a list of threads shows.
+pub const PREVIEW_CHARS: usize = 200;
+/// Messages waiting in one channel's outbox; more are refused until some have left.
+pub const OUTBOX_MAX: usize = 200_000;
+
+/// The beginning of a text, for lists.
+pub fn preview(text: &str) -> String {
+    text.chars().take(PREVIEW_CHARS).collect()
+}

@@ -47,8 +47,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   duplicate of the first.
     /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
     /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
-    /// - A new inbound message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together
-    ///   once are one person ever after. Two accounts never share a thread.
+    /// - A new message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together are one
+    ///   person from then on. Two accounts never share a thread.
     /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
     ///   the provider's answer to the send is kept for it. An echo or a status with our handle settles a send that was in doubt.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller counts it with `note_copies`.

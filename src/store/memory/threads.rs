@@ -1,8 +1,8 @@
 //! The model's threads: who talks with whom, and what was said last.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::domain::{Direction, Event, Kind, ThreadId};
+use crate::domain::{Direction, Event, Kind, ThreadId, limits};
 use crate::store::{EntryId, ThreadRow};
 
 #[derive(Default)]
@@ -37,53 +37,24 @@ impl Threads {
         ThreadId { account: account.to_owned(), peer: known.cloned().unwrap_or_else(|| peer.to_owned()) }
     }
 
-    /// Takes note of an event: its names, and what it says if it is a message.
+    /// Takes note of a message: the names of its peer, and what it says.
     pub(super) fn hear(&mut self, event: &Event, channel: &str, entry: EntryId, now: i64) {
-        let Some(peer) = &event.peer else { return };
+        let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return };
         let thread = self.learn_names(&event.account, peer, &event.aliases);
-        if event.kind == Kind::Message {
-            let direction = if event.echo { Direction::Out } else { Direction::In };
-            self.say(thread, &Said { channel, entry, direction, text: event.text.as_ref() }, now);
-        }
+        let direction = if event.echo { Direction::Out } else { Direction::In };
+        self.say(thread, &Said { channel, entry, direction, text: event.text.as_ref() }, now);
     }
 
-    /// Names seen together are one person; the name that was known first stays.
+    /// Names seen together are one person from now on; the thread that was known first, by the peer's own name if it can be, goes on.
     fn learn_names(&mut self, account: &str, peer: &str, aliases: &[String]) -> ThreadId {
         let key = |name: &str| (account.to_owned(), name.to_owned());
         let all: Vec<&str> = std::iter::once(peer).chain(aliases.iter().map(String::as_str)).collect();
-        let known: Vec<String> = all.iter().filter_map(|name| self.names.get(&key(name)).cloned()).collect();
-        let canonical = known.first().cloned().unwrap_or_else(|| peer.to_owned());
-        for other in known.iter().filter(|other| **other != canonical).collect::<BTreeSet<_>>() {
-            self.merge(account, other, &canonical);
-        }
+        let known = all.iter().find_map(|name| self.names.get(&key(name)).cloned());
+        let canonical = known.unwrap_or_else(|| peer.to_owned());
         for name in all {
             self.names.insert(key(name), canonical.clone());
         }
         ThreadId { account: account.to_owned(), peer: canonical }
-    }
-
-    /// Two threads turn out to be one person's.
-    fn merge(&mut self, account: &str, from: &str, into: &str) {
-        let thread = |peer: &str| ThreadId { account: account.to_owned(), peer: peer.to_owned() };
-        for canonical in self.names.iter_mut().filter(|((of, _), name)| of == account && *name == from).map(|(_, name)| name) {
-            *canonical = into.to_owned();
-        }
-        for (of, _) in self.entries.iter_mut().filter(|(of, _)| *of == thread(from)) {
-            *of = thread(into);
-        }
-        let Some(gone) = self.rows.remove(&thread(from)) else { return };
-        match self.rows.get_mut(&thread(into)) {
-            None => {
-                self.rows.insert(thread(into), gone);
-            }
-            Some(row) => {
-                let unread = row.unread + gone.unread;
-                if gone.last_ms > row.last_ms {
-                    *row = gone;
-                }
-                row.unread = unread;
-            }
-        }
     }
 
     pub(super) fn say(&mut self, thread: ThreadId, said: &Said<'_>, now: i64) {
@@ -97,7 +68,7 @@ impl Threads {
             unread: 0,
         });
         row.last_ms = now;
-        row.last_text = said.text.cloned();
+        row.last_text = said.text.map(|text| limits::preview(text));
         row.last_direction = said.direction;
         row.unread += u64::from(said.direction == Direction::In);
     }

@@ -3,11 +3,12 @@
 use rusqlite::params;
 
 use super::keys::Claim;
-use super::lanes::{LaneName, Waiting};
+use super::lanes::{LaneName, Line, Waiting};
 use super::rows::{event_id, kind_number};
+use super::threads::Said;
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
-use crate::domain::{Event, ThreadId};
+use crate::domain::{Event, Kind, ThreadId};
 use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then};
 
 /// An item being gathered from the events of one webhook.
@@ -43,7 +44,8 @@ impl Writer {
             let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
             let item = self.put_in_line(channel, number, new, *lane, &mut gathered)?;
-            self.record(arrival, channel, number, new, item, &mut body_at)?;
+            let said = self.hear(channel, number, new)?;
+            self.record(arrival, channel, number, new, item, said, &mut body_at)?;
             accepted.push(Accepted::New(event_id(self.now_ms, number)));
         }
         self.queue(channel, gathered)?;
@@ -82,6 +84,29 @@ impl Writer {
         }
     }
 
+    /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.
+    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent) -> rusqlite::Result<Option<(i64, i64)>> {
+        let event = &new.event;
+        if event.kind == Kind::Status {
+            self.hear_status(event)?;
+        }
+        let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return Ok(None) };
+        // Our own message, in the thread already, is not said twice; what could not be read says nothing.
+        if matches!(new.then, Then::Quarantine { .. }) || (event.echo && self.hear_echo(event)?) {
+            return Ok(None);
+        }
+        let names: Vec<&str> = std::iter::once(peer).chain(&event.aliases).map(String::as_str).collect();
+        let last_number = &mut self.last_number;
+        let mut next = || {
+            *last_number += 1;
+            *last_number as i64
+        };
+        let thread = self.threads.of(&self.db, channel, &event.account, &names, &mut next)?;
+        let said = Said { number: number as i64, at: self.now_ms, out: event.echo, text: event.text.as_deref() };
+        Ok(Some((thread, self.threads.say(&self.db, thread, &said)?)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row is made of all of it")]
     fn record(
         &mut self,
         arrival: &Arrival,
@@ -89,6 +114,7 @@ impl Writer {
         number: u64,
         new: &NewEvent,
         item: Option<u64>,
+        said: Option<(i64, i64)>,
         body_at: &mut Option<u64>,
     ) -> rusqlite::Result<()> {
         // The first event of a webhook holds the body for all; a part that could not be read holds itself.
@@ -102,10 +128,10 @@ impl Writer {
                 }
             },
         };
-        let Event { kind, account, id, peer, echo, at_ms, index, .. } = &new.event;
-        let mut insert = self
-            .db
-            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")?;
+        let Event { kind, account, id, peer, echo, at_ms, index, text, .. } = &new.event;
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?;
         insert.execute(params![
             number as i64,
             self.now_ms,
@@ -120,6 +146,9 @@ impl Writer {
             id,
             peer,
             at_ms,
+            text.as_ref().filter(|_| said.is_some()),
+            said.map(|(thread, _)| thread),
+            said.map(|(_, prev)| prev),
             headers,
             body,
         ])?;
@@ -133,7 +162,7 @@ impl Writer {
         for item in gathered {
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
             insert.execute(params![item.item as i64, channel, item.lane, members, self.now_ms])?;
-            self.lanes.add(channel, Waiting { item: item.item as i64, lane: item.lane, due: self.now_ms });
+            self.lanes.add(channel, Waiting { item: item.item as i64, lane: item.lane, due: self.now_ms, line: Line::default() });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::{OptionalExtension, params};
 
 use super::accept::lane_name;
-use super::lanes::Waiting;
+use super::lanes::{Line, Waiting};
 use super::rows::{item_id, kind_of, lane_thread};
 use super::writer::{StepError, Writer};
 use crate::domain::ids::number_of;
@@ -40,13 +40,13 @@ impl Writer {
                 )?
                 .execute(params![item, lane, self.now_ms])?;
             self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
-            self.lanes.add(channel, Waiting { item, lane, due: self.now_ms });
+            self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
         }
         self.work_made |= !parked.is_empty();
         Ok(parked.len())
     }
 
-    fn channel_name(&self, channel: i64) -> Arc<str> {
+    pub(super) fn channel_name(&self, channel: i64) -> Arc<str> {
         self.channel_names.get(&channel).cloned().unwrap_or_else(|| "".into())
     }
 
@@ -89,7 +89,7 @@ impl Writer {
             replays + 1,
             self.now_ms
         ])?;
-        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms });
+        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
     }

@@ -5,7 +5,7 @@
 //! Order holds all the same, since items are read in the order they were accepted. Channels nobody leases from take no memory at all,
 //! and no channel's backlog stands in the way of another's.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -16,9 +16,29 @@ use super::keys::KeyIsHash;
 /// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
 pub(super) type LaneName = [u8; 16];
 
+/// The tables a queue lives in: `waiting` selects items after a number, `leases` the leases, both of one channel.
+#[derive(Clone, Copy)]
+pub(super) struct Tables {
+    pub(super) waiting: &'static str,
+    pub(super) leases: &'static str,
+}
+
+pub(super) const INBOX: Tables = Tables {
+    waiting: "SELECT item, lane, due, 0, 0 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
+    leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
+};
+
+/// Lanes whose first items have this in common are told apart when leasing: what goes first, and whose it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Line {
+    pub(super) priority: u8,
+    pub(super) account: i64,
+}
+
 /// The lanes of all channels.
 pub(super) struct Lanes {
     channels: HashMap<i64, ChannelLanes>,
+    tables: Tables,
     /// How many items of a channel are held in memory before the rest is left on disk.
     window: usize,
     /// Changed since the last commit.
@@ -29,7 +49,7 @@ struct ChannelLanes {
     lanes: HashMap<u64, Lane, BuildHasherDefault<NumberHash>>,
     names: HashMap<LaneName, u64, BuildHasherDefault<KeyIsHash>>,
     /// In the order in which they are to be taken.
-    line: BTreeSet<Turn>,
+    lines: BTreeMap<Line, BTreeSet<Turn>>,
     /// The lanes of items that are leased.
     leased: HashMap<i64, u64>,
     last_lane: u64,
@@ -45,10 +65,18 @@ type Turn = (i64, i64, u64);
 
 struct Lane {
     name: Option<LaneName>,
-    /// Items and when they are due, oldest first.
-    items: VecDeque<(i64, i64)>,
+    /// Oldest first.
+    items: VecDeque<Place>,
     held: Option<Held>,
+    line: Line,
     turn: Turn,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    item: i64,
+    due: i64,
+    line: Line,
 }
 
 /// A lease that stands.
@@ -84,6 +112,7 @@ pub(super) struct Waiting {
     pub(super) item: i64,
     pub(super) lane: Option<LaneName>,
     pub(super) due: i64,
+    pub(super) line: Line,
 }
 
 /// Spreads lane numbers, which are handed out one after the other and by nobody hostile.
@@ -103,8 +132,8 @@ impl Hasher for NumberHash {
 }
 
 impl Lanes {
-    pub(super) fn new(window: usize) -> Self {
-        Self { channels: HashMap::new(), window: window.max(2), touched: false }
+    pub(super) fn new(tables: Tables, window: usize) -> Self {
+        Self { channels: HashMap::new(), tables, window: window.max(2), touched: false }
     }
 
     pub(super) fn committed(&mut self) {
@@ -122,7 +151,9 @@ impl Lanes {
         self.touched = true;
         match self.channels.entry(channel) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
-            std::collections::hash_map::Entry::Vacant(gap) => Ok(gap.insert(ChannelLanes::load(db, channel, self.window)?)),
+            std::collections::hash_map::Entry::Vacant(gap) => {
+                Ok(gap.insert(ChannelLanes::load(db, self.tables, channel, self.window)?))
+            }
         }
     }
 
@@ -134,19 +165,25 @@ impl Lanes {
         }
     }
 
-    /// The lanes whose turn it is, with their first items; at most `max`.
-    pub(super) fn due(&mut self, db: &Connection, channel: i64, now: i64, max: usize) -> rusqlite::Result<Vec<(u64, i64)>> {
-        let window = self.window;
+    /// The lanes whose turn it is, with their first items; at most `max`, and none of accounts that rest.
+    pub(super) fn due(
+        &mut self,
+        db: &Connection,
+        channel: i64,
+        now: i64,
+        max: usize,
+        rests: &dyn Fn(i64) -> bool,
+    ) -> rusqlite::Result<Vec<(u64, i64)>> {
+        let (window, tables) = (self.window, self.tables);
         let lanes = self.of(db, channel)?;
         loop {
-            let due: Vec<_> =
-                lanes.line.iter().take_while(|(due, ..)| *due <= now).take(max).map(|turn| (turn.2, turn.1)).collect();
+            let due = lanes.due(now, max, rests);
             // Read on when few are left in memory, or when those in memory leave workers idle; but never without bound.
             let idle = due.len() < max && lanes.items < window * 4;
             if !lanes.more_on_disk || !(idle || lanes.items < window / 2) {
                 return Ok(due);
             }
-            lanes.load_more(db, channel, window)?;
+            lanes.load_more(db, tables, channel, window)?;
         }
     }
 
@@ -177,6 +214,26 @@ impl Lanes {
         Ok(lanes.held_under(item, fence).and_then(|lane| Some((lane, lanes.take_held(lane)?))))
     }
 
+    /// How many items of a channel are in memory.
+    pub(super) fn len(&self, channel: i64) -> usize {
+        self.channels.get(&channel).map_or(0, |lanes| lanes.items)
+    }
+
+    /// True while this fence holds the item.
+    pub(super) fn is_held(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<bool> {
+        Ok(self.of(db, channel)?.held_under(item, fence).is_some())
+    }
+
+    /// Takes an item out of whatever lane it is in. Searches: for what people do, not for what workers do.
+    pub(super) fn forget(&mut self, channel: i64, item: i64) {
+        let Some(lanes) = self.channels.get_mut(&channel) else { return };
+        self.touched = true;
+        let of = lanes.lanes.iter().find(|(_, lane)| lane.items.iter().any(|place| place.item == item)).map(|(&lane, _)| lane);
+        if let Some(lane) = of {
+            lanes.remove(lane, item);
+        }
+    }
+
     /// Takes an item out of its lane; true when more may be waiting.
     pub(super) fn remove(&mut self, channel: i64, lane: u64, item: i64) -> bool {
         self.channels.get_mut(&channel).is_some_and(|lanes| lanes.remove(lane, item))
@@ -192,29 +249,26 @@ impl Lanes {
 
 impl ChannelLanes {
     /// Reads the oldest items of the channel, and the leases on them.
-    fn load(db: &Connection, channel: i64, window: usize) -> rusqlite::Result<Self> {
+    fn load(db: &Connection, tables: Tables, channel: i64, window: usize) -> rusqlite::Result<Self> {
         let mut lanes = Self {
             lanes: HashMap::default(),
             names: HashMap::default(),
-            line: BTreeSet::new(),
+            lines: BTreeMap::new(),
             leased: HashMap::new(),
             last_lane: 0,
             items: 0,
             loaded_to: 0,
             more_on_disk: true,
         };
-        let held: Vec<Held> = db
-            .prepare_cached("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1")?
-            .query_map([channel], Held::read)?
-            .collect::<Result<_, _>>()?;
+        let held: Vec<Held> = db.prepare_cached(tables.leases)?.query_map([channel], Held::read)?.collect::<Result<_, _>>()?;
         // Leased items were in memory once, so they are never far beyond the window.
         let last_leased = held.iter().map(|held| held.item).max().unwrap_or(0);
         while lanes.more_on_disk && (lanes.loaded_to == 0 || lanes.loaded_to < last_leased) {
-            lanes.load_more(db, channel, window)?;
+            lanes.load_more(db, tables, channel, window)?;
         }
         let mut of_item: HashMap<i64, u64> = HashMap::new();
         for (&number, lane) in &lanes.lanes {
-            of_item.extend(lane.items.iter().map(|(item, _)| (*item, number)));
+            of_item.extend(lane.items.iter().map(|place| (place.item, number)));
         }
         for held in held {
             if let Some(&lane) = of_item.get(&held.item) {
@@ -225,11 +279,12 @@ impl ChannelLanes {
     }
 
     /// Reads the next items from disk.
-    fn load_more(&mut self, db: &Connection, channel: i64, window: usize) -> rusqlite::Result<()> {
+    fn load_more(&mut self, db: &Connection, tables: Tables, channel: i64, window: usize) -> rusqlite::Result<()> {
         let waiting: Vec<Waiting> = db
-            .prepare_cached("SELECT item, lane, due FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3")?
+            .prepare_cached(tables.waiting)?
             .query_map(params![channel, self.loaded_to, window as i64], |row| {
-                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due: row.get(2)? })
+                let line = Line { priority: row.get(3)?, account: row.get(4)? };
+                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due: row.get(2)?, line })
             })?
             .collect::<Result<_, _>>()?;
         self.more_on_disk = waiting.len() == window;
@@ -238,6 +293,24 @@ impl ChannelLanes {
             self.put(item);
         }
         Ok(())
+    }
+
+    fn due(&self, now: i64, max: usize, rests: &dyn Fn(i64) -> bool) -> Vec<(u64, i64)> {
+        let mut due = Vec::new();
+        let mut lines = self.lines.iter().filter(|(line, _)| !rests(line.account)).peekable();
+        while let Some((line, turns)) = lines.next() {
+            let from = due.len();
+            let mut same = vec![turns];
+            while let Some((_, more)) = lines.next_if(|(next, _)| next.priority == line.priority) {
+                same.push(more);
+            }
+            for turns in same {
+                due.extend(turns.iter().take_while(|(due, ..)| *due <= now).take(max));
+            }
+            due[from..].sort_unstable();
+            due.truncate(max);
+        }
+        due.into_iter().map(|&(_, item, lane)| (lane, item)).collect()
     }
 
     fn add(&mut self, item: Waiting, window: usize) {
@@ -252,14 +325,14 @@ impl ChannelLanes {
         let known = item.lane.and_then(|name| self.names.get(&name).copied());
         let number = known.unwrap_or_else(|| {
             self.last_lane += 1;
-            let turn = (item.due, item.item, self.last_lane);
-            self.lanes.insert(self.last_lane, Lane { name: item.lane, items: VecDeque::new(), held: None, turn });
+            let (line, turn) = (item.line, (item.due, item.item, self.last_lane));
+            self.lanes.insert(self.last_lane, Lane { name: item.lane, items: VecDeque::new(), held: None, line, turn });
             self.names.extend(item.lane.map(|name| (name, self.last_lane)));
             self.last_lane
         });
         if let Some(lane) = self.lanes.get_mut(&number) {
-            let at = lane.items.partition_point(|(before, _)| *before < item.item);
-            lane.items.insert(at, (item.item, item.due));
+            let at = lane.items.partition_point(|before| before.item < item.item);
+            lane.items.insert(at, Place { item: item.item, due: item.due, line: item.line });
             self.items += 1;
         }
         self.take_turn(number);
@@ -268,11 +341,18 @@ impl ChannelLanes {
     /// Puts the lane where it belongs in the line, after anything about it has changed.
     fn take_turn(&mut self, number: u64) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        self.line.remove(&lane.turn);
+        if let Some(line) = self.lines.get_mut(&lane.line) {
+            line.remove(&lane.turn);
+            // An account that sends nothing for a while takes no memory.
+            if line.is_empty() && lane.items.front().is_none_or(|first| first.line != lane.line) {
+                self.lines.remove(&lane.line);
+            }
+        }
         match lane.items.front() {
-            Some(&(first, due)) => {
-                lane.turn = (lane.held.as_ref().map_or(due, |held| held.ends), first, number);
-                self.line.insert(lane.turn);
+            Some(first) => {
+                lane.line = first.line;
+                lane.turn = (lane.held.as_ref().map_or(first.due, |held| held.ends), first.item, number);
+                self.lines.entry(lane.line).or_default().insert(lane.turn);
             }
             None => {
                 let name = self.lanes.remove(&number).and_then(|lane| lane.name);
@@ -303,7 +383,7 @@ impl ChannelLanes {
 
     fn remove(&mut self, lane: u64, item: i64) -> bool {
         let Some(of) = self.lanes.get_mut(&lane) else { return false };
-        if let Ok(at) = of.items.binary_search_by_key(&item, |(number, _)| *number) {
+        if let Ok(at) = of.items.binary_search_by_key(&item, |place| place.item) {
             of.items.remove(at);
             self.items -= 1;
         }
@@ -313,8 +393,8 @@ impl ChannelLanes {
 
     fn postpone(&mut self, lane: u64, item: i64, due: i64) {
         let Some(of) = self.lanes.get_mut(&lane) else { return };
-        if let Ok(at) = of.items.binary_search_by_key(&item, |(number, _)| *number) {
-            of.items[at].1 = due;
+        if let Ok(at) = of.items.binary_search_by_key(&item, |place| place.item) {
+            of.items[at].due = due;
         }
         self.take_turn(lane);
     }

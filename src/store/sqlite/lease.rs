@@ -36,7 +36,7 @@ impl Writer {
         let mut last_body = None;
         for (name, max) in &ask.wants {
             let Some(&channel) = self.channels.get(name) else { continue };
-            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max)? {
+            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &|_| false)? {
                 let (head, held) = self.hold(channel, lane, item, ask)?;
                 leases.push(self.leased(head, &held, name, &mut last_body)?);
             }
@@ -192,8 +192,11 @@ impl Writer {
         let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
         self.drop_lease(&held)?;
         match outcome {
-            Outcome::Delivered { status, answer, replies: _ } => {
+            Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, outcome.name(), &status.to_string())?;
+                for reply in replies {
+                    self.submit(reply)?;
+                }
                 if let Some(answer) = answer {
                     self.keep_answer(&held, answer)?;
                 }

@@ -7,13 +7,17 @@ mod accept;
 mod admin;
 mod disk;
 mod filter;
+mod hearing;
 mod keys;
 mod lanes;
 mod lease;
+mod message_reads;
 mod open;
+mod outbox;
 mod purge;
 mod reads;
 mod rows;
+mod threads;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -71,10 +75,11 @@ impl SqliteStore {
             lease::follow_clock_set_back(&db, clock.now_ms())?;
             let (last_number, last_fence) = high_marks(&db)?;
             let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
-            let writer = Writer::new(writer::Start {
+            let mut writer = Writer::new(writer::Start {
                 db,
                 keys,
-                lanes: lanes::Lanes::new(options.window),
+                lanes: lanes::Lanes::new(lanes::INBOX, options.window),
+                outgoing: lanes::Lanes::new(outbox::OUTBOX, crate::domain::limits::OUTBOX_MAX + 1),
                 log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
@@ -86,6 +91,7 @@ impl SqliteStore {
                 uncounted,
             })?;
             writer.end_all_leases()?;
+            writer.end_all_tries()?;
             writer.db.execute_batch("COMMIT")?;
             Ok(writer)
         };
@@ -150,6 +156,12 @@ impl SqliteStore {
         asked.await.map_err(|_| StoreError::Closed)?.map_err(failed)
     }
 
+    /// Has the last words of all threads written, so that whoever asks next reads them.
+    async fn write_threads(&self) -> Result<(), StoreError> {
+        let step = |writer: &mut Writer| Ok(writer.threads.write_some(&writer.db, writer.now_ms, writer.last_number, true)?);
+        self.write("writing threads", true, step).await
+    }
+
     fn gauges(&self) -> &Gauges {
         &self.0.gauges
     }
@@ -182,7 +194,8 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
     let number: i64 = db.query_row(
         "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
              ifnull((SELECT max(last) FROM (SELECT (SELECT max(item) FROM inbox i WHERE i.channel = c.id) AS last FROM channels c)), 0), ifnull((SELECT max(item) FROM parked), 0),
-             ifnull((SELECT max(first) FROM attempts), 0))",
+             ifnull((SELECT max(first) FROM attempts), 0), ifnull((SELECT max(number) FROM messages), 0),
+             ifnull((SELECT max(thread) FROM threads), 0))",
         [],
         |row| row.get(0),
     )?;
@@ -213,40 +226,42 @@ impl Store for SqliteStore {
         self.write("settling", true, move |writer| writer.settle(lane, fence, &outcome)).await
     }
 
-    async fn submit(&self, _: NewMessage) -> Result<Submitted, StoreError> {
-        Err(StoreError::Refused("not here".to_owned()))
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
+        self.write("submitting", false, move |writer| writer.submit(&message)).await
     }
 
-    async fn lease_outbox(&self, _: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
-        Ok(vec![])
+    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        self.write("leasing messages", true, move |writer| writer.lease_outbox(&ask)).await
     }
 
-    async fn begin(&self, _: LaneRef, _: Fence) -> Result<Settled, StoreError> {
-        Ok(Settled::Lost)
+    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
+        self.write("beginning to send", true, move |writer| writer.begin(lane, fence)).await
     }
 
-    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, _: i64) -> Result<Vec<bool>, StoreError> {
-        Ok(vec![false; leases.len()])
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.write("extending leases", true, move |writer| writer.extend_outbox(&leases, hold_ms)).await
     }
 
-    async fn settle_outbox(&self, _: LaneRef, _: Fence, _: SendOutcome) -> Result<Settled, StoreError> {
-        Ok(Settled::Lost)
+    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
+        self.write("settling a send", true, move |writer| writer.settle_outbox(lane, fence, &outcome)).await
     }
 
-    async fn retry_message(&self, _: MessageId) -> Result<Changed, StoreError> {
-        Ok(Changed::NotFound)
+    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.write("retrying a message", true, move |writer| writer.retry_message(id)).await
     }
 
-    async fn cancel_message(&self, _: MessageId) -> Result<Changed, StoreError> {
-        Ok(Changed::NotFound)
+    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.write("cancelling a message", true, move |writer| writer.cancel_message(id)).await
     }
 
-    async fn pause_account(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), StoreError> {
-        Ok(())
+    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        let (channel, account, why) = (channel.to_owned(), account.to_owned(), why.map(str::to_owned));
+        self.write("pausing an account", true, move |writer| writer.pause_account(&channel, &account, why.as_deref())).await
     }
 
-    async fn mark_read(&self, _: &ThreadId) -> Result<bool, StoreError> {
-        Ok(false)
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let ThreadId { account, peer } = thread.clone();
+        self.write("marking as read", true, move |writer| Ok(writer.threads.mark_read(&writer.db, &account, &peer)?)).await
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {

@@ -59,6 +59,8 @@ impl Writer {
             purged.events += removed;
             purged.more |= more;
         }
+        let more = self.purge_messages(retention, &spans, max)?;
+        purged.more |= more;
         if purged.events > 0 {
             // The counter must never fall back onto numbers whose rows are gone.
             self.db
@@ -99,6 +101,38 @@ impl Writer {
             removed += self.remove_or_pass(webhook, sweep)?;
         }
         Ok((removed, false))
+    }
+
+    /// Looks at the next `max` messages that went out; ended ones go after their retention, and with them their tries.
+    fn purge_messages(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<bool> {
+        let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok(false) };
+        let rows: Vec<(i64, i64, i64)> = self
+            .db
+            .prepare_cached(
+                "SELECT m.number, m.created, m.channel FROM messages m WHERE m.number > ?1 AND m.created <= ?2
+                   AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.number = m.number) ORDER BY m.number LIMIT ?3",
+            )?
+            .query_map(params![self.messages_swept, self.now_ms - shortest, max as i64], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        for &(number, created, channel) in &rows {
+            let name = self.channel_name(channel);
+            let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
+            if created + keep <= self.now_ms {
+                self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
+                self.db.prepare_cached("DELETE FROM tries WHERE number = ?1")?.execute([number])?;
+            }
+        }
+        // What was left is looked at again in the next round.
+        let more = rows.len() == max;
+        self.messages_swept = if more { rows.last().map_or(0, |row| row.0) } else { 0 };
+        if !rows.is_empty() {
+            let last_number = self.last_number as i64;
+            self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([last_number])?;
+            self.db.prepare_cached("DELETE FROM early WHERE heard < ?1")?.execute([self.now_ms - longest])?;
+        }
+        Ok(more)
     }
 
     fn remove_or_pass(&mut self, webhook: Webhook, sweep: &mut Sweep) -> rusqlite::Result<u64> {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::SqliteStore;
+use super::message_reads;
 use super::rows::{event_id, fence_of, item_id, kind_number, kind_of};
 use crate::domain::ids::number_of;
 use crate::domain::{EventId, ItemId, MessageId, ThreadId};
@@ -35,32 +36,43 @@ impl Reads for SqliteStore {
         self.read("reading an answer", move |db| answer(db, id)).await
     }
 
-    async fn threads(&self, _: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
-        Ok(Page { rows: vec![], more: false })
+    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        self.write_threads().await?;
+        self.read("listing threads", move |db| message_reads::threads(db, &query)).await
     }
 
-    async fn thread(&self, _: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-        Ok(None)
+    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.write_threads().await?;
+        let id = id.clone();
+        self.read("reading a thread", move |db| message_reads::thread(db, &id)).await
     }
 
-    async fn thread_messages(&self, _: &ThreadId, _: Option<EntryId>, _: usize) -> Result<Page<ThreadMessage>, StoreError> {
-        Ok(Page { rows: vec![], more: false })
+    async fn thread_messages(
+        &self,
+        id: &ThreadId,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Page<ThreadMessage>, StoreError> {
+        self.write_threads().await?;
+        let id = id.clone();
+        self.read("reading a thread", move |db| message_reads::thread_messages(db, &id, before, limit)).await
     }
 
-    async fn message(&self, _: MessageId) -> Result<Option<MessageRow>, StoreError> {
-        Ok(None)
+    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        self.read("reading a message", move |db| message_reads::message(db, id)).await
     }
 
-    async fn message_by_provider_id(&self, _: &str, _: &str) -> Result<Option<MessageId>, StoreError> {
-        Ok(None)
+    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
+        let (account, provider_id) = (account.to_owned(), provider_id.to_owned());
+        self.read("finding a message", move |db| message_reads::by_provider_id(db, &account, &provider_id)).await
     }
 
-    async fn outbox(&self, _: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
-        Ok(Page { rows: vec![], more: false })
+    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        self.read("listing the outbox", move |db| message_reads::outbox(db, &query)).await
     }
 
     async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
-        Ok(vec![])
+        self.read("listing accounts", message_reads::paused_accounts).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -286,10 +298,14 @@ fn counts(db: &Connection) -> rusqlite::Result<Stats> {
     let written: u64 = db.prepare_cached("SELECT value FROM meta WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
     let since: u64 = db.prepare_cached(super::UNCOUNTED_EVENTS)?.query_row([], |row| row.get(0))?;
     let events = written + since;
-    Ok(Stats { events, channels: channels.into_values().collect(), ..Stats::default() })
+    let outbox = |unknown: i64| {
+        db.prepare_cached("SELECT count(*) FROM outbox WHERE unknown = ?1")?.query_row([unknown], |row| row.get(0))
+    };
+    let channels = channels.into_values().collect();
+    Ok(Stats { events, channels, outbox_waiting: outbox(0)?, outbox_unknown: outbox(1)?, ..Stats::default() })
 }
 
-fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
+pub(super) fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     Page { rows, more }

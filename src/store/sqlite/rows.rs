@@ -1,6 +1,6 @@
 //! How values look in the tables.
 
-use crate::domain::{EventId, Fence, ItemId, Kind, ThreadId, ids};
+use crate::domain::{EventId, Fence, ItemId, Kind, MessageId, Priority, Status, Steps, ThreadId, ids};
 use crate::store::LaneRef;
 
 pub(super) fn event_id(received_ms: i64, number: u64) -> EventId {
@@ -56,4 +56,30 @@ pub(super) fn members_of(first: i64, members: Option<Vec<u8>>) -> Vec<i64> {
         None => vec![first],
         Some(blob) => blob.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect(),
     }
+}
+
+pub(super) fn message_id(created_ms: i64, number: i64) -> MessageId {
+    MessageId(ids::numbered(created_ms, number as u64))
+}
+
+pub(super) fn priority_number(priority: Priority) -> u8 {
+    Priority::ALL.iter().position(|known| *known == priority).unwrap_or_default() as u8
+}
+
+pub(super) fn priority_of(number: u8) -> Priority {
+    Priority::ALL.get(usize::from(number)).copied().unwrap_or_default()
+}
+
+/// Steps as `sent 1760000000000;read 1760000005000`.
+pub(super) fn steps_text(steps: &Steps) -> String {
+    let step = |(status, at_ms): (Status, i64)| format!("{} {at_ms}", status.name());
+    steps.iter().map(step).collect::<Vec<_>>().join(";")
+}
+
+pub(super) fn steps_of(text: &str) -> Steps {
+    let step = |step: &str| {
+        let (name, at_ms) = step.split_once(' ')?;
+        Some((Status::from_name(name)?, at_ms.parse().ok()?))
+    };
+    Steps::new(text.split(';').filter_map(step).collect())
 }

@@ -5,7 +5,8 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE channels (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
 -- Append-only: a row is written once and only ever removed by purge. `webhook` names the row that holds headers and body for all
--- events of one webhook. `item` says where it was put in line; NULL means it was kept and delivered nowhere.
+-- events of one webhook. `item` says where it was put in line; NULL means it was kept and delivered nowhere. A message belongs to a
+-- `thread`, and `prev` is the number of what was said before it there (0: nothing), so that a thread is read backwards without an index.
 CREATE TABLE events (
     number INTEGER PRIMARY KEY,
     received INTEGER NOT NULL,
@@ -20,6 +21,9 @@ CREATE TABLE events (
     provider_id TEXT NOT NULL,
     peer TEXT,
     at INTEGER,
+    text TEXT,
+    thread INTEGER,
+    prev INTEGER,
     headers BLOB,
     body BLOB
 );
@@ -94,6 +98,107 @@ CREATE TABLE answers (
     body BLOB NOT NULL
 );
 
+-- What goes out. `steps` holds when each status was heard of; `thread` and `prev` as in events.
+CREATE TABLE messages (
+    number INTEGER PRIMARY KEY,
+    created INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    peer TEXT NOT NULL,
+    request BLOB NOT NULL,
+    request_id TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
+    text TEXT,
+    payload BLOB NOT NULL,
+    priority INTEGER NOT NULL,
+    reply_to BLOB,
+    thread INTEGER NOT NULL,
+    prev INTEGER NOT NULL,
+    provider_id TEXT,
+    steps TEXT NOT NULL,
+    why TEXT
+);
+CREATE UNIQUE INDEX messages_request ON messages (request);
+CREATE INDEX messages_provider ON messages (account, provider_id) WHERE provider_id IS NOT NULL;
+
+-- Messages that are not done. `begun` is set while nobody can say whether it was sent; `unknown` when it has left its lane for that.
+CREATE TABLE outbox (
+    number INTEGER PRIMARY KEY,
+    channel INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    account_key INTEGER NOT NULL,
+    lane BLOB,
+    priority INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    due INTEGER,
+    begun INTEGER,
+    unknown INTEGER NOT NULL
+);
+CREATE INDEX outbox_channel ON outbox (channel, number);
+CREATE INDEX outbox_begun ON outbox (account) WHERE begun IS NOT NULL;
+
+CREATE TABLE out_leases (
+    channel INTEGER NOT NULL,
+    item INTEGER PRIMARY KEY,
+    attempt INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    leased INTEGER NOT NULL,
+    ends INTEGER NOT NULL
+);
+
+CREATE TABLE tries (
+    number INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    leased INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (number, fence)
+) WITHOUT ROWID;
+
+-- Statuses that came before the provider's answer told us the id they speak of.
+CREATE TABLE early (
+    account TEXT NOT NULL,
+    provider_id TEXT NOT NULL,
+    heard INTEGER NOT NULL,
+    steps TEXT NOT NULL,
+    PRIMARY KEY (account, provider_id)
+) WITHOUT ROWID;
+
+CREATE TABLE paused (
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    why TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    PRIMARY KEY (channel, account)
+) WITHOUT ROWID;
+
+-- A thread's last words are written a little later than they were said; `last` is the number they are of, and what was said since
+-- is in events and messages.
+CREATE TABLE threads (
+    thread INTEGER PRIMARY KEY,
+    channel INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    peer TEXT NOT NULL,
+    last INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    last_text TEXT,
+    last_out INTEGER NOT NULL,
+    unread INTEGER NOT NULL,
+    UNIQUE (account, peer)
+);
+CREATE INDEX threads_last ON threads (last_at, account, peer);
+
+CREATE TABLE names (
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    thread INTEGER NOT NULL,
+    PRIMARY KEY (account, name)
+) WITHOUT ROWID;
+
 -- Identity by period: `keys_N` is the log of an open period, `sealed_N` the sorted table of a closed one; `filter` says quickly what
 -- is not in it. A period is forgotten by dropping its table once its last key has expired.
 CREATE TABLE periods (
@@ -106,4 +211,4 @@ CREATE TABLE periods (
 );
 
 -- `events` counts the rows up to number `events_to`; those after it are few and counted when asked.
-INSERT INTO meta VALUES ('events', 0), ('events_to', 0), ('last_number', 0), ('last_fence', 0);
+INSERT INTO meta VALUES ('events', 0), ('events_to', 0), ('threads_to', 0), ('last_number', 0), ('last_fence', 0);

@@ -11,6 +11,7 @@ use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::purge::Sweep;
+use super::threads::Threads;
 use crate::clock::Clock;
 use crate::store::StoreError;
 
@@ -28,6 +29,9 @@ pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
+    /// The lanes of what goes out.
+    pub(super) outgoing: Lanes,
+    pub(super) threads: Threads,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
     pub(super) last_number: u64,
@@ -41,6 +45,8 @@ pub(super) struct Writer {
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
     pub(super) sweeps: HashMap<i64, Sweep>,
+    /// The last message that purge looked at in this round.
+    pub(super) messages_swept: i64,
     log: LogCap,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
@@ -73,6 +79,7 @@ pub(super) struct Start {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
+    pub(super) outgoing: Lanes,
     pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
@@ -92,6 +99,8 @@ impl Writer {
             db: start.db,
             keys: start.keys,
             lanes: start.lanes,
+            outgoing: start.outgoing,
+            threads: Threads::new(),
             log: start.log,
             last_number: start.last_number,
             last_fence: start.last_fence,
@@ -102,6 +111,7 @@ impl Writer {
             count: EventCount { since: start.uncounted, ..EventCount::default() },
             work_made: false,
             sweeps: HashMap::new(),
+            messages_swept: 0,
             failed: None,
             clock: start.clock,
             gauges: start.gauges,
@@ -150,6 +160,10 @@ impl Writer {
         let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
         let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
+            let said = self.threads.write_some(&self.db, self.now_ms, self.last_number, false);
+            self.failed = said.err().map(|error| error.to_string());
+        }
+        if self.failed.is_none() {
             let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
             self.failed = counted.and_then(|()| self.db.execute_batch("COMMIT")).err().map(|error| error.to_string());
         }
@@ -164,6 +178,8 @@ impl Writer {
             let _ = self.db.execute_batch("ROLLBACK");
             self.keys.rolled_back();
             self.lanes.rolled_back();
+            self.outgoing.rolled_back();
+            self.threads.rolled_back();
             self.fences_reserved = self.last_fence;
             if let Err(error) = self.load_channels() {
                 tracing::error!(%error, "could not read the channels after a failed commit");
@@ -171,6 +187,8 @@ impl Writer {
         } else {
             self.keys.committed();
             self.lanes.committed();
+            self.outgoing.committed();
+            self.threads.committed();
         }
         self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
         failed

@@ -1,0 +1,428 @@
+//! What goes out: submitting, leasing, beginning and settling messages.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::{OptionalExtension, params};
+
+use super::accept::lane_name;
+use super::lanes::{Held, LaneName, Line, Tables, Waiting};
+use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_of, steps_text};
+use super::threads::Said;
+use super::writer::{StepError, Writer};
+use crate::domain::key::KeyHasher;
+use crate::domain::{Fence, Status, Steps, ThreadId, ids, limits};
+use crate::store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
+
+/// The outbox as [`super::lanes`] reads it.
+pub(super) const OUTBOX: Tables = Tables {
+    waiting: "SELECT number, lane, due, priority, account_key FROM outbox
+              WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
+    leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
+};
+
+/// An open message, as its row in the outbox says.
+pub(super) struct Open {
+    pub(super) attempt: u32,
+    pub(super) begun: Option<i64>,
+    pub(super) unknown: bool,
+    line: Line,
+}
+
+impl Writer {
+    pub(super) fn submit(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
+        let request = request_hash(&new.account, &new.request_id);
+        let known = self
+            .db
+            .prepare_cached("SELECT number, created, fingerprint FROM messages WHERE request = ?1")?
+            .query_row([request], |row| Ok((message_id(row.get(1)?, row.get(0)?), row.get::<_, [u8; 32]>(2)?)))
+            .optional()?;
+        if let Some((id, fingerprint)) = known {
+            return Ok(if fingerprint == new.fingerprint { Submitted::Replayed(id) } else { Submitted::Mismatch(id) });
+        }
+        let channel = self.channel(&new.channel)?;
+        if self.outgoing.len(channel) >= limits::OUTBOX_MAX {
+            return Err(StepError::Refused(StoreError::Busy));
+        }
+        let number = self.number() as i64;
+        let (thread, peer) = self.thread_of_peer(channel, &new.account, &new.peer)?;
+        let said = Said { number, at: self.now_ms, out: true, text: new.text.as_deref() };
+        let prev = self.threads.say(&self.db, thread, &said)?;
+        self.write_message(new, number, channel, request, thread, prev)?;
+        let lane = lane_name(&new.channel, &ThreadId { account: new.account.clone(), peer });
+        let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
+        self.put_out(number, channel, &new.account, lane, line)?;
+        Ok(Submitted::New(message_id(self.now_ms, number)))
+    }
+
+    fn thread_of_peer(&mut self, channel: i64, account: &str, peer: &str) -> rusqlite::Result<(i64, String)> {
+        let last_number = &mut self.last_number;
+        let mut number = || {
+            *last_number += 1;
+            *last_number as i64
+        };
+        let thread = self.threads.of(&self.db, channel, account, &[peer], &mut number)?;
+        let canonical =
+            self.db.prepare_cached("SELECT peer FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
+        Ok((thread, canonical))
+    }
+
+    fn write_message(
+        &self,
+        new: &NewMessage,
+        number: i64,
+        channel: i64,
+        request: LaneName,
+        thread: i64,
+        prev: i64,
+    ) -> rusqlite::Result<()> {
+        let steps = Steps::new(vec![(Status::Queued, self.now_ms)]);
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, NULL)",
+        )?;
+        insert.execute(params![
+            number,
+            self.now_ms,
+            channel,
+            new.account,
+            new.peer,
+            request,
+            new.request_id,
+            new.fingerprint,
+            new.text,
+            &*new.payload,
+            priority_number(new.priority),
+            new.reply_to.map(|event| event.0.into_bytes()),
+            thread,
+            prev,
+            steps_text(&steps),
+        ])?;
+        Ok(())
+    }
+
+    /// Puts a message that is certainly unsent in its thread's lane.
+    pub(super) fn put_out(
+        &mut self,
+        number: i64,
+        channel: i64,
+        account: &str,
+        lane: LaneName,
+        line: Line,
+    ) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached("INSERT OR REPLACE INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?
+            .execute(params![number, channel, account, line.account, lane, line.priority, self.now_ms])?;
+        self.outgoing.add(channel, Waiting { item: number, lane: Some(lane), due: self.now_ms, line });
+        self.work_made = true;
+        Ok(())
+    }
+
+    pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StepError> {
+        let mut leases = Vec::new();
+        for (name, max) in &ask.wants {
+            let Some(&channel) = self.channels.get(name) else { continue };
+            let mut resting: Vec<i64> =
+                ask.resting.iter().filter(|(of, _)| of == name).map(|(_, account)| account_key(account)).collect();
+            let paused: Vec<String> = self
+                .db
+                .prepare_cached("SELECT account FROM paused WHERE channel = ?1")?
+                .query_map([&**name], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            resting.extend(paused.iter().map(|account| account_key(account)));
+            let mut left = *max;
+            while left > 0 {
+                let due = self.outgoing.due(&self.db, channel, self.now_ms, left, &|account| resting.contains(&account))?;
+                if due.is_empty() {
+                    break;
+                }
+                for (lane, number) in due {
+                    if let Some(lease) = self.lease_message(channel, lane, number, name, ask)? {
+                        leases.push(lease);
+                        left -= 1;
+                    }
+                }
+            }
+        }
+        Ok(leases)
+    }
+
+    fn lease_message(
+        &mut self,
+        channel: i64,
+        lane: u64,
+        number: i64,
+        name: &Arc<str>,
+        ask: &OutboxAsk,
+    ) -> rusqlite::Result<Option<OutboxLease>> {
+        if let Some(lost) = self.outgoing.take_held(&self.db, channel, lane)? {
+            self.lose_try(&lost, "the lease ran out")?;
+            if self.settle_by_known_id(lost.item, Some(lane))? {
+                return Ok(None);
+            }
+        }
+        let Some(open) = self.open_message(number)? else {
+            self.outgoing.remove(channel, lane, number);
+            return Ok(None);
+        };
+        let attempt = open.attempt + u32::from(open.begun.is_none());
+        let fence = self.fence()? as i64;
+        let held = Held {
+            channel,
+            item: number,
+            attempt,
+            fence,
+            worker: Arc::clone(&ask.worker),
+            leased: self.now_ms,
+            ends: self.now_ms + ask.hold_ms,
+        };
+        self.db.prepare_cached("UPDATE outbox SET attempt = ?2 WHERE number = ?1")?.execute(params![number, attempt])?;
+        self.db.prepare_cached("INSERT INTO out_leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+            channel,
+            number,
+            attempt,
+            fence,
+            &*held.worker,
+            held.leased,
+            held.ends
+        ])?;
+        self.outgoing.lease(&self.db, lane, held.clone())?;
+        self.leased_message(&held, &open, name).map(Some)
+    }
+
+    fn leased_message(&self, held: &Held, open: &Open, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
+        self.db
+            .prepare_cached("SELECT created, request_id, account, peer, payload, text FROM messages WHERE number = ?1")?
+            .query_row([held.item], |row| {
+                let created_ms = row.get(0)?;
+                Ok(OutboxLease {
+                    lane: item_ref(held.channel, held.item),
+                    fence: fence_of(held.fence),
+                    until_ms: held.ends,
+                    message: message_id(created_ms, held.item),
+                    request_id: row.get(1)?,
+                    channel: Arc::clone(channel),
+                    account: row.get(2)?,
+                    peer: row.get(3)?,
+                    payload: Bytes::from(row.get::<_, Vec<u8>>(4)?),
+                    text: row.get(5)?,
+                    attempt: held.attempt,
+                    created_ms,
+                    in_doubt_since_ms: open.begun,
+                })
+            })
+    }
+
+    pub(super) fn open_message(&self, number: i64) -> rusqlite::Result<Option<Open>> {
+        self.db
+            .prepare_cached("SELECT attempt, begun, unknown, priority, account_key FROM outbox WHERE number = ?1")?
+            .query_row([number], |row| {
+                let line = Line { priority: row.get(3)?, account: row.get(4)? };
+                Ok(Open { attempt: row.get(0)?, begun: row.get(1)?, unknown: row.get(2)?, line })
+            })
+            .optional()
+    }
+
+    pub(super) fn lose_try(&self, held: &Held, why: &str) -> rusqlite::Result<()> {
+        self.log_try(held, "lost", why)?;
+        self.drop_out_lease(held.item)
+    }
+
+    fn drop_out_lease(&self, number: i64) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM out_leases WHERE item = ?1")?.execute([number])?;
+        Ok(())
+    }
+
+    fn log_try(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+        self.db.prepare_cached("INSERT INTO tries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
+            held.item,
+            held.fence,
+            held.attempt,
+            &*held.worker,
+            held.leased,
+            self.now_ms,
+            outcome,
+            detail
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, lane: LaneRef, fence: Fence) -> Result<Settled, StepError> {
+        let (channel, number) = named_by(lane);
+        if !self.outgoing.is_held(&self.db, channel, number, fence.0 as i64)? {
+            return Ok(Settled::Lost);
+        }
+        self.db.prepare_cached("UPDATE outbox SET begun = ?2 WHERE number = ?1")?.execute([number, self.now_ms])?;
+        self.hear_step(number, Status::Sending, self.now_ms)?;
+        Ok(Settled::Done)
+    }
+
+    pub(super) fn extend_outbox(&mut self, leases: &[(LaneRef, Fence)], hold_ms: i64) -> Result<Vec<bool>, StepError> {
+        let ends = self.now_ms + hold_ms;
+        let mut update = self.db.prepare_cached("UPDATE out_leases SET ends = ?2 WHERE item = ?1")?;
+        let mut kept = Vec::with_capacity(leases.len());
+        for (lane, fence) in leases {
+            let (channel, number) = named_by(*lane);
+            let held = self.outgoing.extend(&self.db, channel, number, fence.0 as i64, ends)?;
+            if held {
+                update.execute([number, ends])?;
+            }
+            kept.push(held);
+        }
+        Ok(kept)
+    }
+
+    pub(super) fn settle_outbox(&mut self, lane: LaneRef, fence: Fence, outcome: &SendOutcome) -> Result<Settled, StepError> {
+        let (channel, number) = named_by(lane);
+        let Some((lane, held)) = self.outgoing.end(&self.db, channel, number, fence.0 as i64)? else { return Ok(Settled::Lost) };
+        self.drop_out_lease(number)?;
+        match outcome {
+            SendOutcome::Sent { provider_id } => {
+                self.log_try(&held, outcome.name(), provider_id)?;
+                self.name_message(number, provider_id)?;
+                self.end_message(number, channel, Some(lane), Status::Sent, None)?;
+            }
+            SendOutcome::Failed { why } => {
+                self.log_try(&held, outcome.name(), why)?;
+                self.end_message(number, channel, Some(lane), Status::Failed, Some(why))?;
+            }
+            SendOutcome::Retry { wait_ms, why } => {
+                self.log_try(&held, outcome.name(), why)?;
+                self.set_why(number, Some(why))?;
+                self.requeue(number, channel, lane, self.now_ms + wait_ms)?;
+            }
+            SendOutcome::Unknown { why, check_ms } => {
+                self.log_try(&held, outcome.name(), why)?;
+                self.doubt(number, channel, lane, why, check_ms.map(|wait| self.now_ms + wait))?;
+            }
+            SendOutcome::HandBack { wait_ms } => {
+                let due = self.now_ms + wait_ms;
+                self.db
+                    .prepare_cached("UPDATE outbox SET due = ?2, attempt = attempt - (begun IS NULL) WHERE number = ?1")?
+                    .execute([number, due])?;
+                self.outgoing.postpone(channel, lane, number, due);
+            }
+        }
+        self.work_made = true;
+        Ok(Settled::Done)
+    }
+
+    /// Puts a message whose try is over back in line, certainly unsent; one in doubt goes back to its thread's lane.
+    fn requeue(&mut self, number: i64, channel: i64, lane: u64, due: i64) -> rusqlite::Result<()> {
+        let Some(open) = self.open_message(number)? else { return Ok(()) };
+        if !open.unknown {
+            self.db.prepare_cached("UPDATE outbox SET begun = NULL, due = ?2 WHERE number = ?1")?.execute([number, due])?;
+            self.outgoing.postpone(channel, lane, number, due);
+            return Ok(());
+        }
+        self.outgoing.remove(channel, lane, number);
+        let name = self.lane_of_message(number)?;
+        self.db
+            .prepare_cached("UPDATE outbox SET begun = NULL, unknown = 0, due = ?2, lane = ?3 WHERE number = ?1")?
+            .execute(params![number, due, name])?;
+        self.outgoing.add(channel, Waiting { item: number, lane: Some(name), due, line: open.line });
+        Ok(())
+    }
+
+    /// The lane of the thread that the message was written for.
+    pub(super) fn lane_of_message(&self, number: i64) -> rusqlite::Result<LaneName> {
+        let (channel, thread) = self
+            .db
+            .prepare_cached(
+                "SELECT c.name, m.account, m.peer FROM messages m JOIN channels c ON c.id = m.channel WHERE m.number = ?1",
+            )?
+            .query_row([number], |row| Ok((row.get::<_, String>(0)?, ThreadId { account: row.get(1)?, peer: row.get(2)? })))?;
+        Ok(lane_name(&channel, &thread))
+    }
+
+    fn doubt(&mut self, number: i64, channel: i64, lane: u64, why: &str, check: Option<i64>) -> rusqlite::Result<()> {
+        let Some(open) = self.open_message(number)? else { return Ok(()) };
+        if self.settle_by_known_id(number, Some(lane))? {
+            return Ok(());
+        }
+        self.db
+            .prepare_cached("UPDATE outbox SET begun = ifnull(begun, ?2), due = ?3, unknown = 1, lane = NULL WHERE number = ?1")?
+            .execute(params![number, self.now_ms, check])?;
+        self.outgoing.remove(channel, lane, number);
+        if let Some(due) = check {
+            self.outgoing.add(channel, Waiting { item: number, lane: None, due, line: open.line });
+        }
+        self.hear_step(number, Status::Unknown, self.now_ms)?;
+        self.set_why(number, Some(why))
+    }
+
+    pub(super) fn end_message(
+        &mut self,
+        number: i64,
+        channel: i64,
+        lane: Option<u64>,
+        status: Status,
+        why: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
+        match lane {
+            Some(lane) => {
+                self.outgoing.remove(channel, lane, number);
+            }
+            None => self.outgoing.forget(channel, number),
+        }
+        self.hear_step(number, status, self.now_ms)?;
+        self.set_why(number, why)
+    }
+
+    pub(super) fn set_why(&self, number: i64, why: Option<&str>) -> rusqlite::Result<()> {
+        self.db.prepare_cached("UPDATE messages SET why = ?2 WHERE number = ?1")?.execute(params![number, why])?;
+        Ok(())
+    }
+
+    pub(super) fn hear_step(&self, number: i64, status: Status, at_ms: i64) -> rusqlite::Result<()> {
+        let text: Option<String> = self
+            .db
+            .prepare_cached("SELECT steps FROM messages WHERE number = ?1")?
+            .query_row([number], |row| row.get(0))
+            .optional()?;
+        let Some(mut steps) = text.map(|text| steps_of(&text)) else { return Ok(()) };
+        steps.hear(status, at_ms);
+        self.db
+            .prepare_cached("UPDATE messages SET steps = ?2 WHERE number = ?1")?
+            .execute(params![number, steps_text(&steps)])?;
+        Ok(())
+    }
+
+    /// Ends the tries of the process that owned the file before; what it had begun is in doubt from now on.
+    pub(super) fn end_all_tries(&mut self) -> rusqlite::Result<()> {
+        let left: Vec<Held> = self
+            .db
+            .prepare("SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases")?
+            .query_map([], Held::read)?
+            .collect::<Result<_, _>>()?;
+        for held in left {
+            self.lose_try(&held, "hapax stopped")?;
+            self.settle_by_known_id(held.item, None)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn account_key(account: &str) -> i64 {
+    let hash = hash16("account", &[account]);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash[..8]);
+    i64::from_le_bytes(bytes)
+}
+
+fn request_hash(account: &str, request_id: &str) -> LaneName {
+    hash16("request", &[account, request_id])
+}
+
+fn hash16(purpose: &str, parts: &[&str]) -> LaneName {
+    let mut hasher = KeyHasher::new(purpose);
+    parts.iter().for_each(|part| hasher.part(part.as_bytes()));
+    let mut name = LaneName::default();
+    name.copy_from_slice(&hasher.finish()[..16]);
+    name
+}
+
+/// The number in a message's id.
+pub(super) fn message_number(id: crate::domain::MessageId) -> i64 {
+    ids::number_of(id.0) as i64
+}

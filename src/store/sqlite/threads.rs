@@ -1,0 +1,258 @@
+//! Who talks with whom, and what was said last. Kept in memory and written now and then: a row per message would be a random page each.
+//!
+//! Nothing is lost by that: every message names its thread and what came before it, so after a crash the last words are read again
+//! from the messages since.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::domain::limits;
+
+pub(super) struct Threads {
+    talks: HashMap<i64, Talk>,
+    names: HashMap<(String, String), i64>,
+    /// Threads that changed since `written_to` was taken, to be written in small steps; and those that changed after.
+    to_write: Vec<i64>,
+    changed: HashSet<i64>,
+    /// What everything in `to_write` was about when the step began.
+    written_to: u64,
+    begun_ms: i64,
+    ready: bool,
+    touched: bool,
+}
+
+/// A thread's last words.
+#[derive(Clone)]
+struct Talk {
+    last: i64,
+    last_at: i64,
+    last_text: Option<String>,
+    last_out: bool,
+    unread: i64,
+}
+
+/// Something said in a thread.
+pub(super) struct Said<'s> {
+    pub(super) number: i64,
+    pub(super) at: i64,
+    pub(super) out: bool,
+    pub(super) text: Option<&'s str>,
+}
+
+/// Threads held in memory; beyond that, those with nothing to write are let go.
+const TALKS_MAX: usize = 50_000;
+/// Rows written per batch.
+const STEP_ROWS: usize = 200;
+const STEP_EVERY_MS: i64 = 1_000;
+
+impl Threads {
+    pub(super) fn new() -> Self {
+        Self {
+            talks: HashMap::new(),
+            names: HashMap::new(),
+            to_write: Vec::new(),
+            changed: HashSet::new(),
+            written_to: 0,
+            begun_ms: 0,
+            ready: false,
+            touched: false,
+        }
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.touched = false;
+    }
+
+    /// Forgets what the failed batch may have changed; it is read again when it is needed.
+    pub(super) fn rolled_back(&mut self) {
+        if self.touched {
+            *self = Self::new();
+        }
+    }
+
+    /// Reads what was said since the last words were written down.
+    fn make_ready(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        self.touched = true;
+        if self.ready {
+            return Ok(());
+        }
+        self.ready = true;
+        let mut since = db.prepare_cached(
+            "SELECT thread, number, received AS at, echo AS out, text FROM events
+                 WHERE number > (SELECT value FROM meta WHERE name = 'threads_to') AND prev IS NOT NULL
+             UNION ALL
+             SELECT thread, number, created, 1, text FROM messages
+                 WHERE number > (SELECT value FROM meta WHERE name = 'threads_to')
+             ORDER BY number",
+        )?;
+        let mut rows = since.query([])?;
+        while let Some(row) = rows.next()? {
+            let (thread, text): (i64, Option<String>) = (row.get(0)?, row.get(4)?);
+            let said = Said { number: row.get(1)?, at: row.get(2)?, out: row.get(3)?, text: text.as_deref() };
+            if self.talk(db, thread)?.last < said.number {
+                self.say(db, thread, &said)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
+        if self.talks.len() > TALKS_MAX {
+            let (changed, to_write) = (&self.changed, &self.to_write);
+            self.talks.retain(|thread, _| changed.contains(thread) || to_write.contains(thread));
+        }
+        match self.talks.entry(thread) {
+            std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
+            std::collections::hash_map::Entry::Vacant(gap) => {
+                let talk = db
+                    .prepare_cached("SELECT last, last_at, last_text, last_out, unread FROM threads WHERE thread = ?1")?
+                    .query_row([thread], |row| {
+                        Ok(Talk {
+                            last: row.get(0)?,
+                            last_at: row.get(1)?,
+                            last_text: row.get(2)?,
+                            last_out: row.get(3)?,
+                            unread: row.get(4)?,
+                        })
+                    })?;
+                Ok(gap.insert(talk))
+            }
+        }
+    }
+
+    /// The thread of a peer, by any of its names; `None` when nobody has talked with it.
+    pub(super) fn known(&mut self, db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+        let key = (account.to_owned(), name.to_owned());
+        if let Some(&thread) = self.names.get(&key) {
+            return Ok(Some(thread));
+        }
+        let found: Option<i64> = db
+            .prepare_cached("SELECT thread FROM names WHERE account = ?1 AND name = ?2")?
+            .query_row([account, name], |row| row.get(0))
+            .optional()?;
+        if let Some(thread) = found {
+            if self.names.len() > TALKS_MAX * 2 {
+                self.names.clear();
+            }
+            self.touched = true;
+            self.names.insert(key, thread);
+        }
+        Ok(found)
+    }
+
+    /// Finds or makes the thread of a peer with these names; `number` is for a new one.
+    pub(super) fn of(
+        &mut self,
+        db: &Connection,
+        channel: i64,
+        account: &str,
+        names: &[&str],
+        number: &mut dyn FnMut() -> i64,
+    ) -> rusqlite::Result<i64> {
+        self.make_ready(db)?;
+        let mut known = Vec::with_capacity(names.len());
+        for name in names {
+            known.push(self.known(db, account, name)?);
+        }
+        let thread = match known.iter().flatten().next() {
+            Some(&thread) => thread,
+            None => {
+                let thread = number();
+                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0)")?
+                    .execute(params![thread, channel, account, names[0]])?;
+                thread
+            }
+        };
+        for (name, _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
+            db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
+                .execute(params![account, name, thread])?;
+            self.names.insert((account.to_owned(), (*name).to_owned()), thread);
+        }
+        Ok(thread)
+    }
+
+    /// Adds to a thread; gives the number of what was said before.
+    pub(super) fn say(&mut self, db: &Connection, thread: i64, said: &Said<'_>) -> rusqlite::Result<i64> {
+        let talk = self.talk(db, thread)?;
+        let before = std::mem::replace(&mut talk.last, said.number);
+        talk.last_at = said.at;
+        talk.last_out = said.out;
+        talk.unread += i64::from(!said.out);
+        talk.last_text = said.text.map(limits::preview);
+        self.changed.insert(thread);
+        Ok(before)
+    }
+
+    pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<bool> {
+        self.make_ready(db)?;
+        let thread = db
+            .prepare_cached("SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 AND last > 0")?
+            .query_row([account, peer], |row| row.get(0))
+            .optional()?;
+        let Some(thread) = thread else { return Ok(false) };
+        self.talk(db, thread)?.unread = 0;
+        self.write(db, thread)?;
+        Ok(true)
+    }
+
+    fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
+        let Some(talk) = self.talks.get(&thread) else { return Ok(()) };
+        db.prepare_cached(
+            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6 WHERE thread = ?1",
+        )?
+        .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread])?;
+        Ok(())
+    }
+
+    /// Writes some of what changed, at most once a second all of it; `all` for whoever is about to read.
+    pub(super) fn write_some(&mut self, db: &Connection, now_ms: i64, last_number: u64, all: bool) -> rusqlite::Result<()> {
+        if all {
+            self.make_ready(db)?;
+        }
+        let due = all || now_ms - self.begun_ms >= STEP_EVERY_MS;
+        if self.to_write.is_empty() && due && !self.changed.is_empty() {
+            self.begin_step(now_ms, last_number);
+        }
+        if self.to_write.is_empty() {
+            return Ok(());
+        }
+        self.touched = true;
+        loop {
+            let rest = self.to_write.len().saturating_sub(if all { usize::MAX } else { STEP_ROWS });
+            for thread in self.to_write.split_off(rest) {
+                self.write(db, thread)?;
+            }
+            if self.to_write.is_empty() {
+                db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
+            }
+            if !all || self.changed.is_empty() {
+                return Ok(());
+            }
+            self.begin_step(now_ms, last_number);
+        }
+    }
+
+    fn begin_step(&mut self, now_ms: i64, last_number: u64) {
+        self.to_write = self.changed.drain().collect();
+        // In the order of the table, so that neighbours share a page.
+        self.to_write.sort_unstable();
+        self.written_to = last_number;
+        self.begun_ms = now_ms;
+    }
+}
+
+/// Reads a row of `threads` joined with its channel's name; the aliases are read apart.
+pub(super) fn thread_row(row: &Row<'_>) -> rusqlite::Result<(i64, crate::store::ThreadRow)> {
+    use crate::domain::{Direction, ThreadId};
+    let row_of = crate::store::ThreadRow {
+        id: ThreadId { account: row.get(2)?, peer: row.get(3)? },
+        channel: row.get(1)?,
+        aliases: Vec::new(),
+        last_ms: row.get(4)?,
+        last_text: row.get(5)?,
+        last_direction: if row.get(6)? { Direction::Out } else { Direction::In },
+        unread: row.get(7)?,
+    };
+    Ok((row.get(0)?, row_of))
+}
