@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use super::generic;
 use super::mistake::Mistakes;
 use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
 use super::tree::{Node, Table};
 use super::units::write_ms;
-use super::{Channel, Deliver, Mode, OnPoison};
+use super::{Channel, Deliver, Mode, OnPoison, generic, send};
 use crate::domain::limits::{BODY_CEILING_BYTES, BODY_MAX_BYTES};
 use crate::domain::{Kind, RetryPolicy};
 use crate::providers::settings::Settings;
@@ -45,8 +44,7 @@ const KEYS: &[&str] = &[
     "signature",
 ];
 
-const KEYS_LATER: &[&str] =
-    &["token", "api_base", "on_unknown", "rate", "chat_rate", "coalesce", "coalesce_max", "typing", "replay"];
+const KEYS_LATER: &[&str] = &["coalesce", "coalesce_max", "typing", "replay"];
 
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
@@ -58,7 +56,7 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
 /// A lease is extended every third of its length; below this, one slow commit would already cost it.
-const LEASE_MS: RangeInclusive<i64> = 5 * SECOND..=HOUR;
+pub(super) const LEASE_MS: RangeInclusive<i64> = 5 * SECOND..=HOUR;
 
 /// What differs between providers.
 struct Facts {
@@ -89,16 +87,20 @@ pub(super) fn provider_names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|facts| facts.name)
 }
 
+fn known_keys() -> Vec<&'static str> {
+    [KEYS, &send::KEYS].concat()
+}
+
 /// Reports keys of `[defaults]` that no channel has.
 pub(super) fn check_defaults(table: &Table, mistakes: &mut Mistakes) {
-    refuse_unknown(table, "defaults", KEYS, KEYS_LATER, mistakes);
+    refuse_unknown(table, "defaults", &known_keys(), KEYS_LATER, mistakes);
 }
 
 /// Reads a channel; `None` when it has no usable provider. What is wrong is in `mistakes`, and then the value must not be used.
 pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes) -> Option<Channel> {
     let table = own.table(mistakes)?;
     check_name(name, own, mistakes);
-    refuse_unknown(table, &own.path, KEYS, KEYS_LATER, mistakes);
+    refuse_unknown(table, &own.path, &known_keys(), KEYS_LATER, mistakes);
     let facts = read_provider(own, section, mistakes);
     if let Some(facts) = facts {
         refuse_foreign(own, table, facts, mistakes);
@@ -115,6 +117,7 @@ pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes:
     let sign_with = section.get("sign_with").and_then(|found| read_secret(&found, mistakes));
     let max_body = read_max_body(section, facts, mistakes);
     let concurrency = whole(section, "concurrency", 1..=1_000, mistakes) as usize;
+    let send = send::facts_of(facts.name).and_then(|facts| send::read(own, section, facts, retry, mistakes));
     let mut ms = |key: &str, allowed| section.get(key).and_then(|found| found.ms(allowed, mistakes));
     Some(Channel {
         retention_ms: ms("retention", SECOND..=10 * YEAR).unwrap_or_default(),
@@ -133,7 +136,7 @@ pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes:
         sign_with,
         max_body,
         concurrency,
-        send: None,
+        send,
     })
 }
 
@@ -158,15 +161,22 @@ fn read_provider(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes
 
 /// Keys that mean nothing for this provider would be believed to do something.
 fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut Mistakes) {
+    let sends = send::facts_of(facts.name).is_some();
     let foreign = |key: &&str| match *key {
         "verify_token" => facts.name != "whatsapp",
+        key if send::KEYS.contains(&key) => !sends,
         key => GENERIC_KEYS.contains(&key) && facts.name != "generic",
     };
     // Saying that a provider which signs must sign is no contradiction.
     let harmless = |key: &str, node: &Node| key == "allow_unsigned" && matches!(node, Node::Truth(false));
     for (key, entry) in table.iter().filter(|(key, entry)| foreign(&key.as_str()) && !harmless(key, &entry.node)) {
-        let whose = if key == "verify_token" { "whatsapp" } else { "generic" };
-        let what = format!("`{key}` is for provider \"{whose}\" only, this is \"{}\"; take it out", facts.name);
+        let what = match key.as_str() {
+            key if send::KEYS.contains(&key) => {
+                format!("`{key}` is for providers that send ({}), this is \"{}\"; take it out", send::names(), facts.name)
+            }
+            "verify_token" => format!("`{key}` is for provider \"whatsapp\" only, this is \"{}\"; take it out", facts.name),
+            _ => format!("`{key}` is for provider \"generic\" only, this is \"{}\"; take it out", facts.name),
+        };
         mistakes.add(&entry.origin, super::section::join(&own.path, key), what);
     }
 }

@@ -7,6 +7,7 @@ mod load;
 mod mistake;
 mod secret;
 mod section;
+mod send;
 mod starter;
 mod tree;
 mod units;

@@ -116,6 +116,82 @@ fn a_wrong_default_is_reported_once() {
     );
 }
 
+#[test]
+fn a_channel_sends_when_it_has_what_its_provider_needs() {
+    let channel =
+        |provider: &str, rest: &str| one(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
+    let send = |provider: &str, rest: &str| channel(provider, rest).send.expect("it sends");
+    for provider in ["whatsapp", "telegram", "gowa", "generic", "stripe", "github"] {
+        assert!(channel(provider, "").send.is_none(), "{provider}");
+    }
+    let rate = |count, per_ms, burst| Rate { count, per_ms, burst };
+    let meta = send("whatsapp", "token = 'EAAx'");
+    assert_eq!((meta.api_base.as_str(), meta.on_unknown), ("https://graph.facebook.com", OnUnknown::Reconcile));
+    assert_eq!((meta.rate, meta.chat_rate), (rate(80, 1_000, 80), rate(1, 6_000, 45)));
+    assert_eq!(meta.retry, RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 5 });
+    assert_eq!((meta.lease_ms, meta.timeout_ms, meta.concurrency), (60_000, 30_000, 32));
+    assert_eq!(meta.token.expect("given").expose_secret(), "EAAx");
+    let bot = send("telegram", "token = '123:abc'\napi_base = 'http://127.0.0.1:8081/'\nsend_timeout = '5s'\nsend_attempts = 2");
+    assert_eq!((bot.api_base.as_str(), bot.on_unknown), ("http://127.0.0.1:8081", OnUnknown::Hold));
+    assert_eq!((bot.rate, bot.chat_rate), (rate(30, 1_000, 30), rate(1, 1_000, 1)));
+    assert_eq!((bot.timeout_ms, bot.retry.attempts), (5_000, 2));
+    let gowa = send("gowa", "api_base = 'http://gowa:3000/base'\nrate = '2/m'\nchat_rate = '1/s burst 3'\non_unknown = 'resend'");
+    assert_eq!((gowa.rate, gowa.chat_rate), (rate(2, 60_000, 2), rate(1, 1_000, 3)));
+    assert!(gowa.token.is_none() && gowa.on_unknown == OnUnknown::Resend);
+    assert_eq!(send("generic", "api_base = 'https://x.example/send'").on_unknown, OnUnknown::Hold);
+}
+
+#[test]
+fn defaults_about_sending_hold_only_where_they_can() {
+    let text = "[defaults]\non_unknown = 'reconcile'\nsend_attempts = 7\ntoken = '1:a'\n\
+                [channel.a]\nprovider = 'telegram'\nsecret = 'a-long-secret'\n\
+                [channel.b]\nprovider = 'stripe'\nsecret = 'a-long-secret'\n[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'";
+    let config = load_with(text, &[], Flags::default()).expect("a good config");
+    let send = config.channels[0].send.as_ref().expect("it sends");
+    assert_eq!((send.on_unknown, send.retry.attempts), (OnUnknown::Hold, 7));
+    assert!(config.channels[1].send.is_none() && config.channels[2].send.is_none());
+}
+
+#[test]
+fn mistakes_about_sending_say_what_to_do() {
+    for (provider, rest, says) in [
+        ("whatsapp", "token = ''", "token: the token is empty"),
+        ("whatsapp", "token = 'a\u{a0}b'", "token: the token holds spaces around it"),
+        ("telegram", "token = 'bot 123'", "token: this is no bot token"),
+        ("whatsapp", "api_base = 'https://x'", "api_base: sending needs `token` too"),
+        ("gowa", "token = 'a:b'", "token: sending needs `api_base` too"),
+        ("gowa", "api_base = 'gowa:3000'", "api_base: this is not an http:// or https:// address"),
+        ("gowa", "api_base = 'http://me:pass@gowa'", "api_base: a password does not belong in the address"),
+        ("generic", "api_base = 'http://x/?a=b'", "api_base: paths are put behind it"),
+        ("telegram", "on_unknown = 'reconcile'", "on_unknown: telegram has no way to ask"),
+        ("gowa", "on_unknown = 'retry'", "on_unknown: `retry` is none of \"reconcile\", \"hold\", \"resend\""),
+        ("gowa", "rate = '80'", "rate: `80` is not a rate; write \"80/s\""),
+        ("gowa", "chat_rate = 5", "chat_rate: expected a text in quotes"),
+        ("gowa", "send_timeout = '60s'", "send_timeout: 1m is not shorter than the lease (1m)"),
+        ("gowa", "send_attempts = 0", "send_attempts: 0 is out of range"),
+        (
+            "stripe",
+            "token = 'x'",
+            "token: `token` is for providers that send (whatsapp, telegram, gowa, generic), this is \"stripe\"",
+        ),
+    ] {
+        let said = first_mistake(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
+        assert!(said.starts_with(&format!("hapax.toml:4: channel.c.{says}")), "{said}");
+        assert!(!said.contains("pass@"), "{said}");
+    }
+}
+
+#[test]
+fn risky_ways_to_send_are_warned_of() {
+    let warned = |rest: &str| {
+        let text = format!("[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\ntarget = 'http://b'\n{rest}");
+        warnings(&load_with(&text, &[], Flags::default()).expect("a good config"))
+    };
+    assert!(warned("api_base = 'http://127.0.0.1:1'\ntoken = 'a:b'").is_empty());
+    assert!(warned("api_base = 'http://127.0.0.1:1'\non_unknown = 'resend'")[0].contains("may arrive twice"));
+    assert!(warned("api_base = 'http://gowa:1'\ntoken = 'a:b'")[0].contains("can be read on the way"));
+}
+
 /// The mistakes a person makes, all in one file.
 const MISTAKEN: &str = r#"listen = "here"
 store = "postgres://u:p@h/d"
@@ -264,9 +340,9 @@ fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
 #[test]
 fn debug_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
-                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'";
+                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntoken = 'my-api-token'";
     let config = load_with(text, &[], Flags::default()).expect("a good config");
-    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key"] {
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "my-api-token"] {
         assert!(!format!("{config:?}").contains(secret), "Debug shows {secret}");
     }
 }

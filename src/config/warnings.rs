@@ -1,6 +1,6 @@
 //! What a config may mean, and probably does not.
 
-use super::{Config, StoreUrl};
+use super::{Config, OnUnknown, Send, StoreUrl};
 use crate::providers::settings::{Settings, SignatureRule};
 
 /// Says, one sentence each, what is allowed and worth a second look.
@@ -19,6 +19,12 @@ pub fn warnings(config: &Config) -> Vec<String> {
         if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
             said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
         }
+        if channel.send.as_ref().is_some_and(|send| send.on_unknown == OnUnknown::Resend) {
+            said.push(format!("channel.{name}: on_unknown = \"resend\": a message whose answer was lost may arrive twice"));
+        }
+        if channel.send.as_ref().is_some_and(is_open_to_all) {
+            said.push(format!("channel.{name}: `api_base` is http:// and not on this machine: the token can be read on the way"));
+        }
         let unsigned =
             matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
         if unsigned {
@@ -31,4 +37,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
         said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
     }
     said
+}
+
+/// True when a token crosses a network unencrypted.
+fn is_open_to_all(send: &Send) -> bool {
+    let Some(rest) = send.api_base.strip_prefix("http://") else { return false };
+    let at_home = ["127.", "localhost", "[::1]"].iter().any(|home| rest.starts_with(home));
+    send.token.is_some() && !at_home
 }

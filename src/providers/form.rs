@@ -10,6 +10,14 @@ pub(super) fn value_of<'a>(form: &'a str, name: &str) -> Option<Cow<'a, str>> {
     })
 }
 
+/// All pairs in their order, decoded; those that are not UTF-8 are left out.
+pub(super) fn pairs(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    form.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(name)?, decode(value)?))
+    })
+}
+
 /// Undoes percent and plus encoding; `None` when the result is not UTF-8.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {

@@ -25,6 +25,8 @@ mod tokens;
 mod whatsapp;
 
 use crate::domain::Event;
+use secrecy::SecretString;
+use sending::Sending;
 use settings::Settings;
 
 /// A request as it came from the network, nothing believed yet.
@@ -121,6 +123,13 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Takes out of a body what only hapax put there (its handle in a status), so that the bot sees what it would see without us.
+    ///
+    /// `None` when there is nothing of ours in it.
+    fn restore(&self, _body: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Headers that make the bot's own signature check pass on `body`.
     fn sign(&self, body: &[u8], now_ms: i64) -> Vec<(HeaderName, HeaderValue)>;
 
@@ -137,5 +146,16 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
         Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
         Settings::Generic(settings) => Arc::new(generic::Generic::new(settings)),
+    }
+}
+
+/// Makes the sending side that a channel's settings ask for; `None` for providers that take no messages.
+pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Option<Arc<dyn Sending>> {
+    match settings {
+        Settings::Whatsapp { .. } => Some(Arc::new(sending::whatsapp::Whatsapp::new(token))),
+        Settings::Telegram { .. } => Some(Arc::new(sending::telegram::Telegram::new(token))),
+        Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
+        Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
+        Settings::Stripe { .. } | Settings::Github { .. } => None,
     }
 }

@@ -5,6 +5,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::domain::MessageId;
 
+mod answer;
+mod body;
+mod credentials;
+pub(super) mod generic;
+pub(super) mod gowa;
+pub(super) mod telegram;
+#[cfg(test)]
+mod tests;
+pub(super) mod whatsapp;
+
 /// A message as the adapter sees it.
 #[derive(Clone, Debug)]
 pub struct Outgoing<'m> {
@@ -68,6 +78,10 @@ pub enum Found {
     Sent {
         provider_id: String,
     },
+    /// It was sent if one of these, oldest first, belongs to no other message of the account: they look alike.
+    OneOf {
+        provider_ids: Vec<String>,
+    },
     /// The provider does not know it (yet).
     Nothing,
     /// The lookup itself did not work.
@@ -89,13 +103,21 @@ pub enum Reconcile {
 
 /// A kind of counterpart that messages can be sent through, set up with one channel's credentials.
 pub trait Sending: Send + Sync {
+    /// The spelling by which this provider's webhooks call the same peer, so that both directions are one thread.
+    ///
+    /// Asked once, before [`Sending::check`] and before anything is stored.
+    fn peer(&self, to: &str) -> String {
+        to.to_owned()
+    }
+
     /// Says what is wrong with a message before it is stored: unreadable payload, empty or overlong text, bad number.
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String>;
 
     /// Makes the request that sends the message.
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String>;
 
-    fn classify(&self, answer: &CallAnswer) -> Verdict;
+    /// Says what the answer means. Where a good answer names nothing (a typing notice), the message's own id stands for it.
+    fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict;
 
     fn reconcile(&self) -> Reconcile {
         Reconcile::No
@@ -114,6 +136,8 @@ pub trait Sending: Send + Sync {
     fn text(&self, payload: &[u8]) -> Option<String>;
 
     /// Messages that the bot put into its answer to a webhook in the provider's own way (Telegram's `{"method": ..}`): peer and payload.
+    ///
+    /// An empty peer stands for the peer of the event that was answered.
     fn replies_in_answer(&self, _answer: &[u8], _content_type: Option<&str>) -> Vec<(String, Bytes)> {
         Vec::new()
     }

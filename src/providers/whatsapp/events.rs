@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::NAME;
 use super::view::{Change, Contact, Entry, Envelope, ErrorCode, ListName, Message, Shape, StatusUpdate, Value};
+use super::{NAME, handle};
 use crate::domain::{Event, EventKey, Kind, Status};
 use crate::providers::json;
 use crate::providers::lenient::{List, Object, Text};
@@ -183,7 +183,8 @@ fn status(account: &str, element: &RawValue) -> Result<Event, String> {
     let user = if participant.is_none() { update.recipient_user_id.name() } else { None };
     let (peer, aliases) = peer_of(&[update.recipient_id.name(), user])?;
     let event = Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?);
-    Ok(Event { peer, aliases, status, at_ms: seconds(&update.timestamp), ..event })
+    let handle = json::text(update.biz_opaque_callback_data).and_then(|value| Some(handle::read(&value)?.0));
+    Ok(Event { peer, aliases, status, handle, at_ms: seconds(&update.timestamp), ..event })
 }
 
 fn status_of(word: &str) -> Option<Status> {

@@ -9,6 +9,7 @@ use super::tokens::Tokens;
 use super::{Parsed, Provider, RawRequest, Refused, Reply, Verified, form};
 
 mod events;
+pub(super) mod handle;
 mod rewrap;
 mod view;
 
@@ -61,6 +62,10 @@ impl Provider for Whatsapp {
 
     fn rewrap(&self, body: &[u8], keep: &[u32]) -> Option<Vec<u8>> {
         rewrap::rewrap(std::str::from_utf8(body).ok()?, keep)
+    }
+
+    fn restore(&self, body: &[u8]) -> Option<Vec<u8>> {
+        handle::restore(std::str::from_utf8(body).ok()?)
     }
 
     fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {

@@ -231,4 +231,7 @@ pub(super) struct StatusUpdate<'a> {
     pub(super) recipient_user_id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) recipient_participant_id: Text<'a>,
+    /// Kept raw: half an emoji in the caller's part must not cost the status.
+    #[serde(borrow, default)]
+    pub(super) biz_opaque_callback_data: Option<&'a RawValue>,
 }
