@@ -54,7 +54,7 @@ fn sending_channels(api: &Api) -> impl Iterator<Item = &Channel> {
 
 fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
     let names: Vec<_> = channels.map(|channel| format!("`{}`", channel.name)).collect();
-    if names.is_empty() { "none; give a channel its `token`".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "none; give a channel its `token` (gowa and generic: `api_base`)".to_owned() } else { names.join(", ") }
 }
 
 fn named<'a>(api: &'a Api, name: &str) -> Result<&'a Channel, Problem> {
@@ -156,7 +156,9 @@ fn check_account(channel: &Channel, account: &str) -> Result<(), Problem> {
 }
 
 fn cannot_send(channel: &str) -> Problem {
-    let detail = format!("channel `{channel}` only receives: its provider cannot send, or it has no `token` in the config");
+    let detail = format!(
+        "channel `{channel}` only receives: its provider cannot send, or its config has no `token` (gowa and generic: `api_base`)"
+    );
     Problem::unprocessable(detail)
 }
 

@@ -27,11 +27,19 @@ const DROPPED_MAX_BYTES: usize = 16 << 20;
 struct Ask {
     channel: Option<String>,
     account: Option<String>,
-    to: String,
+    to: Peer,
     text: Option<String>,
     payload: Option<Box<RawValue>>,
     request_id: Option<String>,
     priority: Option<String>,
+}
+
+/// Telegram's chats are numbers.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`to` is a text or a whole number")]
+enum Peer {
+    Text(String),
+    Number(i64),
 }
 
 /// What the caller needs to know at once; `GET /v1/messages/{id}` tells the rest.
@@ -106,7 +114,10 @@ fn answer(receipt: Receipt, id: MessageId, wait: Option<Duration>) -> Response {
 
 fn make(origin: &Origin<'_>, ask: &Ask, request_id: String) -> Result<NewMessage, Problem> {
     let payload = read_payload(ask)?;
-    let peer = origin.peer(&ask.to)?;
+    let peer = match &ask.to {
+        Peer::Text(to) => origin.peer(to)?,
+        Peer::Number(to) => origin.peer(&to.to_string())?,
+    };
     origin.sending.check(&peer, &payload).map_err(Problem::unprocessable)?;
     let channel = Arc::clone(&origin.channel.name);
     Ok(NewMessage {

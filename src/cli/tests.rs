@@ -26,11 +26,11 @@ fn wrong_arguments_are_usage_errors_that_name_what_is_right() {
         (vec!["events", "--limit", "0"], "write 1 to 500"),
         (vec!["redrive"], "--all"),
         (vec!["redrive", "--all", "--channel", "x"], "cannot be used with"),
-        (vec!["send", "--to", "5511"], "--text"),
-        (vec!["send", "--to", "5511", "--text", "x", "--payload", "{}"], "cannot be used with"),
-        (vec!["send", "--to", "5511", "--payload", "[]"], "write an object"),
-        (vec!["send", "--to", "5511", "--text", "x", "--wait", "26"], "25"),
-        (vec!["send", "--to", "5511", "--text", "x", "--priority", "high"], "use one of reply, normal, bulk"),
+        (vec!["send", "--to", "55119"], "--text"),
+        (vec!["send", "--to", "55119", "--text", "x", "--payload", "{}"], "cannot be used with"),
+        (vec!["send", "--to", "55119", "--payload", "[]"], "write an object"),
+        (vec!["send", "--to", "55119", "--text", "x", "--wait", "26"], "25"),
+        (vec!["send", "--to", "55119", "--text", "x", "--priority", "high"], "use one of reply, normal, bulk"),
         (vec!["messages", "x"], "expected `account__peer`"),
         (vec!["outbox", "retry", "evt_1"], "expected `msg_` and 32 hex digits"),
         (vec!["outbox", "cancel"], "<ID>..."),
@@ -107,7 +107,7 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
     let no_message = format!("msg_{:032x}", 9);
     for nothing in [
         vec!["threads"],
-        vec!["messages", "7__5511"],
+        vec!["messages", "7__55119"],
         vec!["messages", &no_message],
         vec!["outbox"],
         vec!["outbox", "--unknown"],
@@ -128,7 +128,7 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
     fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
     for good in [
         vec!["events", "--json"],
-        vec!["events", "--channel", "shop", "--thread", "7__5511"],
+        vec!["events", "--channel", "shop", "--thread", "7__55119"],
         vec!["parked"],
         vec!["story", &event],
         vec!["redrive", &event],
@@ -151,19 +151,19 @@ async fn a_message_is_sent_followed_and_cancelled_from_the_command_line() {
     tokio::spawn(async move { axum::serve(listener, router).await });
 
     let send =
-        ["send", "--channel", "shop", "--account", "7", "--to", "5511", "--text", "hi", "--request-id", "r1", "--wait", "0"];
+        ["send", "--channel", "shop", "--account", "7", "--to", "55119", "--text", "hi", "--request-id", "r1", "--wait", "0"];
     assert_eq!(exit_code(&send, &server, TOKEN).await, 0);
     assert_eq!(exit_code(&send, &server, TOKEN).await, 0, "the same request again is no failure");
-    let other = ["send", "--channel", "shop", "--account", "7", "--to", "5511", "--text", "ho", "--request-id", "r1"];
+    let other = ["send", "--channel", "shop", "--account", "7", "--to", "55119", "--text", "ho", "--request-id", "r1"];
     assert_eq!(exit_code(&other, &server, TOKEN).await, 1);
     let huge = "x".repeat(100 << 10);
     assert_eq!(exit_code(&["send", "--channel", "help", "--to", "77", "--text", &huge], &server, TOKEN).await, 1);
 
-    let message = fixture.queue("5512", "r2").await;
+    let message = fixture.queue("55129", "r2").await;
     fixture.store.pause_account("shop", "7", Some("the token has expired")).await.expect("paused");
     for good in [
         vec!["threads", "--account", "7", "--limit", "1"],
-        vec!["messages", "7__5511"],
+        vec!["messages", "7__55119"],
         vec!["messages", &message],
         vec!["messages", &message, "--json"],
         vec!["outbox"],

@@ -1,37 +1,6 @@
 use super::*;
 use crate::domain::Fence;
-use crate::providers::sending::{Call, CallAnswer, Outgoing, Verdict};
 use crate::store::{LaneRef, OutboxAsk, OutboxLease, SendOutcome};
-
-/// The rules of WhatsApp's texts, without a network behind them.
-struct Digits;
-
-impl Sending for Digits {
-    fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
-        if !peer.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(format!("`{peer}` is not a number: write it with country code, digits only"));
-        }
-        let length = self.text(payload).map_or(0, |text| text.chars().count());
-        if length > 4_096 { Err(format!("the text has {length} characters, at most 4096 are taken")) } else { Ok(()) }
-    }
-
-    fn call(&self, _message: &Outgoing<'_>) -> Result<Call, String> {
-        Err("nothing is called in these tests".to_owned())
-    }
-
-    fn classify(&self, _answer: &CallAnswer) -> Verdict {
-        Verdict::Unknown { why: String::new() }
-    }
-
-    fn text(&self, payload: &[u8]) -> Option<String> {
-        serde_json::from_slice::<Value>(payload).ok()?.get("text")?.as_str().map(str::to_owned)
-    }
-}
-
-/// `shop` and `help` can send, `pay` cannot.
-pub(super) fn senders() -> HashMap<Arc<str>, Arc<dyn Sending>> {
-    ["shop", "help"].map(|channel| (Arc::from(channel), Arc::new(Digits) as Arc<dyn Sending>)).into()
-}
 
 impl Fixture {
     pub(super) async fn submit(&self, headers: &[(&str, &str)], body: &Value) -> (StatusCode, http::HeaderMap, Value) {
@@ -69,7 +38,7 @@ impl Fixture {
 }
 
 fn hello() -> Value {
-    json!({"account": "7", "channel": "shop", "to": "5511", "text": "hello"})
+    json!({"account": "7", "channel": "shop", "to": "55119", "text": "hello"})
 }
 
 #[tokio::test]
@@ -79,7 +48,7 @@ async fn a_message_is_queued_before_it_is_sent_and_then_shows_its_steps() {
     assert_eq!(status, StatusCode::ACCEPTED, "{receipt}");
     assert_eq!(
         (&receipt["status"], &receipt["replayed"], &receipt["thread"]),
-        (&json!("queued"), &json!(false), &json!("7__5511"))
+        (&json!("queued"), &json!(false), &json!("7__55119"))
     );
     assert!(receipt["request_id"].as_str().expect("made").starts_with("req_"), "{receipt}");
     let path = headers["location"].to_str().expect("a path").to_owned();
@@ -102,18 +71,19 @@ async fn the_same_request_twice_is_one_message() {
     let fixture = Fixture::new();
     let (status, _, first) = fixture.submit(&[("idempotency-key", "\"order 7\"")], &hello()).await;
     assert_eq!((status, &first["request_id"]), (StatusCode::ACCEPTED, &json!("order 7")));
-    let again = json!({"to": "+55 (11)", "text": "hello", "channel": "shop", "account": "7", "request_id": "order 7"});
+    let again = json!({"to": "+55 (11) 9", "text": "hello", "channel": "shop", "account": "7", "request_id": "order 7"});
     for headers in [&[][..], &[("idempotency-key", "order 7")]] {
         let (status, headers, second) = fixture.submit(headers, &again).await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!((&second["id"], &second["replayed"]), (&first["id"], &json!(true)));
         assert!(headers.contains_key("location"));
     }
-    let payload = json!({"account": "7", "channel": "shop", "to": "5511", "payload": {"text": "hello"}, "request_id": "order 7"});
+    let payload =
+        json!({"account": "7", "channel": "shop", "to": "55119", "payload": {"text": "hello"}, "request_id": "order 7"});
     assert_eq!(fixture.submit(&[], &payload).await.0, StatusCode::OK, "a text is the payload it stands for");
     for other in [
-        json!({"account": "7", "channel": "shop", "to": "5511", "text": "hullo"}),
-        json!({"account": "7", "channel": "shop", "to": "5512", "text": "hello"}),
+        json!({"account": "7", "channel": "shop", "to": "55119", "text": "hullo"}),
+        json!({"account": "7", "channel": "shop", "to": "55129", "text": "hello"}),
     ] {
         let (status, headers, problem) = fixture.submit(&[("idempotency-key", "order 7")], &other).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -150,24 +120,24 @@ async fn what_cannot_be_sent_is_answered_with_what_to_change() {
         ask
     };
     for (ask, hint) in [
-        (with("channel", json!("nowhere")), "those that can send: `help`, `shop`"),
+        (with("channel", json!("nowhere")), "those that can send: `help`, `phone`, `shop`"),
         (with("channel", json!("pay")), "`token`"),
         (with("channel", json!("help")), "a bot goes by its channel's name: `help`"),
         (with("account", json!("../7")), "phone_number_id, digits only"),
         (with("account", json!("")), "`account` is empty"),
         (without("account"), "phone_number_id as `account`"),
         (without("channel"), "name its `channel` too"),
-        (json!({"to": "5511", "text": "x"}), "`channel` or `account`"),
+        (json!({"to": "55119", "text": "x"}), "`channel` or `account`"),
         (with("text", json!("  \n")), "`text` is empty"),
-        (with("text", json!("x".repeat(4_097))), "4097 characters, at most 4096"),
+        (with("text", json!("x".repeat(4_097))), "4097 characters and at most 4096"),
         (without("text"), "exactly one of `text` and `payload`"),
         (with("payload", json!({})), "exactly one of `text` and `payload`"),
-        (json!({"account": "7", "channel": "shop", "to": "5511", "payload": [1]}), "must be an object"),
-        (with("to", json!("bob")), "not a number"),
+        (json!({"account": "7", "channel": "shop", "to": "55119", "payload": [1]}), "must be an object"),
+        (with("to", json!("bob")), "5 to 20 digits with the country code"),
         (with("to", json!("")), "`to` is empty"),
-        (with("to", json!("55\u{0}11")), "control characters"),
+        (with("to", json!("55\u{0}119")), "control characters"),
         (without("to"), "missing field `to`"),
-        (with("too", json!("5511")), "unknown field `too`"),
+        (with("too", json!("55119")), "unknown field `too`"),
         (with("request_id", json!("r".repeat(300))), "this one has 300 bytes"),
         (with("request_id", json!("")), "1 to 255 bytes"),
         (with("priority", json!("urgent")), "use one of reply, normal, bulk"),
@@ -213,12 +183,20 @@ async fn five_megabytes_a_wrong_token_and_no_json_are_told_apart() {
 async fn an_account_that_was_seen_names_its_channel() {
     let fixture = Fixture::new();
     fixture.accept("m1", Then::Deliver).await;
-    let (status, _, receipt) = fixture.submit(&[], &json!({"account": "7", "to": "5511", "text": "x"})).await;
+    let (status, _, receipt) = fixture.submit(&[], &json!({"account": "7", "to": "55119", "text": "x"})).await;
     assert_eq!((status, &receipt["channel"]), (StatusCode::ACCEPTED, &json!("shop")), "{receipt}");
     let (_, _, receipt) = fixture.submit(&[], &json!({"account": "help", "to": "77", "text": "x"})).await;
     assert_eq!(receipt["channel"], "help");
-    let (_, _, receipt) = fixture.submit(&[], &json!({"channel": "help", "to": "77", "text": "x"})).await;
-    assert_eq!(receipt["account"], "help");
+    let (_, _, receipt) = fixture.submit(&[], &json!({"channel": "help", "to": -10077, "text": "x"})).await;
+    assert_eq!((&receipt["account"], &receipt["to"]), (&json!("help"), &json!("-10077")), "chats are numbers");
+
+    let from_device = json!({"channel": "phone", "to": "+55 11 9", "text": "x"});
+    let (status, _, problem) = fixture.submit(&[], &from_device).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "no device was seen yet: {problem}");
+    let (_, _, receipt) = fixture.submit(&[], &json!({"channel": "phone", "account": "d1", "to": "55119", "text": "x"})).await;
+    assert_eq!(receipt["thread"], "d1__55119@s.whatsapp.net", "as its webhooks write it");
+    let (_, _, receipt) = fixture.submit(&[], &from_device).await;
+    assert_eq!(receipt["thread"], "d1__55119@s.whatsapp.net", "the only device is meant");
 }
 
 #[tokio::test]
@@ -255,7 +233,7 @@ async fn who_would_wait_gets_the_outcome_or_a_202() {
 #[tokio::test]
 async fn a_message_in_doubt_is_listed_sent_once_more_or_given_up() {
     let fixture = Fixture::new();
-    let (doubted, waiting) = (fixture.queue("5511", "r1").await, fixture.queue("5512", "r2").await);
+    let (doubted, waiting) = (fixture.queue("55119", "r1").await, fixture.queue("55129", "r2").await);
     let lease = fixture.lease_message().await;
     let (_, list) = fixture.get("/v1/outbox?limit=1").await;
     assert_eq!((&list["items"][0]["worker"], &list["items"][0]["state"]), (&json!("w1"), &json!("leased")));

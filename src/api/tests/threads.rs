@@ -4,21 +4,21 @@ use super::*;
 async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
     let fixture = Fixture::new();
     fixture.accept("m1", Then::Deliver).await;
-    for to in ["5512", "5513"] {
+    for to in ["55129", "55139"] {
         fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
         fixture.queue(to, to).await;
     }
     let (_, first) = fixture.get("/v1/threads?limit=2&channel=shop&account=7").await;
     let ids = |page: &Value| page["threads"].as_array().expect("a list").iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
-    assert_eq!(ids(&first), ["7__5513", "7__5512"]);
+    assert_eq!(ids(&first), ["7__55139", "7__55129"]);
     let next = first["next"].as_str().expect("there is more");
     let (_, rest) = fixture.get(&format!("/v1/threads?limit=2&before={next}")).await;
-    assert_eq!(ids(&rest), ["7__5511"]);
+    assert_eq!(ids(&rest), ["7__55119"]);
     assert!(rest.get("next").is_none());
     assert_eq!((&rest["threads"][0]["unread"], &rest["threads"][0]["last_direction"]), (&json!(1), &json!("in")));
-    let (_, read) = fixture.post("/v1/threads/7__5511/read", json!({})).await;
+    let (_, read) = fixture.post("/v1/threads/7__55119/read", json!({})).await;
     assert_eq!(read["unread"], 0);
-    assert_eq!(fixture.get("/v1/threads/7__5511").await.1["unread"], 0);
+    assert_eq!(fixture.get("/v1/threads/7__55119").await.1["unread"], 0);
     assert_eq!(fixture.get("/v1/threads?account=8").await.1["threads"], json!([]));
 }
 
@@ -26,15 +26,15 @@ async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
 async fn a_threads_messages_come_newest_first_with_their_status() {
     let fixture = Fixture::new();
     let event = fixture.accept("m1", Then::Deliver).await;
-    let message = fixture.queue("5511", "r1").await;
-    let (_, first) = fixture.get("/v1/threads/7__5511/messages?limit=1").await;
+    let message = fixture.queue("55119", "r1").await;
+    let (_, first) = fixture.get("/v1/threads/7__55119/messages?limit=1").await;
     let newest = &first["messages"][0];
     assert_eq!((&newest["id"], &newest["direction"], &newest["status"]), (&json!(message), &json!("out"), &json!("queued")));
     assert_eq!(newest["text"], "hi");
     let next = first["next"].as_str().expect("there is more");
-    let (_, rest) = fixture.get(&format!("/v1/threads/7__5511/messages?before={next}")).await;
+    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
     assert_eq!((&rest["messages"][0]["id"], &rest["messages"][0]["direction"]), (&json!(event), &json!("in")));
-    let (_, none) = fixture.get(&format!("/v1/threads/7__5511/messages?before={event}")).await;
+    let (_, none) = fixture.get(&format!("/v1/threads/7__55119/messages?before={event}")).await;
     assert_eq!(none["messages"], json!([]));
 }
 
