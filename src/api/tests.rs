@@ -265,6 +265,7 @@ async fn channels_are_shown_without_secrets() {
         "{text}"
     );
     assert_eq!(body["channels"][3]["path"], "/in/shop");
+    assert_eq!((&body["channels"][1]["sends"], &body["channels"][3]["sends"]), (&json!(false), &json!(true)));
     assert_eq!(body["channels"][3]["target"], "http://(hidden)@127.0.0.1:1/x");
 }
 

@@ -72,15 +72,18 @@ fn a_starter_is_private_good_and_never_overwritten() {
 #[test]
 fn what_is_shown_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
-                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
+                verify_token = 'my-verify-token'\ntoken = 'my-sending-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
     let file = Some(crate::config::SourceFile { name: "t".to_owned(), text: text.to_owned() });
     let env = crate::config::Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
     let config = crate::config::load(&crate::config::Sources { file, env, flags: Default::default() }).expect("a good config");
     let shown = toml::to_string(&shown::show(&config)).expect("TOML");
-    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "pass"] {
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-sending-token", "my-signing-key", "pass"] {
         assert!(!shown.contains(secret), "{shown}");
     }
     assert!(shown.contains("window = \"8d\""), "{shown}");
+    for sending in ["rate = \"80/s\"", "chat_rate = \"1/6s burst 45\"", "on_unknown = \"reconcile\""] {
+        assert!(shown.contains(sending), "{sending}: {shown}");
+    }
 }
 
 /// Runs a command line against a server and gives its exit code.
