@@ -149,7 +149,7 @@ fn show_channel(channel: &Channel) -> ShownChannel {
 fn show_send(send: &Send) -> ShownSend {
     ShownSend {
         token: send.token.as_ref().map(|_| HIDDEN),
-        api_base: hide_userinfo(&send.api_base),
+        api_base: hide_userinfo(&send.api_base).trim_end_matches('/').to_owned(),
         on_unknown: match send.on_unknown {
             OnUnknown::Reconcile => "reconcile",
             OnUnknown::Hold => "hold",
