@@ -9,7 +9,7 @@ mod copies;
 mod crash;
 mod delivery;
 mod doors;
-mod faulty;
+// mod faulty;
 mod program;
 mod proxy;
 mod python;
