@@ -34,17 +34,9 @@ pub(super) async fn find<'a>(api: &'a Api, channel: Option<&str>, account: Optio
 }
 
 impl Origin<'_> {
-    /// Writes the peer as the provider's webhooks do, so that both directions are one thread.
     pub(super) fn peer(&self, to: &str) -> Result<String, Problem> {
         check_name("to", to)?;
-        let is_number =
-            to.chars().all(|c| c.is_ascii_digit() || " +-.()".contains(c)) && to.contains(|c: char| c.is_ascii_digit());
-        let digits = || to.chars().filter(char::is_ascii_digit).collect::<String>();
-        Ok(match self.channel.provider {
-            Settings::Whatsapp { .. } if is_number => digits(),
-            Settings::Gowa { .. } if is_number => format!("{}@s.whatsapp.net", digits()),
-            _ => to.to_owned(),
-        })
+        Ok(self.sending.peer(to))
     }
 }
 
