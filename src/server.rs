@@ -218,6 +218,7 @@ impl Server {
             config: Arc::clone(&self.config),
             token_hash: self.token.hash,
             providers,
+            senders: HashMap::new(),
             clock: Arc::clone(&self.clock),
             purges,
         });

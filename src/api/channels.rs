@@ -26,6 +26,8 @@ struct Channel {
     /// Where the provider posts, below the server's own address.
     path: String,
     target: Option<String>,
+    /// Whether messages can be sent through it.
+    sends: bool,
     mode: &'static str,
     deliver: Vec<&'static str>,
     window_ms: i64,
@@ -110,6 +112,7 @@ impl From<&crate::config::Channel> for Channel {
             provider: channel.provider.provider(),
             path: format!("/in/{}", channel.name),
             target: channel.target.as_deref().map(hide_userinfo),
+            sends: channel.send.is_some(),
             mode: match channel.mode {
                 Mode::Queue => "queue",
                 Mode::Proxy => "proxy",

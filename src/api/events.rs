@@ -129,7 +129,7 @@ fn read_kind(name: &str) -> Result<Kind, Problem> {
     Kind::from_name(name).ok_or_else(|| Problem::bad_request(format!("`{name}` is not a kind; use one of {}", known())))
 }
 
-fn read_thread(text: &str) -> Result<ThreadId, Problem> {
+pub(super) fn read_thread(text: &str) -> Result<ThreadId, Problem> {
     text.parse().map_err(|bad: crate::domain::thread::BadThreadId| Problem::bad_request(bad.to_string()))
 }
 

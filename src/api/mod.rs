@@ -1,15 +1,23 @@
 //! `/v1`: what a person or a program may ask and tell a running hapax. One file per resource; every answer is a hand-made twin of a
 //! domain type, and every error is a problem (RFC 9457) that says what to change.
 
+mod accounts;
 pub mod auth;
 mod channels;
 mod events;
 mod inbox;
+mod messages;
+mod origin;
+mod outbox;
+mod prefer;
 mod problem;
 mod purge;
 mod redrive;
+mod send;
+mod send_story;
 mod stats;
 mod story;
+mod threads;
 mod time;
 
 #[cfg(test)]
@@ -27,6 +35,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::providers::Provider;
+use crate::providers::sending::Sending;
 use crate::store::Store;
 
 pub use problem::Problem;
@@ -43,6 +52,8 @@ pub struct Api {
     pub token_hash: [u8; 32],
     /// By channel.
     pub providers: HashMap<Arc<str>, Arc<dyn Provider>>,
+    /// The channels that can send.
+    pub senders: HashMap<Arc<str>, Arc<dyn Sending>>,
     pub clock: Arc<dyn Clock>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,
@@ -61,6 +72,17 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/purge", post(purge::purge))
         .route("/channels", get(channels::list))
         .route("/channels/{name}/sample", post(channels::sample))
+        .route("/messages", post(send::submit))
+        .route("/messages/{id}", get(messages::one))
+        .route("/messages/{id}/retry", post(messages::retry))
+        .route("/messages/{id}/cancel", post(messages::cancel))
+        .route("/threads", get(threads::list))
+        .route("/threads/{id}", get(threads::one))
+        .route("/threads/{id}/messages", get(threads::messages))
+        .route("/threads/{id}/read", post(threads::read))
+        .route("/outbox", get(outbox::list))
+        .route("/accounts", get(accounts::list))
+        .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))

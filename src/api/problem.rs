@@ -36,6 +36,19 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "The request cannot be read", detail)
     }
 
+    pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be done as it is", detail)
+    }
+
+    pub(super) fn too_late(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "It is too late for that", detail)
+    }
+
+    /// Says more at the end.
+    pub(super) fn and(self, words: &str) -> Self {
+        Self { detail: self.detail + words, ..self }
+    }
+
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "There is no such thing", detail)
     }
@@ -95,7 +108,8 @@ impl From<BadId> for Problem {
 
 pub(super) async fn no_such_path(uri: Uri) -> Problem {
     let detail = format!(
-        "`/v1{}` is not a resource; there are /v1/events, /v1/inbox, /v1/redrive, /v1/stats, /v1/purge and /v1/channels",
+        "`/v1{}` is not a resource; there are /v1/messages, /v1/threads, /v1/outbox, /v1/accounts, /v1/events, /v1/inbox, /v1/redrive, \
+         /v1/stats, /v1/purge and /v1/channels",
         uri.path()
     );
     Problem::not_found(detail)

@@ -21,6 +21,7 @@ pub(super) struct Stats {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_kept: Vec<String>,
     last_purge: Option<Purge>,
+    outbox: Outbox,
     channels: Vec<Channel>,
 }
 
@@ -29,6 +30,13 @@ struct Purge {
     at: String,
     keys: u64,
     events: u64,
+}
+
+/// Messages on their way out.
+#[derive(Serialize)]
+struct Outbox {
+    waiting: u64,
+    unknown: u64,
 }
 
 #[derive(Serialize)]
@@ -56,6 +64,7 @@ pub(super) async fn stats(State(api): State<Arc<Api>>) -> Result<Json<Stats>, Pr
         promise,
         not_kept,
         last_purge,
+        outbox: Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown },
         channels: stats.channels.into_iter().map(Channel::from).collect(),
     }))
 }

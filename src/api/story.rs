@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Problem};
+use crate::domain::Fence;
 use crate::store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState};
 
 #[derive(Serialize)]
@@ -21,10 +22,10 @@ pub(super) struct Story {
 pub(super) struct Step {
     at: String,
     #[serde(skip)]
-    at_ms: i64,
+    pub(super) at_ms: i64,
     /// received, claimed, copies, conflict, leased, the outcome of an attempt, or how it stands now.
     step: String,
-    words: String,
+    pub(super) words: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     item: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +49,13 @@ fn steps(detail: &EventDetail, now_ms: i64) -> Vec<Step> {
     steps
 }
 
-fn step(at_ms: i64, step: &str, words: String) -> Step {
+impl Step {
+    pub(super) fn of_attempt(self, attempt: u32, fence: Fence) -> Self {
+        Self { attempt: Some(attempt), fence: Some(fence.0), ..self }
+    }
+}
+
+pub(super) fn step(at_ms: i64, step: &str, words: String) -> Step {
     Step { at: rfc3339(at_ms), at_ms, step: step.to_owned(), words, item: None, attempt: None, fence: None }
 }
 
@@ -84,8 +91,7 @@ fn copies(copies: &Copies) -> Vec<Step> {
 }
 
 fn attempt(row: &AttemptRow) -> [Step; 2] {
-    let about =
-        |step: Step| Step { item: Some(row.item.to_string()), attempt: Some(row.attempt), fence: Some(row.fence.0), ..step };
+    let about = |step: Step| Step { item: Some(row.item.to_string()), ..step.of_attempt(row.attempt, row.fence) };
     let number = row.attempt;
     let leased = step(row.leased_ms, "leased", format!("attempt {number} begun by {}, fence {}", row.worker, row.fence));
     let took_ms = row.ended_ms.saturating_sub(row.leased_ms);
@@ -125,7 +131,7 @@ fn open_now(row: &InboxRow, now_ms: i64) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{EventId, Fence, ItemId, Kind};
+    use crate::domain::{EventId, ItemId, Kind};
     use uuid::Uuid;
 
     #[test]

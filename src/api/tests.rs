@@ -1,3 +1,6 @@
+mod sending;
+mod threads;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
@@ -15,6 +18,10 @@ use crate::store::{Arrival, Copies, KeptHeaders, LeaseAsk, NewEvent, Outcome, Th
 
 pub(crate) const TOKEN: &str = "a-token-for-these-tests";
 const CONFIG: &str = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'\ntarget = 'http://u:pw@127.0.0.1:1/x'\n\
+                      token = 'a-hidden-token-to-send'\n\
+                      [channel.help]\nprovider = 'telegram'\nsecret = 'a-hidden-token'\n\
+                      token = '123456:a-hidden-token-of-a-bot-of-35-chars'\n\
+                      [channel.phone]\nprovider = 'gowa'\nsecret = 'a-hidden-token'\napi_base = 'http://127.0.0.1:1'\n\
                       [channel.pay]\nprovider = 'stripe'\nsecret = 'whsec_hidden-too'\n";
 
 pub(crate) struct HandClock(AtomicI64);
@@ -28,7 +35,7 @@ impl Clock for HandClock {
 /// A server without a network, its store, and its clock.
 pub(crate) struct Fixture {
     pub(crate) router: Router,
-    store: MemoryStore,
+    pub(crate) store: MemoryStore,
     clock: Arc<HandClock>,
 }
 
@@ -41,11 +48,17 @@ impl Fixture {
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
         let built = |channel: &crate::config::Channel| (channel.name.clone(), crate::providers::build(&channel.provider));
         let providers = config.channels.iter().map(built).collect();
+        let able = |channel: &crate::config::Channel| {
+            let token = channel.send.as_ref()?.token.as_ref();
+            Some((channel.name.clone(), crate::providers::build_sending(&channel.provider, token)?))
+        };
+        let senders = config.channels.iter().filter_map(able).collect();
         let router = router(Arc::new(Api {
             store: Arc::new(store.clone()),
             config: Arc::new(config),
             token_hash: auth::hash_token(TOKEN),
             providers,
+            senders,
             clock: clock.clone(),
             purges: Arc::default(),
         }));
@@ -77,7 +90,7 @@ impl Fixture {
     /// Takes in one message and gives its id.
     pub(crate) async fn accept(&self, id: &str, then: Then) -> String {
         let key = EventKey::of("whatsapp", "7", Kind::Message, id, &[]);
-        let event = Event { peer: Some("5511".to_owned()), ..Event::new(Kind::Message, "7", id, key, 1) };
+        let event = Event { peer: Some("55119".to_owned()), ..Event::new(Kind::Message, "7", id, key, 1) };
         let mut headers = KeptHeaders::default();
         headers.push("content-type", b"application/json");
         let arrival = Arrival {
@@ -103,7 +116,8 @@ impl Fixture {
 async fn nothing_is_told_without_the_token() {
     let fixture = Fixture::new();
     fixture.accept("m1", Then::Deliver).await;
-    let paths = ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/nowhere"];
+    let paths =
+        ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/threads", "/v1/outbox", "/v1/accounts", "/v1/nowhere"];
     for (path, value) in paths.iter().flat_map(|path| ["", "Bearer", "Bearer wrong", "Basic YTpi"].map(|value| (path, value))) {
         let request = Request::get(*path).header("authorization", value).body(Body::empty()).expect("a request");
         let (status, headers, body) = fixture.send(request).await;
@@ -121,10 +135,10 @@ async fn events_are_listed_in_pages_newest_first() {
     for n in 0..5 {
         ids.push(fixture.accept(&format!("m{n}"), Then::Deliver).await);
     }
-    let (status, first) = fixture.get("/v1/events?limit=2&channel=shop&kind=message&thread=7__5511").await;
+    let (status, first) = fixture.get("/v1/events?limit=2&channel=shop&kind=message&thread=7__55119").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(first["events"][0]["id"], json!(ids[4]));
-    assert_eq!(first["events"][0]["thread"], "7__5511");
+    assert_eq!(first["events"][0]["thread"], "7__55119");
     assert_eq!(first["events"][0]["received_at"], "2023-11-14T22:13:20.000Z");
     assert_eq!(first["next"], json!(ids[3]));
     let (_, rest) = fixture.get(&format!("/v1/events?limit=100000&before={}", ids[3])).await;
@@ -246,9 +260,13 @@ async fn channels_are_shown_without_secrets() {
     let fixture = Fixture::new();
     let (_, body) = fixture.get("/v1/channels").await;
     let text = body.to_string();
-    assert!(!text.contains("hidden-word") && !text.contains("whsec") && !text.contains("pw@"), "{text}");
-    assert_eq!(body["channels"][1]["path"], "/in/shop");
-    assert_eq!(body["channels"][1]["target"], "http://(hidden)@127.0.0.1:1/x");
+    assert!(
+        !text.contains("hidden-word") && !text.contains("hidden-token") && !text.contains("whsec") && !text.contains("pw@"),
+        "{text}"
+    );
+    assert_eq!(body["channels"][3]["path"], "/in/shop");
+    assert_eq!((&body["channels"][1]["sends"], &body["channels"][3]["sends"]), (&json!(false), &json!(true)));
+    assert_eq!(body["channels"][3]["target"], "http://(hidden)@127.0.0.1:1/x");
 }
 
 #[tokio::test]

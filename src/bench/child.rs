@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::no_store::NoStore;
 use super::{BenchError, requests};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, StoreUrl};
+use crate::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnUnknown, Rate, Send, StoreUrl};
 use crate::domain::{Kind, RetryPolicy, limits as bounds};
 use crate::server::{self, Listeners, Server};
 use crate::store::Store;
@@ -28,20 +28,33 @@ pub(super) enum StoreKind<'p> {
     Sqlite(&'p Path),
 }
 
+/// Who is on the other side of the server.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'u> {
+    /// Events wait.
+    Nobody,
+    /// A bot that takes events.
+    Target(&'u str),
+    /// A provider's API that takes messages.
+    Provider(&'u str),
+}
+
 pub(super) struct Child {
     process: tokio::process::Child,
     pub(super) address: SocketAddr,
 }
 
 impl Child {
-    pub(super) async fn start(store: StoreKind<'_>, target: Option<&str>) -> Result<Self, BenchError> {
+    pub(super) async fn start(store: StoreKind<'_>, side: Side<'_>) -> Result<Self, BenchError> {
         let mut command = tokio::process::Command::new(std::env::current_exe()?);
         command.arg(COMMAND).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
         if let StoreKind::Sqlite(path) = store {
             command.arg("--path").arg(path);
         }
-        if let Some(target) = target {
-            command.arg("--target").arg(target);
+        match side {
+            Side::Nobody => {}
+            Side::Target(target) => drop(command.arg("--target").arg(target)),
+            Side::Provider(api_base) => drop(command.arg("--api-base").arg(api_base)),
         }
         let mut process = command.spawn()?;
         let said = process.stdout.take().ok_or("the server has no output")?;
@@ -61,13 +74,13 @@ impl Child {
 }
 
 /// Runs the server until it is killed; says its address on standard output.
-pub async fn serve_child(path: Option<PathBuf>, target: Option<String>) -> Result<(), BenchError> {
+pub async fn serve_child(path: Option<PathBuf>, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store: Arc<dyn Store> = match path {
         Some(path) => server::open_engine(&StoreUrl::Sqlite(path), &limits(), Arc::clone(&clock)).await?,
         None => Arc::new(NoStore::default()),
     };
-    let server = Server::on(store, clock, config(target), Telemetry::new()).await?;
+    let server = Server::on(store, clock, config(target, api_base), Telemetry::new()).await?;
     let public = TcpListener::bind(("127.0.0.1", 0)).await?;
     let mut said = std::io::stdout();
     writeln!(said, "{}", public.local_addr()?)?;
@@ -87,7 +100,23 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-fn config(target: Option<String>) -> Config {
+/// Sends as fast as it can.
+fn unlimited(api_base: String) -> Send {
+    let rate = Rate { count: 1_000_000, per_ms: 1_000, burst: 1_000_000 };
+    Send {
+        token: Some(requests::TOKEN.into()),
+        api_base,
+        on_unknown: OnUnknown::Hold,
+        retry: RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 5 },
+        lease_ms: 60_000,
+        timeout_ms: 30_000,
+        rate,
+        chat_rate: rate,
+        concurrency: 64,
+    }
+}
+
+fn config(target: Option<String>, api_base: Option<String>) -> Config {
     let channel = Channel {
         name: "bench".into(),
         provider: requests::settings(),
@@ -105,12 +134,12 @@ fn config(target: Option<String>) -> Config {
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
         concurrency: 64,
-        send: None,
+        send: api_base.map(unlimited),
     };
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin_listen: None,
-        admin_token: None,
+        admin_token: Some(requests::TOKEN.into()),
         store: StoreUrl::Memory,
         instance: Some("bench".to_owned()),
         limits: limits(),

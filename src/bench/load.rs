@@ -23,7 +23,7 @@ impl Measured {
     }
 }
 
-/// Sends everything; an answer other than 200 ends the run.
+/// Sends everything; an answer other than 2xx ends the run.
 pub(super) async fn run(address: SocketAddr, scripts: Vec<Script>) -> Result<Measured, BenchError> {
     let mut streams = Vec::with_capacity(scripts.len());
     for script in scripts {
@@ -69,7 +69,7 @@ async fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), Be
             break;
         }
     }
-    if !buffer.starts_with(b"HTTP/1.1 200") {
+    if !buffer.starts_with(b"HTTP/1.1 2") {
         return Err(format!("the server answered: {}", String::from_utf8_lossy(&buffer[..filled.min(400)])).into());
     }
     Ok(())

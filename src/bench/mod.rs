@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use child::serve_child;
 
-use self::child::{Child, StoreKind};
+use self::child::{Child, Side, StoreKind};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -62,6 +62,9 @@ pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 const NO_STORE_64: &str = "no store, 64 connections";
 const NO_STORE_256: &str = "no store, 256 connections";
 const FRESH_64: &str = "fresh keys, 64 connections";
+const BARE_LOOP: &str = "bare sending loop, 64 connections";
+/// Phases of one round.
+const PHASES: usize = 8;
 
 /// Runs the plan.
 pub async fn run(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchError> {
@@ -82,7 +85,7 @@ async fn run_in(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchErro
         let path = plan.folder.join(format!("preloaded-{keys}.db"));
         preload::preload(&path, keys, &mut |done| progress(&format!("putting in {keys} keys"), done)).await?;
         let started = Instant::now();
-        let server = Child::start(StoreKind::Sqlite(&path), None).await?;
+        let server = Child::start(StoreKind::Sqlite(&path), Side::Nobody).await?;
         let first = requests::fresh(&format!("first{keys}"), 1, 1);
         load::run(server.address, first).await?;
         stage.report.restarts.push((keys, started.elapsed()));
@@ -105,8 +108,8 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     async fn round_of_phases(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
-        let total = (self.plan.rounds * 7) as f64;
-        let done = self.round * 7;
+        let total = (self.plan.rounds * PHASES) as f64;
+        let done = self.round * PHASES;
         let round = self.round + 1;
         let mut at = |step: usize, name: &str| progress(&format!("round {round}: {name}"), (done + step) as f64 / total);
         at(0, NO_STORE_64);
@@ -124,7 +127,30 @@ impl Stage<'_> {
         at(5, "only copies");
         self.copies("only copies, 64 connections", 1).await?;
         at(6, "accept + deliver");
-        self.delivered().await
+        self.delivered().await?;
+        at(7, "sending");
+        self.sent().await
+    }
+
+    /// Submitting and sending, against a client that makes the same calls to the provider itself, one after the other per connection.
+    async fn sent(&mut self) -> Result<(), BenchError> {
+        let provider = bot::Bot::start(|n| format!(r#"{{"messages":[{{"id":"wamid.{n}"}}]}}"#)).await?;
+        let requests = self.plan.requests / 4;
+        let bare = load::run(provider.address, requests::direct_sends(64, requests)).await?;
+        self.note(BARE_LOOP, BARE_LOOP, &bare, 0);
+        let path = self.new_store();
+        let api = format!("http://{}", provider.address);
+        let server = Child::start(StoreKind::Sqlite(&path), Side::Provider(&api)).await?;
+        let tag = format!("{:x}", rand::random::<u32>());
+        let submits = requests::submits(&tag, 64, requests);
+        let count: usize = submits.iter().map(|connection| connection.len()).sum();
+        let started = Instant::now();
+        let mut measured = load::run(server.address, submits).await?;
+        self.note("submit, 64 connections", BARE_LOOP, &measured, server.peak_mb());
+        tokio::time::timeout(Duration::from_secs(120), provider.handled(bare.requests + count)).await?;
+        measured.seconds = started.elapsed().as_secs_f64();
+        self.note("submit + send + settle, 64 connections", BARE_LOOP, &measured, server.peak_mb());
+        Ok(())
     }
 
     fn new_store(&self) -> PathBuf {
@@ -138,7 +164,7 @@ impl Stage<'_> {
         store: StoreKind<'_>,
         connections: usize,
     ) -> Result<(), BenchError> {
-        let server = Child::start(store, None).await?;
+        let server = Child::start(store, Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&format!("{tag}w"), connections, 2_000)).await?;
         let measured = load::run(server.address, requests::fresh(&tag, connections, self.plan.requests)).await?;
@@ -149,7 +175,7 @@ impl Stage<'_> {
     /// Every `one_in`-th request is a copy of a message that was taken in before; `one_in = 1` means all of them.
     async fn copies(&mut self, name: &str, one_in: usize) -> Result<(), BenchError> {
         let path = self.new_store();
-        let server = Child::start(StoreKind::Sqlite(&path), None).await?;
+        let server = Child::start(StoreKind::Sqlite(&path), Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&tag, 64, requests::COPIED)).await?;
         let mixed = requests::mixed(&tag, 64, self.plan.requests, one_in);
@@ -159,9 +185,10 @@ impl Stage<'_> {
     }
 
     async fn delivered(&mut self) -> Result<(), BenchError> {
-        let bot = bot::Bot::start().await?;
+        let bot = bot::Bot::start(|_| String::new()).await?;
         let path = self.new_store();
-        let server = Child::start(StoreKind::Sqlite(&path), Some(&bot.url)).await?;
+        let target = format!("http://{}/bot", bot.address);
+        let server = Child::start(StoreKind::Sqlite(&path), Side::Target(&target)).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         let requests = requests::fresh(&tag, 64, self.plan.requests);
         let count: usize = requests.iter().map(|connection| connection.len()).sum();
@@ -175,11 +202,11 @@ impl Stage<'_> {
 
     async fn preloaded(&mut self, keys: u64, path: &Path) -> Result<(), BenchError> {
         let empty = self.new_store();
-        let server = Child::start(StoreKind::Sqlite(&empty), None).await?;
+        let server = Child::start(StoreKind::Sqlite(&empty), Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         let yardstick = load::run(server.address, requests::fresh(&tag, 64, self.plan.requests)).await?;
         drop(server);
-        let server = Child::start(StoreKind::Sqlite(path), None).await?;
+        let server = Child::start(StoreKind::Sqlite(path), Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         let measured = load::run(server.address, requests::fresh(&tag, 64, self.plan.requests)).await?;
         let name = format!("fresh keys, {} million in the store", keys as f64 / 1e6);

@@ -6,6 +6,8 @@ use crate::providers::{self, Provider, settings::Settings};
 
 /// The secret both sides of the benchmark use.
 pub(super) const SECRET: &str = "only for benchmarks";
+/// The admin token of the servers, and the token they send with.
+pub(super) const TOKEN: &str = "only for benchmarks, on loopback";
 /// How many messages exist for copies to be made of.
 pub(super) const COPIED: usize = 10_000;
 /// How many people write.
@@ -54,6 +56,43 @@ fn scripts(connections: usize, total: usize, id: impl Fn(usize, usize) -> String
         for n in 0..each {
             let id = id(connection, n);
             append(&mut script, &provider, &id, spread(&id));
+        }
+        script
+    };
+    (0..connections).map(script).collect()
+}
+
+/// The calls that a sender without hapax would make to the provider.
+pub(super) fn direct_sends(connections: usize, total: usize) -> Vec<Script> {
+    plain_scripts(connections, total, |_, n| {
+        let body = format!(
+            r#"{{"messaging_product":"whatsapp","to":"{:011}","type":"text","text":{{"body":"Your order is ready, number {n}."}}}}"#,
+            55_119_000_000 + n % PEERS
+        );
+        (format!("POST /v25.0/700001/messages HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"), body)
+    })
+}
+
+/// The same messages, submitted to hapax.
+pub(super) fn submits(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    plain_scripts(connections, total, |connection, n| {
+        let to = 55_119_000_000 + (connection * 7_919 + n) % PEERS;
+        let body = format!(
+            r#"{{"channel":"bench","account":"700001","to":"{to:011}","text":"Your order is ready, number {n}.","request_id":"{tag}.{connection}.{n}"}}"#
+        );
+        (format!("POST /v1/messages HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"), body)
+    })
+}
+
+fn plain_scripts(connections: usize, total: usize, request: impl Fn(usize, usize) -> (String, String)) -> Vec<Script> {
+    let each = total.div_ceil(connections);
+    let script = |connection: usize| {
+        let mut script = Script { text: Vec::new(), ends: Vec::with_capacity(each) };
+        for n in 0..each {
+            let (head, body) = request(connection, n);
+            let rest = format!("Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+            script.text.extend_from_slice(format!("{head}{rest}{body}").as_bytes());
+            script.ends.push(script.text.len());
         }
         script
     };

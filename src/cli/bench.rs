@@ -37,11 +37,13 @@ pub struct BenchServer {
     path: Option<PathBuf>,
     #[arg(long)]
     target: Option<String>,
+    #[arg(long)]
+    api_base: Option<String>,
 }
 
 impl BenchServer {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        bench::serve_child(self.path, self.target).await.map_err(|why| Failure::plain(why.to_string()))
+        bench::serve_child(self.path, self.target, self.api_base).await.map_err(|why| Failure::plain(why.to_string()))
     }
 }
 

@@ -38,19 +38,26 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        self.ask(Method::GET, url, None).await
+        self.ask(Method::GET, url, None, &[]).await
     }
 
     pub(super) async fn post(&self, path: &str, body: Value) -> Result<Value, Failure> {
-        self.ask(Method::POST, self.url(path)?, Some(body)).await
+        self.post_with(path, body, &[]).await
+    }
+
+    pub(super) async fn post_with(&self, path: &str, body: Value, headers: &[(&str, &str)]) -> Result<Value, Failure> {
+        self.ask(Method::POST, self.url(path)?, Some(body), headers).await
     }
 
     fn url(&self, path: &str) -> Result<Url, Failure> {
         self.base.join(path).map_err(|why| Failure::plain(format!("{path} does not fit {}: {why}", self.base)))
     }
 
-    async fn ask(&self, method: Method, url: Url, body: Option<Value>) -> Result<Value, Failure> {
+    async fn ask(&self, method: Method, url: Url, body: Option<Value>, headers: &[(&str, &str)]) -> Result<Value, Failure> {
         let mut request = self.http.request(method, url).timeout(TIMEOUT);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose_secret());
         }
@@ -68,6 +75,12 @@ impl Client {
             }
         }
     }
+}
+
+/// Writes any text as one part of a path.
+pub(super) fn in_path(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 pub(super) fn read_url(text: &str) -> Result<Url, Failure> {
@@ -116,5 +129,16 @@ fn refused(status: StatusCode, problem: &Value) -> Failure {
         StatusCode::NOT_FOUND => Failure::NothingMatched(detail),
         StatusCode::SERVICE_UNAVAILABLE => Failure::Unreachable(detail),
         _ => Failure::plain(detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_is_one_part_of_a_path() {
+        assert_eq!(in_path("700001__5511"), "700001__5511");
+        assert_eq!(in_path("a/b__%5Fx?é"), "a%2Fb__%255Fx%3F%C3%A9");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
 
+mod accounts;
 mod bench;
 mod check;
 mod client;
@@ -12,15 +13,19 @@ mod failure;
 mod inbox;
 mod launch;
 mod listen;
+mod messages;
+mod outbox;
 mod output;
 mod purge;
 mod redrive;
 mod replay;
+mod send;
 mod serve;
 mod shown;
 mod sources;
 mod stats;
 mod story;
+mod threads;
 mod trigger;
 
 #[cfg(test)]
@@ -41,6 +46,7 @@ Try it:
   hapax trigger whatsapp.text --times 5        post one signed message five times
   hapax events                                 what came in
   hapax story evt_..                           everything that happened to one event
+  hapax send --to 5511988887777 --text hello   send a message, once
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 nothing matched.
 Set NO_COLOR to have no colours; piped output is tab-separated without a head.";
@@ -77,6 +83,11 @@ pub enum Command {
     Serve(serve::Serve),
     Listen(listen::Listen),
     Trigger(trigger::Trigger),
+    Send(send::Send),
+    Threads(threads::Threads),
+    Messages(messages::Messages),
+    Outbox(outbox::Outbox),
+    Accounts(accounts::Accounts),
     Events(events::Events),
     Inbox(inbox::Inbox),
     Parked(inbox::Parked),
@@ -99,6 +110,11 @@ impl Command {
             Command::Serve(command) => command.run(global, output).await,
             Command::Listen(command) => command.run(global, output).await,
             Command::Trigger(command) => command.run(global, output).await,
+            Command::Send(command) => command.run(global, output).await,
+            Command::Threads(command) => command.run(global, output).await,
+            Command::Messages(command) => command.run(global, output).await,
+            Command::Outbox(command) => command.run(global, output).await,
+            Command::Accounts(command) => command.run(global, output).await,
             Command::Events(command) => command.run(global, output).await,
             Command::Inbox(command) => command.run(global, output).await,
             Command::Parked(command) => command.run(global, output).await,

@@ -78,9 +78,9 @@ impl Output {
 
     fn cell(&self, text: &str) -> Cell {
         let colour = match text {
-            "delivered" | "accepted" => Some(Color::Green),
-            "waiting" | "leased" | "duplicate" => Some(Color::Yellow),
-            "parked" | "quarantined" => Some(Color::Red),
+            "delivered" | "accepted" | "sent" | "read" | "played" => Some(Color::Green),
+            "waiting" | "leased" | "duplicate" | "queued" | "sending" => Some(Color::Yellow),
+            "parked" | "quarantined" | "failed" | "unknown" | "paused" => Some(Color::Red),
             _ => None,
         };
         let cell = Cell::new(text);

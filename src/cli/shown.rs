@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::{Channel, Config, Mode, OnPoison, StoreUrl, hide_userinfo, write_bytes, write_ms};
+use crate::config::{Channel, Config, Mode, OnPoison, OnUnknown, Rate, Send, StoreUrl, hide_userinfo, write_bytes, write_ms};
 use crate::domain::Kind;
 use crate::providers::settings::{Settings, SignatureRule};
 
@@ -66,6 +66,22 @@ struct ShownChannel {
     #[serde(skip_serializing_if = "Option::is_none")]
     sign_with: Option<&'static str>,
     max_body: String,
+    #[serde(flatten)]
+    send: Option<ShownSend>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSend {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'static str>,
+    api_base: String,
+    on_unknown: &'static str,
+    rate: String,
+    chat_rate: String,
+    send_attempts: u32,
+    send_timeout: String,
+    send_lease: String,
+    send_concurrency: usize,
 }
 
 pub(super) fn show(config: &Config) -> Shown {
@@ -126,7 +142,33 @@ fn show_channel(channel: &Channel) -> ShownChannel {
         stale_after: channel.stale_after_ms.map(write_ms),
         sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
         max_body: write_bytes(channel.max_body as i64),
+        send: channel.send.as_ref().map(show_send),
     }
+}
+
+fn show_send(send: &Send) -> ShownSend {
+    ShownSend {
+        token: send.token.as_ref().map(|_| HIDDEN),
+        api_base: hide_userinfo(&send.api_base).trim_end_matches('/').to_owned(),
+        on_unknown: match send.on_unknown {
+            OnUnknown::Reconcile => "reconcile",
+            OnUnknown::Hold => "hold",
+            OnUnknown::Resend => "resend",
+        },
+        rate: write_rate(send.rate),
+        chat_rate: write_rate(send.chat_rate),
+        send_attempts: send.retry.attempts,
+        send_timeout: write_ms(send.timeout_ms),
+        send_lease: write_ms(send.lease_ms),
+        send_concurrency: send.concurrency,
+    }
+}
+
+/// As the config reads it: `80/s`, `1/6s burst 45`.
+fn write_rate(rate: Rate) -> String {
+    let per = if rate.per_ms == 1_000 { "s".to_owned() } else { write_ms(rate.per_ms) };
+    let burst = if rate.burst == rate.count { String::new() } else { format!(" burst {}", rate.burst) };
+    format!("{}/{per}{burst}", rate.count)
 }
 
 /// Tells whether there are secrets, and whether there is a verify token.

@@ -31,6 +31,8 @@ impl Stats {
             ("events kept", text_of(&stats, "events")),
             ("store", megabytes("store_bytes")),
             ("write-ahead log", megabytes("log_bytes")),
+            ("on their way out", text_of(&stats["outbox"], "waiting")),
+            ("sends in doubt", text_of(&stats["outbox"], "unknown")),
             ("promise", text_of(&stats, "promise")),
             ("last purge", purge),
         ];

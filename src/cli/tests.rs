@@ -2,7 +2,7 @@ use clap::CommandFactory;
 
 use super::*;
 use crate::api::tests::{Fixture, TOKEN};
-use crate::store::{Outcome, Then};
+use crate::store::{Outcome, SendOutcome, Store, Then};
 
 #[test]
 fn the_command_line_is_well_formed() {
@@ -11,7 +11,7 @@ fn the_command_line_is_well_formed() {
 
 #[test]
 fn every_command_teaches_with_an_example() {
-    for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "help") {
+    for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(help.contains("Example") && help.contains(&format!("hapax {}", command.get_name())), "{}", command.get_name());
         assert!(command.get_about().is_some(), "{}", command.get_name());
@@ -26,6 +26,15 @@ fn wrong_arguments_are_usage_errors_that_name_what_is_right() {
         (vec!["events", "--limit", "0"], "write 1 to 500"),
         (vec!["redrive"], "--all"),
         (vec!["redrive", "--all", "--channel", "x"], "cannot be used with"),
+        (vec!["send", "--to", "55119"], "--text"),
+        (vec!["send", "--to", "55119", "--text", "x", "--payload", "{}"], "cannot be used with"),
+        (vec!["send", "--to", "55119", "--payload", "[]"], "write an object"),
+        (vec!["send", "--to", "55119", "--text", "x", "--wait", "26"], "25"),
+        (vec!["send", "--to", "55119", "--text", "x", "--priority", "high"], "use one of reply, normal, bulk"),
+        (vec!["messages", "x"], "expected `account__peer`"),
+        (vec!["outbox", "retry", "evt_1"], "expected `msg_` and 32 hex digits"),
+        (vec!["outbox", "cancel"], "<ID>..."),
+        (vec!["accounts", "resume", "shop"], "<ACCOUNT>"),
         (vec!["evnts"], "events"),
     ] {
         let error = Cli::try_parse_from(std::iter::once("hapax").chain(arguments)).err().expect("refused");
@@ -63,15 +72,18 @@ fn a_starter_is_private_good_and_never_overwritten() {
 #[test]
 fn what_is_shown_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
-                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
+                verify_token = 'my-verify-token'\ntoken = 'my-sending-token'\nsign_with = 'my-signing-key'\ntarget = 'http://u:pass@h/'";
     let file = Some(crate::config::SourceFile { name: "t".to_owned(), text: text.to_owned() });
     let env = crate::config::Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
     let config = crate::config::load(&crate::config::Sources { file, env, flags: Default::default() }).expect("a good config");
     let shown = toml::to_string(&shown::show(&config)).expect("TOML");
-    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "pass"] {
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-sending-token", "my-signing-key", "pass"] {
         assert!(!shown.contains(secret), "{shown}");
     }
     assert!(shown.contains("window = \"8d\""), "{shown}");
+    for sending in ["rate = \"80/s\"", "chat_rate = \"1/6s burst 45\"", "on_unknown = \"reconcile\""] {
+        assert!(shown.contains(sending), "{sending}: {shown}");
+    }
 }
 
 /// Runs a command line against a server and gives its exit code.
@@ -95,7 +107,17 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
     tokio::spawn(async move { axum::serve(listener, router).await });
 
     let unknown = format!("evt_{:032x}", 9);
+    let no_message = format!("msg_{:032x}", 9);
     for nothing in [
+        vec!["threads"],
+        vec!["messages", "7__55119"],
+        vec!["messages", &no_message],
+        vec!["outbox"],
+        vec!["outbox", "--unknown"],
+        vec!["outbox", "retry", &no_message],
+        vec!["outbox", "cancel", &no_message],
+        vec!["accounts"],
+        vec!["accounts", "resume", "shop", "7"],
         vec!["events"],
         vec!["inbox"],
         vec!["parked"],
@@ -109,7 +131,7 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
     fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
     for good in [
         vec!["events", "--json"],
-        vec!["events", "--channel", "shop", "--thread", "7__5511"],
+        vec!["events", "--channel", "shop", "--thread", "7__55119"],
         vec!["parked"],
         vec!["story", &event],
         vec!["redrive", &event],
@@ -121,6 +143,46 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
         assert_eq!(exit_code(&good, &server, TOKEN).await, 0, "{good:?}");
     }
     assert_eq!(exit_code(&["stats"], &server, "another-token-than-that").await, 1);
+}
+
+#[tokio::test]
+async fn a_message_is_sent_followed_and_cancelled_from_the_command_line() {
+    let fixture = Fixture::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let router = fixture.router.clone();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let send =
+        ["send", "--channel", "shop", "--account", "7", "--to", "55119", "--text", "hi", "--request-id", "r1", "--wait", "0"];
+    assert_eq!(exit_code(&send, &server, TOKEN).await, 0);
+    assert_eq!(exit_code(&send, &server, TOKEN).await, 0, "the same request again is no failure");
+    let other = ["send", "--channel", "shop", "--account", "7", "--to", "55119", "--text", "ho", "--request-id", "r1"];
+    assert_eq!(exit_code(&other, &server, TOKEN).await, 1);
+    let huge = "x".repeat(100 << 10);
+    assert_eq!(exit_code(&["send", "--channel", "help", "--to", "77", "--text", &huge], &server, TOKEN).await, 1);
+
+    let message = fixture.queue("55129", "r2").await;
+    fixture.store.pause_account("shop", "7", Some("the token has expired")).await.expect("paused");
+    for good in [
+        vec!["threads", "--account", "7", "--limit", "1"],
+        vec!["messages", "7__55119"],
+        vec!["messages", &message],
+        vec!["messages", &message, "--json"],
+        vec!["outbox"],
+        vec!["outbox", "--channel", "shop", "--limit", "1", "--json"],
+        vec!["outbox", "cancel", &message],
+        vec!["outbox", "retry", &message],
+        vec!["accounts"],
+        vec!["accounts", "resume", "shop", "7"],
+        vec!["stats"],
+    ] {
+        assert_eq!(exit_code(&good, &server, TOKEN).await, 0, "{good:?}");
+    }
+    assert_eq!(exit_code(&["outbox", "retry", &message], &server, TOKEN).await, 1, "it waits already");
+    fixture.end_message(SendOutcome::Failed { why: "not on WhatsApp".to_owned() }).await;
+    let again = [&send[..10], &["r1"]].concat();
+    assert_eq!(exit_code(&again, &server, TOKEN).await, 1, "the first one failed");
 }
 
 #[tokio::test]

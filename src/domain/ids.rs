@@ -23,10 +23,11 @@ pub struct Fence(pub u64);
 
 /// A text that should have been an id and is not.
 #[derive(Debug, thiserror::Error)]
-#[error("`{text}` is not an id: expected `{prefix}` and 32 hex digits, as shown by `hapax events`")]
+#[error("`{text}` is not an id: expected `{prefix}` and 32 hex digits, as shown by `hapax {shown_by}`")]
 pub struct BadId {
     text: String,
     prefix: &'static str,
+    shown_by: &'static str,
 }
 
 /// Makes a UUIDv7 out of a time and a number that is unique in its store, so that a store finds the row from the id without an index.
@@ -47,7 +48,7 @@ pub fn number_of(id: Uuid) -> u64 {
 const NUMBER_MASK: u64 = (1 << 62) - 1;
 
 macro_rules! prefixed_id {
-    ($name:ident, $prefix:literal) => {
+    ($name:ident, $prefix:literal, $shown_by:literal) => {
         impl $name {
             pub const PREFIX: &'static str = $prefix;
         }
@@ -68,7 +69,7 @@ macro_rules! prefixed_id {
             type Err = BadId;
 
             fn from_str(text: &str) -> Result<Self, BadId> {
-                let bad = || BadId { text: text.chars().take(80).collect(), prefix: $prefix };
+                let bad = || BadId { text: text.chars().take(80).collect(), prefix: $prefix, shown_by: $shown_by };
                 let hex = text.strip_prefix($prefix).ok_or_else(bad)?;
                 if hex.len() != 32 {
                     return Err(bad());
@@ -79,9 +80,9 @@ macro_rules! prefixed_id {
     };
 }
 
-prefixed_id!(EventId, "evt_");
-prefixed_id!(ItemId, "itm_");
-prefixed_id!(MessageId, "msg_");
+prefixed_id!(EventId, "evt_", "events");
+prefixed_id!(ItemId, "itm_", "inbox --json");
+prefixed_id!(MessageId, "msg_", "messages");
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

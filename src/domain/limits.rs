@@ -36,6 +36,12 @@ pub const RETRY_AFTER_MAX_MS: i64 = 3_600_000;
 pub const SECRET_MIN_BYTES: usize = 8;
 /// Entries of the memory cache of completed keys.
 pub const CACHE_KEYS: u64 = 100_000;
+/// Longest request id of a send, as long as the `Idempotency-Key` of most APIs.
+pub const REQUEST_ID_MAX_BYTES: usize = 255;
+/// Largest request to send a message. Providers take texts of a few thousand characters, and files by link.
+pub const MESSAGE_MAX_BYTES: usize = 256 << 10;
+/// The longest a request to send waits for the outcome; shorter than the timeout of most proxies.
+pub const SEND_WAIT_MAX_S: u64 = 25;
 /// How much of a message's text a list of threads shows.
 pub const PREVIEW_CHARS: usize = 200;
 /// Messages waiting in one channel's outbox; more are refused until some have left.

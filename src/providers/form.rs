@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Finds the first value of `name`, decoded. Names are compared decoded too, so `hub%2Emode` is `hub.mode`.
-pub(super) fn value_of<'a>(form: &'a str, name: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn value_of<'a>(form: &'a str, name: &str) -> Option<Cow<'a, str>> {
     form.split('&').find_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         if decode(found)? == name { decode(value) } else { None }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-mod form;
+pub(crate) mod form;
 mod generic;
 mod github;
 mod gowa;

@@ -10,6 +10,7 @@ mod body;
 mod credentials;
 pub(super) mod generic;
 pub(super) mod gowa;
+mod multipart;
 pub(super) mod telegram;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Request};
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
 pub use wire::BadSending;
 
@@ -48,8 +48,8 @@ struct Outlet {
     pace: Pace,
     /// Calls at once; messages that wait for their turn hold none.
     calls: Semaphore,
-    /// Held from lookup to settle: two messages that look alike must not both be taken for the one that the provider has.
-    lookups: Mutex<()>,
+    /// Held from picking to settling: two messages that look alike must not both be taken for the one that the provider has.
+    picking: Mutex<()>,
     telemetry: SendTelemetry,
 }
 
@@ -57,6 +57,19 @@ struct Outlet {
 pub struct Leased {
     lease: OutboxLease,
     turn: Turn,
+}
+
+/// How work on a message ended.
+struct Ended<'o> {
+    outcome: SendOutcome,
+    /// Kept until the outcome is settled, where others must not pick meanwhile.
+    _alone: Option<MutexGuard<'o, ()>>,
+}
+
+impl From<SendOutcome> for Ended<'_> {
+    fn from(outcome: SendOutcome) -> Self {
+        Self { outcome, _alone: None }
+    }
 }
 
 impl Sender {
@@ -72,7 +85,7 @@ impl Sender {
             let outlet = Outlet {
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
-                lookups: Mutex::default(),
+                picking: Mutex::default(),
                 telemetry: telemetry.sending(&name),
                 settings,
                 adapter,
@@ -92,13 +105,17 @@ impl Sender {
     }
 
     /// Works on one message to its end; nothing when the lease was lost on the way, so that no outcome counts.
-    async fn work_on(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
-        let lease = &leased.lease;
-        if let Some(since_ms) = lease.in_doubt_since_ms
-            && outlet.settings.on_unknown != OnUnknown::Resend
-        {
-            return self.reconcile(outlet, lease, since_ms, hold).await;
+    async fn work_on<'o>(&self, outlet: &'o Outlet, leased: &Leased, hold: &mut Hold) -> Option<Ended<'o>> {
+        match leased.lease.in_doubt_since_ms {
+            Some(since_ms) if outlet.settings.on_unknown != OnUnknown::Resend => {
+                self.reconcile(outlet, &leased.lease, since_ms, hold).await
+            }
+            _ => self.begin_and_send(outlet, leased, hold).await.map(Ended::from),
         }
+    }
+
+    async fn begin_and_send(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
+        let lease = &leased.lease;
         let wait_ms = match leased.turn {
             Turn::In { wait_ms } => wait_ms,
             Turn::Later { wait_ms } => return Some(SendOutcome::HandBack { wait_ms }),
@@ -182,31 +199,33 @@ impl Sender {
     }
 
     /// Asks the provider about a message in doubt, where it can be asked. Never sends.
-    async fn reconcile(&self, outlet: &Outlet, lease: &OutboxLease, since_ms: i64, hold: &Hold) -> Option<SendOutcome> {
+    async fn reconcile<'o>(&self, outlet: &'o Outlet, lease: &OutboxLease, since_ms: i64, hold: &Hold) -> Option<Ended<'o>> {
         let (on_unknown, by) = (outlet.settings.on_unknown, outlet.adapter.reconcile());
         let message = outgoing(lease);
         let lookup = match (on_unknown, by) {
             (OnUnknown::Reconcile, Reconcile::ByLookup) => outlet.adapter.lookup(&message),
             _ => None,
         };
-        let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by)) };
+        let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by).into()) };
         let request = match wire::request(&outlet.settings.api_base, call) {
             Ok(request) => request,
-            Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }),
+            Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }.into()),
         };
         let looking = async {
             let _call = outlet.turn(0).await;
             match wire::exchange(&self.client, request, outlet.settings.timeout_ms).await {
-                Ok(answer) => self.pick(lease, outlet.adapter.found(&message, &answer)).await,
-                Err(none) => Err(none.why()),
+                Ok(answer) => outlet.adapter.found(&message, &answer),
+                Err(none) => Found::NoAnswer { why: none.why() },
             }
         };
         let found = tokio::select! {
             found = looking => found,
-            () = hold.ended() => Err("hapax stopped".to_owned()),
+            () = hold.ended() => Found::NoAnswer { why: "hapax stopped".to_owned() },
         };
-        let outcome = after_lookup(found, self.clock.now_ms() - since_ms);
-        self.unless_lost(outlet, lease, hold, outcome)
+        let alone = outlet.picking.lock().await;
+        let outcome = after_lookup(self.pick(lease, found).await, self.clock.now_ms() - since_ms);
+        let outcome = self.unless_lost(outlet, lease, hold, outcome)?;
+        Some(Ended { outcome, _alone: Some(alone) })
     }
 
     /// Of messages that look alike, the first that is not another message of ours.
@@ -301,11 +320,9 @@ impl Work for Sender {
     async fn perform(self: Arc<Self>, leased: Leased, mut hold: Hold) {
         // Only channels that can send are asked for.
         let Some(outlet) = self.outlets.get(&leased.lease.channel) else { return };
-        let in_doubt = leased.lease.in_doubt_since_ms.is_some();
-        let _alone = if in_doubt { Some(outlet.lookups.lock().await) } else { None };
-        let outcome = self.work_on(outlet, &leased, &mut hold).await;
+        let ended = self.work_on(outlet, &leased, &mut hold).await;
         hold.free_slot();
-        let Some(outcome) = outcome else { return };
+        let Some(Ended { outcome, _alone }) = ended else { return };
         if let Some(wait_ms) = outcome.comes_again_ms() {
             self.wakes.note(self.clock.now_ms() + wait_ms);
         }

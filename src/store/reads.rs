@@ -27,7 +27,7 @@ pub trait Reads {
 
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
 
-    /// The messages of a thread, newest first; `before` is the last entry of the page before.
+    /// The messages of a thread, newest first, back to the first one that was purged; `before` is the last entry of the page before.
     async fn thread_messages(
         &self,
         id: &ThreadId,

@@ -22,7 +22,6 @@ use tokio_util::task::AbortOnDropHandle;
 pub struct Call {
     /// Counts from 0, over the bot's life.
     pub number: usize,
-    pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
@@ -127,9 +126,9 @@ impl Heard {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, path: &str, headers: HeaderMap, body: Bytes) -> Call {
+    fn note(&self, headers: HeaderMap, body: Bytes) -> Call {
         let mut calls = self.lock();
-        let call = Call { number: calls.len(), path: path.to_owned(), headers, body };
+        let call = Call { number: calls.len(), headers, body };
         calls.push(call.clone());
         self.count.send_replace(calls.len());
         call
@@ -155,7 +154,7 @@ async fn serve(listener: TcpListener, heard: Arc<Heard>) {
 async fn answer(heard: Arc<Heard>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, std::io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
-    let call = heard.note(head.uri.path(), head.headers, body);
+    let call = heard.note(head.headers, body);
     let (status, headers, body) = match (heard.script)(call).await {
         Say::Status(status) => (status, Vec::new(), String::new()),
         Say::Late(wait, status) => {

@@ -1,6 +1,7 @@
 //! What tests are made of: a clock to turn by hand, the suites, the other side of the wire.
 
 pub mod fake_bot;
+pub mod fake_provider;
 pub mod hand_clock;
 pub mod process;
 #[cfg(test)]

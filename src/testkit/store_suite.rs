@@ -9,7 +9,11 @@ pub mod asking;
 #[doc(hidden)]
 pub mod leasing;
 #[doc(hidden)]
+pub mod sending;
+#[doc(hidden)]
 pub mod settling;
+#[doc(hidden)]
+pub mod talking;
 
 /// Makes one test per case for the engine whose test bed the expression makes.
 #[macro_export]
@@ -61,6 +65,30 @@ macro_rules! store_suite {
             purge_keeps_a_body_that_others_need
             a_setting_is_remembered_once
             stats_count_what_is_there
+        );
+        $crate::store_suite!(@sending $bed;
+            a_message_is_recorded_before_it_leaves
+            the_same_request_is_one_message
+            messages_of_a_thread_leave_in_order
+            replies_go_before_the_rest
+            resting_and_paused_accounts_send_nothing
+            a_send_not_begun_is_handed_out_again
+            a_begun_send_that_was_lost_is_in_doubt
+            one_in_doubt_keeps_nobody_waiting
+            a_status_settles_a_send_in_doubt
+            a_status_during_the_send_is_proof
+            early_statuses_are_taken_over
+            an_echo_settles_a_send_in_doubt
+            retry_and_cancel_do_what_a_person_says
+            replies_enter_the_outbox_with_the_completion
+            two_workers_share_the_outbox
+        );
+        $crate::store_suite!(@talking $bed;
+            a_message_makes_and_updates_its_thread
+            two_accounts_never_share_a_thread
+            one_person_is_one_thread
+            a_thread_is_read_backwards_in_pages
+            threads_are_listed_newest_first
         );
     };
     (@$area:ident $bed:expr; $($case:ident)+) => {

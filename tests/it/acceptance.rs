@@ -12,15 +12,14 @@ use hapax::config::Config;
 use hapax::domain::{Direction, MessageId, Status, ThreadId};
 use hapax::store::sqlite::{Options, SqliteStore};
 use hapax::store::{Store, Submitted, ThreadQuery};
+use hapax::testkit::fake_provider::Play;
 use hapax::testkit::process::Program;
-use tokio::sync::Semaphore;
 
 use crate::phones::{
-    ACCOUNT, Fate, OTHER_ACCOUNT, Phones, all_sent, has_status, message, new_message, post_statuses, sending, status, submit,
-    wamid, with_send,
+    ACCOUNT, OTHER_ACCOUNT, Phones, all_sent, has_status, message, new_message, refuse, sending, submit, with_send,
 };
 use crate::program::{ADMIN_TOKEN, disk_folder, store_path};
-use crate::rig::{Opened, Rig, SECRET, change, config, text, webhook};
+use crate::rig::{Opened, Rig, SECRET, config, text};
 
 on_every_store! {
     a_thread_isolation
@@ -67,11 +66,12 @@ async fn b_send_is_first_class(opened: Opened) {
     rig.store.pause_account("shop", ACCOUNT, None).await.expect("resumed");
     has_status(&rig.store, id, Status::Sent).await;
     let after = message(&rig.store, id).await;
-    assert_eq!(after.provider_id, Some(wamid(&id.to_string())));
+    assert_eq!(after.provider_id, phones.id_of(id));
     assert_eq!((after.outbox, after.tries.len(), after.tries[0].attempt), (None, 1, 1));
     let steps: Vec<Status> = after.steps.iter().map(|(status, _)| status).collect();
     assert_eq!(steps, [Status::Queued, Status::Sending, Status::Sent]);
-    assert_eq!(phones.reached()[0].text, "hello");
+    assert_eq!(phones.reached()[0].text.as_deref(), Some("hello"));
+    assert!(phones.id_of(id).is_some());
 }
 
 async fn c_receive_updates_the_thread(opened: Opened) {
@@ -92,36 +92,27 @@ async fn c_receive_updates_the_thread(opened: Opened) {
 }
 
 async fn d_status_transitions(opened: Opened) {
-    let answer = Arc::new(Semaphore::new(0));
-    let phones = Phones::start_slow({
-        let answer = Arc::clone(&answer);
-        move |_| {
-            let answer = Arc::clone(&answer);
-            Box::pin(async move {
-                answer.acquire().await.expect("open").forget();
-                Fate::Take
-            })
-        }
-    })
-    .await;
+    let phones = Phones::start(|_| Play::ActThenLate(Duration::from_secs(1))).await;
     let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
     let id = submit(&rig.store, ACCOUNT, PEER, "hello").await;
-    phones.provider.called(1).await;
-    has_status(&rig.store, id, Status::Sending).await;
+    let arrived = phones.provider.arrived(1).await.remove(0);
+    let heard = async |word: &str| {
+        let (code, answer) = rig.post("shop", arrived.status_webhook(word, 1_760_000_002_000).expect("a webhook")).await;
+        assert_eq!(code, 200, "{answer}");
+        message(&rig.store, id).await.steps.status()
+    };
     // Meta's webhook overtakes its own answer.
-    post_statuses(&rig, &id.to_string(), &["delivered"]).await;
-    answer.add_permits(1);
+    assert_eq!(heard("delivered").await, Status::Delivered);
+    assert!(message(&rig.store, id).await.outbox.is_some(), "the answer is still to come");
     all_sent(&rig.store).await;
-    let now = async || message(&rig.store, id).await.steps.status();
-    assert_eq!(now().await, Status::Delivered);
-    for (heard, then) in
+    assert_eq!(message(&rig.store, id).await.steps.status(), Status::Delivered);
+    for (word, then) in
         [("sent", Status::Delivered), ("read", Status::Read), ("failed", Status::Read), ("delivered", Status::Read)]
     {
-        let (code, _) = rig.post("shop", webhook(&[change(&[], &[status(&id.to_string(), heard)])])).await;
-        assert_eq!((code, now().await), (200, then), "after {heard}");
+        assert_eq!(heard(word).await, then, "after {word}");
     }
     let row = message(&rig.store, id).await;
-    assert_eq!(row.provider_id, Some(wamid(&id.to_string())));
+    assert_eq!(row.provider_id, phones.id_of(id));
     assert!(row.steps.iter().any(|step| step == (Status::Read, 1_760_000_002_000)), "the time of each step is kept");
     assert_eq!(phones.reached().len(), 1);
 }
@@ -147,7 +138,7 @@ async fn g_two_workers_share_one_store(opened: Opened) {
     let phones = Phones::start_slow(|_| {
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            Fate::Take
+            Play::Act
         })
     })
     .await;
@@ -184,7 +175,7 @@ async fn f_restart_in_mid_queue() {
     let phones = Phones::start_slow(|asked| {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis((asked.number * 37 % 60) as u64)).await;
-            if asked.number % 41 == 40 { Fate::Refuse(400, r#"{"error":{"code":100,"message":"no"}}"#) } else { Fate::Take }
+            if asked.number % 41 == 40 { refuse(400, "100") } else { Play::Act }
         })
     })
     .await;
@@ -211,7 +202,7 @@ async fn f_restart_in_mid_queue() {
         let row = message(&store, id).await;
         let reached = times.get(&id.to_string()).copied().unwrap_or_default();
         match row.steps.status() {
-            Status::Sent => assert_eq!((reached, row.provider_id), (1, Some(wamid(&id.to_string())))),
+            Status::Sent => assert_eq!((reached, row.provider_id), (1, phones.id_of(id))),
             Status::Failed => assert_eq!(reached, 0),
             Status::Unknown => unknown += 1,
             other => panic!("{id} is {other:?}: {row:?}"),
@@ -226,7 +217,7 @@ fn sending_program(folder: &Path, phones: &Phones) -> Program {
          [channel.shop]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\nverify_token = \"knock knock\"\n\
          token = \"a token for tests only\"\napi_base = \"{}\"\non_unknown = \"hold\"\nsend_concurrency = 4\n",
         store_path(folder).display(),
-        phones.api_base(),
+        phones.provider.url(),
     );
     Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
 }

@@ -1,98 +1,57 @@
-//! WhatsApp's send side, with a journal of what reached the phones, and what tests of sending share.
+//! What tests of sending share: a channel that sends to a fake provider, and questions about what became of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use hapax::clock::SystemClock;
 use hapax::config::{self, Channel, OnUnknown, Rate};
 use hapax::domain::{MessageId, Priority, RetryPolicy, Status};
 use hapax::store::{MessageRow, NewMessage, Store, Submitted};
-use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use hapax::testkit::fake_provider::{Arrived, Asked, FakeProvider, Play};
 
-use crate::rig::{Rig, change, channel, eventually, webhook};
+use crate::rig::{channel, eventually};
 
 pub(crate) const ACCOUNT: &str = "700001";
 pub(crate) const OTHER_ACCOUNT: &str = "700002";
 pub(crate) const FAST: Rate = Rate { count: 1_000_000, per_ms: 1_000, burst: 1_000_000 };
 
-/// One request to send, as the provider saw it.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// Counts from 0.
-    pub(crate) number: usize,
-    pub(crate) account: String,
-    pub(crate) to: String,
-    pub(crate) text: String,
-    pub(crate) handle: String,
-}
-
-/// What the provider does with it.
-pub(crate) enum Fate {
-    /// It reaches the phone, and we hear of it.
-    Take,
-    /// It reaches the phone, and the connection breaks.
-    Cut,
-    /// It reaches no phone.
-    Refuse(u16, &'static str),
-}
-
 /// The provider, and what reached the phones so far.
 pub(crate) struct Phones {
-    pub(crate) provider: FakeBot,
-    journal: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) provider: FakeProvider,
 }
 
 impl Phones {
     pub(crate) async fn willing() -> Self {
-        Self::start(|_| Fate::Take).await
+        Self::start(|_| Play::Act).await
     }
 
-    pub(crate) async fn start(fate: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> Self {
-        Self::start_slow(move |asked| {
-            let fate = fate(&asked);
-            Box::pin(async move { fate })
-        })
-        .await
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Play + Send + Sync + 'static) -> Self {
+        Self { provider: FakeProvider::start(script).await.expect("a provider") }
     }
 
     /// The message is on the phone, if it gets there, only when the future is ready.
-    pub(crate) async fn start_slow(fate: impl Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync + 'static) -> Self {
-        let journal: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let provider = FakeBot::start_slow({
-            let journal = Arc::clone(&journal);
-            move |call| {
-                let (asked, journal) = (read(&call), Arc::clone(&journal));
-                let fate = fate(asked.clone());
-                Box::pin(async move {
-                    let fate = fate.await;
-                    if !matches!(fate, Fate::Refuse(..)) {
-                        journal.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
-                    }
-                    match fate {
-                        Fate::Take => answer(200, serde_json::json!({"messages": [{"id": wamid(&asked.handle)}]}).to_string()),
-                        Fate::Cut => Say::Hang,
-                        Fate::Refuse(status, body) => answer(status, body.to_owned()),
-                    }
-                })
-            }
-        });
-        Self { provider: provider.await.expect("a provider"), journal }
+    pub(crate) async fn start_slow(script: impl Fn(Asked) -> BoxFuture<'static, Play> + Send + Sync + 'static) -> Self {
+        let provider = FakeProvider::start_slow(Arc::new(SystemClock::new()), script);
+        Self { provider: provider.await.expect("a provider") }
     }
 
-    pub(crate) fn api_base(&self) -> String {
-        format!("http://{}", self.provider.address)
+    pub(crate) fn reached(&self) -> Vec<Arrived> {
+        self.provider.journal()
     }
 
-    pub(crate) fn reached(&self) -> Vec<Asked> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the provider calls a message that reached its phone.
+    pub(crate) fn id_of(&self, id: MessageId) -> Option<String> {
+        let handle = id.to_string();
+        self.reached().into_iter().find(|arrived| arrived.handle.as_ref() == Some(&handle)).map(|arrived| arrived.provider_id)
     }
 
     /// How often each message reached its phone.
     pub(crate) fn times(&self) -> HashMap<String, usize> {
         let mut times = HashMap::new();
-        for asked in self.reached() {
-            *times.entry(asked.handle).or_default() += 1;
+        for arrived in self.reached() {
+            *times.entry(arrived.handle.expect("our handle")).or_default() += 1;
         }
         times
     }
@@ -103,25 +62,8 @@ impl Phones {
     }
 }
 
-/// What the provider calls a message.
-pub(crate) fn wamid(handle: &str) -> String {
-    format!("wamid.of.{handle}")
-}
-
-fn answer(status: u16, body: String) -> Say {
-    Say::Answer { status, headers: vec![("content-type", "application/json".to_owned())], body }
-}
-
-fn read(call: &Call) -> Asked {
-    let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    Asked {
-        number: call.number,
-        account: call.path.split('/').nth(2).expect("an account in the path").to_owned(),
-        to: text(&body["to"]),
-        text: text(&body["text"]["body"]),
-        handle: text(&body["biz_opaque_callback_data"]),
-    }
+pub(crate) fn refuse(status: u16, code: &str) -> Play {
+    Play::Refuse { status, code: code.to_owned() }
 }
 
 /// A WhatsApp channel that sends without limits and tries again soon.
@@ -129,7 +71,7 @@ pub(crate) fn sending(name: &str, target: Option<String>, phones: &Phones) -> Ch
     let mut channel = channel(name, target);
     channel.send = Some(config::Send {
         token: Some("a token for tests only".into()),
-        api_base: phones.api_base(),
+        api_base: phones.provider.url(),
         on_unknown: OnUnknown::Hold,
         retry: RetryPolicy { first_ms: 20, cap_ms: 50, attempts: 5 },
         lease_ms: 10_000,
@@ -180,17 +122,4 @@ pub(crate) async fn has_status(store: &Arc<dyn Store>, id: MessageId, status: St
 /// Resolves when nothing waits in the outbox or is being sent; what is in doubt stays.
 pub(crate) async fn all_sent(store: &Arc<dyn Store>) {
     eventually("an empty outbox", async || store.stats().await.expect("stats").outbox_waiting == 0).await;
-}
-
-/// Posts statuses as Meta does, with our handle.
-pub(crate) async fn post_statuses(rig: &Rig, handle: &str, words: &[&str]) {
-    let statuses: Vec<_> = words.iter().map(|word| status(handle, word)).collect();
-    rig.accepted("shop", webhook(&[change(&[], &statuses)])).await;
-}
-
-pub(crate) fn status(handle: &str, word: &str) -> serde_json::Value {
-    serde_json::json!({
-        "id": wamid(handle), "status": word, "timestamp": "1760000002", "recipient_id": "5511988887777",
-        "biz_opaque_callback_data": handle,
-    })
 }

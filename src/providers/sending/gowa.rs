@@ -20,6 +20,8 @@ const SEARCH_MAX_CHARS: usize = 80;
 /// GOWA's largest page.
 const LOOKUP_ROWS: u32 = 100;
 const RECONNECT_MS: i64 = 15_000;
+/// By how much our clock may be ahead of WhatsApp's.
+const SKEW_S: i64 = 5;
 
 /// The word in `method`, and the member by which such a body is known when it does not say.
 const SENDS: [(&str, &[&str]); 10] = [
@@ -130,7 +132,7 @@ impl Sending for Gowa {
     fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
         let text = self.text(message.payload)?;
         let search: String = text.chars().take(SEARCH_MAX_CHARS).collect();
-        let since = jiff::Timestamp::from_second(whole_seconds(message.created_ms)).ok()?;
+        let since = jiff::Timestamp::from_second(since_s(message)).ok()?;
         let path = format!(
             "/chat/{}/messages?is_from_me=true&limit={LOOKUP_ROWS}&start_time={}&search={}",
             encoded(&self.peer(message.peer)),
@@ -151,7 +153,7 @@ impl Sending for Gowa {
             return Found::NoAnswer { why: "GOWA's history is not readable".to_owned() };
         };
         let wanted = self.text(message.payload);
-        let since_s = whole_seconds(message.created_ms);
+        let since_s = since_s(message);
         let mut alike: Vec<(i64, String)> =
             rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted, since_s)).collect();
         alike.sort();
@@ -209,9 +211,9 @@ fn is_logged_out(words: &str) -> bool {
     words.contains("login") || words.contains("logged")
 }
 
-/// WhatsApp keeps times in whole seconds.
-fn whole_seconds(ms: i64) -> i64 {
-    ms.div_euclid(1_000)
+/// From when on the history is searched, in the whole seconds that WhatsApp keeps.
+fn since_s(message: &Outgoing<'_>) -> i64 {
+    message.created_ms.div_euclid(1_000).saturating_sub(SKEW_S)
 }
 
 #[derive(Default, Deserialize)]

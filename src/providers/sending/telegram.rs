@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::answer::{by_status, retry_after_ms};
 use super::body::{Body, check_text, encoded, quoted};
 use super::credentials::{Credentials, json_content};
-use super::{Call, CallAnswer, Outgoing, Sending, Verdict};
+use super::{Call, CallAnswer, Outgoing, Sending, Verdict, multipart};
 use crate::providers::lenient::{Flag, Integer, Object, Text};
 use crate::providers::{form, json};
 
@@ -112,9 +112,11 @@ impl Sending for Telegram {
 
     fn replies_in_answer(&self, answer: &[u8], content_type: Option<&str>) -> Vec<(String, Bytes)> {
         let Ok(text) = std::str::from_utf8(answer) else { return Vec::new() };
-        let sort = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let content_type = content_type.unwrap_or_default();
+        let sort = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let payload = match sort.as_str() {
-            "application/x-www-form-urlencoded" => form_as_json(text),
+            "application/x-www-form-urlencoded" => fields_as_json(form::pairs(text)),
+            "multipart/form-data" => fields_as_json(multipart::fields(text, content_type).unwrap_or_default().into_iter()),
             "" | "application/json" => Bytes::copy_from_slice(answer),
             _ => return Vec::new(),
         };
@@ -153,8 +155,8 @@ fn is_chat(peer: &str) -> bool {
 }
 
 /// Telegram reads texts as numbers and objects where it wants those, so all values may stay texts.
-fn form_as_json(text: &str) -> Bytes {
-    let members: Vec<_> = form::pairs(text).map(|(name, value)| (name, quoted(&value))).collect();
+fn fields_as_json<F: AsRef<str>>(fields: impl Iterator<Item = (F, F)>) -> Bytes {
+    let members: Vec<(F, String)> = fields.map(|(name, value)| (name, quoted(value.as_ref()))).collect();
     let mut out = Vec::new();
     json::write_object(&mut out, members.iter().map(|(name, json)| (name.as_ref(), Cow::Borrowed(json.as_bytes()))));
     Bytes::from(out)

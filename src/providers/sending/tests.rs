@@ -294,6 +294,10 @@ fn telegram_replies_in_the_answer_are_found() {
     let form = "method=SendMessage&chat_id=-77&text=a%26b+c";
     let as_json = r#"{"method":"SendMessage","chat_id":"-77","text":"a&b c"}"#;
     assert_eq!(found(form, Some("application/x-www-form-urlencoded")), [("-77".to_owned(), Bytes::from(as_json))]);
+    let parts = "--x\r\nContent-Disposition: form-data; name=\"method\"\r\n\r\nsendMessage\r\n--x\r\n\
+                 Content-Disposition: form-data; name=\"chat_id\"\r\n\r\n77\r\n--x--\r\n";
+    let as_json = Bytes::from(r#"{"method":"sendMessage","chat_id":"77"}"#);
+    assert_eq!(found(parts, Some("multipart/form-data; boundary=x")), [("77".to_owned(), as_json)]);
     let about_nobody = r#"{"method":"answerCallbackQuery","callback_query_id":"4382"}"#;
     assert_eq!(found(about_nobody, None), [(String::new(), Bytes::from(about_nobody))]);
     for none in
@@ -393,7 +397,7 @@ fn gowa_finds_a_lost_message_in_the_history() {
         (call.method.clone(), call.path.as_str()),
         (
             Method::GET,
-            "/chat/551188887777@s.whatsapp.net/messages?is_from_me=true&limit=100&start_time=2026-08-22T10%3A00%3A00Z&search=ol%C3%A1%20%26%20tchau"
+            "/chat/551188887777@s.whatsapp.net/messages?is_from_me=true&limit=100&start_time=2026-08-22T09%3A59%3A55Z&search=ol%C3%A1%20%26%20tchau"
         )
     );
     assert_eq!(header(&call, "x-device-id"), "shop1");
@@ -403,9 +407,9 @@ fn gowa_finds_a_lost_message_in_the_history() {
     let history = |rows: &[String]| answer(200, &format!(r#"{{"code":"SUCCESS","results":{{"data":[{}]}}}}"#, rows.join(",")));
     let rows = [
         row("LATER", "olá & tchau", "2026-08-22T10:00:09Z", true),
-        row("OURS", "olá & tchau", "2026-08-22T10:00:00Z", true),
+        row("OURS", "olá & tchau", "2026-08-22T09:59:55Z", true),
         row("LONGER", "olá & tchau!", "2026-08-22T10:00:01Z", true),
-        row("OLD", "olá & tchau", "2026-08-22T09:59:59Z", true),
+        row("OLD", "olá & tchau", "2026-08-22T09:59:54Z", true),
         row("THEIRS", "olá & tchau", "2026-08-22T10:00:01Z", false),
     ];
     let provider_ids = vec!["OURS".to_owned(), "LATER".to_owned()];

@@ -36,8 +36,8 @@ impl Sending for Whatsapp {
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
-        let to_group = body.text("recipient_type").as_deref() == Some("group");
-        if !is_number(peer) && !is_user_id(peer) && !(to_group && !peer.is_empty()) {
+        let to_group = !peer.is_empty() && body.text("recipient_type").as_deref() == Some("group");
+        if !(is_number(peer) || is_user_id(peer) || to_group) {
             return Err(
                 "this is not a WhatsApp number; write 5 to 20 digits with the country code, like 5511988887777".to_owned()
             );

@@ -434,7 +434,7 @@ impl Outbox {
     }
 
     /// Forgets ended messages of the channels after their retention.
-    pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool) -> Vec<MessageId> {
+    pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool) {
         let gone: Vec<MessageId> = self
             .messages
             .iter()
@@ -446,6 +446,5 @@ impl Outbox {
         }
         self.requests.retain(|_, id| !gone.contains(id));
         self.provider_ids.retain(|_, id| !gone.contains(id));
-        gone
     }
 }

@@ -91,7 +91,10 @@ impl Reads for MemoryStore {
             state.threads.entries.iter().filter(|(of, _)| of == id).map(|(_, entry)| *entry).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(number(*entry)));
         entries.retain(|entry| before.is_none_or(|before| number(*entry) < number(before)));
-        Ok(page(entries.into_iter().filter_map(|entry| state.thread_message(entry)), limit))
+        if before.is_some_and(|before| state.thread_message(before).is_none()) {
+            return Ok(Page { rows: vec![], more: false });
+        }
+        Ok(page(entries.into_iter().map_while(|entry| state.thread_message(entry)), limit))
     }
 
     async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {

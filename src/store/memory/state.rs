@@ -423,12 +423,7 @@ impl State {
         }
         let keep_of =
             |channel: &str| retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms).or(longest);
-        let messages =
-            self.outbox.purge(|channel, created_ms| keep_of(channel).is_some_and(|keep_ms| created_ms + keep_ms <= now));
-        self.threads.forget(|entry| match entry {
-            EntryId::Event(id) => gone.contains(&id),
-            EntryId::Message(id) => messages.contains(&id),
-        });
+        self.outbox.purge(|channel, created_ms| keep_of(channel).is_some_and(|keep_ms| created_ms + keep_ms <= now));
         Purged { keys: expired.len() as u64, events: gone.len() as u64, more: expired.len() == max }
     }
 

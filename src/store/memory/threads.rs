@@ -96,8 +96,4 @@ impl Threads {
     pub(super) fn rows(&self) -> impl Iterator<Item = ThreadRow> {
         self.rows.keys().filter_map(|id| self.row(id))
     }
-
-    pub(super) fn forget(&mut self, gone: impl Fn(EntryId) -> bool) {
-        self.entries.retain(|(_, entry)| !gone(*entry));
-    }
 }

@@ -136,10 +136,10 @@ impl Writer {
                     break;
                 }
                 for (lane, number) in due {
-                    if let Some(lease) = self.lease_message(channel, lane, number, name, ask)? {
-                        leases.push(lease);
-                        left -= 1;
-                    }
+                    // Settled by what was heard meanwhile: its lane's next message may come before the others.
+                    let Some(lease) = self.lease_message(channel, lane, number, name, ask)? else { break };
+                    leases.push(lease);
+                    left -= 1;
                 }
             }
         }

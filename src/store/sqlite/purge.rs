@@ -27,14 +27,14 @@ struct Webhook {
     number: i64,
     received: i64,
     channel: i64,
-    /// No event of the same webhook has a higher number.
+    /// No event of the same webhook has a higher number: each took at most one for itself and one for its thread.
     last: i64,
 }
 
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let number = row.get(0)?;
-        let last = number + row.get::<_, i64>(3)? - 1;
+        let last = number + 2 * (row.get::<_, i64>(3)? - 1);
         Ok(Self { number, received: row.get(1)?, channel: row.get(2)?, last })
     }
 }

@@ -1,0 +1,170 @@
+//! Where a message is sent from: finds the channel and the account that a request means, or says what to name.
+
+use std::sync::Arc;
+
+use super::{Api, Problem};
+use crate::config::Channel;
+use crate::domain::limits::{NAME_MAX_BYTES, PAGE_MAX};
+use crate::providers::sending::Sending;
+use crate::providers::settings::Settings;
+use crate::store::ThreadQuery;
+
+pub(super) struct Origin<'a> {
+    pub(super) channel: &'a Channel,
+    pub(super) account: String,
+    pub(super) sending: Arc<dyn Sending>,
+}
+
+/// Finds the one origin that is meant; with several possible ones nothing is guessed.
+pub(super) async fn find<'a>(api: &'a Api, channel: Option<&str>, account: Option<&str>) -> Result<Origin<'a>, Problem> {
+    let channel = match (channel, account) {
+        (Some(name), _) => named(api, name)?,
+        (None, Some(account)) => of_account(api, account).await?,
+        (None, None) => only(api)?,
+    };
+    let sending = api.senders.get(&channel.name).ok_or_else(|| cannot_send(&channel.name))?;
+    let account = match account {
+        Some(account) => {
+            check_account(channel, account)?;
+            account.to_owned()
+        }
+        None => only_account(api, channel).await?,
+    };
+    Ok(Origin { channel, account, sending: Arc::clone(sending) })
+}
+
+impl Origin<'_> {
+    pub(super) fn peer(&self, to: &str) -> Result<String, Problem> {
+        check_name("to", to)?;
+        Ok(self.sending.peer(to))
+    }
+}
+
+fn sending_channels(api: &Api) -> impl Iterator<Item = &Channel> {
+    api.config.channels.iter().filter(|channel| api.senders.contains_key(&channel.name))
+}
+
+fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
+    let names: Vec<_> = channels.map(|channel| format!("`{}`", channel.name)).collect();
+    if names.is_empty() { "none; give a channel its `token` (gowa and generic: `api_base`)".to_owned() } else { names.join(", ") }
+}
+
+fn named<'a>(api: &'a Api, name: &str) -> Result<&'a Channel, Problem> {
+    api.config.channels.iter().find(|channel| *channel.name == *name).ok_or_else(|| {
+        let can = names(sending_channels(api));
+        Problem::unprocessable(format!("there is no channel `{}`; those that can send: {can}", short(name)))
+    })
+}
+
+fn only(api: &Api) -> Result<&Channel, Problem> {
+    let mut channels = sending_channels(api);
+    match (channels.next(), channels.next()) {
+        (Some(channel), None) => Ok(channel),
+        _ => {
+            let can = names(sending_channels(api));
+            Err(Problem::unprocessable(format!("say with `channel` or `account` who sends; channels that can send: {can}")))
+        }
+    }
+}
+
+async fn of_account<'a>(api: &'a Api, account: &str) -> Result<&'a Channel, Problem> {
+    check_name("account", account)?;
+    let mut known = Vec::new();
+    for channel in sending_channels(api) {
+        if knows(api, channel, account).await? {
+            known.push(channel);
+        }
+    }
+    match known.as_slice() {
+        [channel] => return Ok(channel),
+        [] => {}
+        several => {
+            let which = names(several.iter().copied());
+            return Err(Problem::unprocessable(format!("account `{}` is in {which}: say which with `channel`", short(account))));
+        }
+    }
+    let seen = ThreadQuery { account: Some(account.to_owned()), limit: 1, ..ThreadQuery::default() };
+    if let Some(thread) = api.store.threads(seen).await?.rows.first() {
+        return Err(cannot_send(&thread.channel));
+    }
+    // Nobody has written to this account yet. With one channel there is no doubt whose it is.
+    let mut channels = sending_channels(api);
+    match (channels.next(), channels.next()) {
+        (Some(channel), None) => Ok(channel),
+        _ => {
+            let can = names(sending_channels(api));
+            let detail =
+                format!("account `{}` is not known yet: name its `channel` too; those that can send: {can}", short(account));
+            Err(Problem::unprocessable(detail))
+        }
+    }
+}
+
+async fn knows(api: &Api, channel: &Channel, account: &str) -> Result<bool, Problem> {
+    if let Settings::Telegram { bot, .. } = &channel.provider {
+        return Ok(bot == account);
+    }
+    let (channel, account) = (Some(channel.name.to_string()), Some(account.to_owned()));
+    let threads = api.store.threads(ThreadQuery { channel, account, before: None, limit: 1 }).await?;
+    Ok(!threads.rows.is_empty())
+}
+
+/// The account of a channel that has one. A WhatsApp app has many phone numbers, so there it is always named.
+async fn only_account(api: &Api, channel: &Channel) -> Result<String, Problem> {
+    let name = &channel.name;
+    match &channel.provider {
+        Settings::Telegram { bot, .. } => return Ok(bot.clone()),
+        Settings::Whatsapp { .. } => {
+            let detail =
+                format!("channel `{name}` may have several numbers: give the sending one's phone_number_id as `account`");
+            return Err(Problem::unprocessable(detail));
+        }
+        _ => {}
+    }
+    let query = ThreadQuery { channel: Some(name.to_string()), limit: PAGE_MAX, ..ThreadQuery::default() };
+    let threads = api.store.threads(query).await?;
+    let first = threads.rows.first().map(|thread| &thread.id.account);
+    match first {
+        Some(account) if !threads.more && threads.rows.iter().all(|thread| thread.id.account == *account) => Ok(account.clone()),
+        _ => Err(Problem::unprocessable(format!("channel `{name}` has no account that is the only one: name it with `account`"))),
+    }
+}
+
+fn check_account(channel: &Channel, account: &str) -> Result<(), Problem> {
+    check_name("account", account)?;
+    match &channel.provider {
+        Settings::Telegram { bot, .. } if bot != account => Err(Problem::unprocessable(format!(
+            "channel `{}` has no account `{}`; a bot goes by its channel's name: `{bot}`, or leave `account` out",
+            channel.name,
+            short(account)
+        ))),
+        Settings::Whatsapp { .. } if !account.bytes().all(|byte| byte.is_ascii_digit()) => Err(Problem::unprocessable(format!(
+            "`{}` is no account of channel `{}`: write the number's phone_number_id, digits only, as Meta's dashboard shows it",
+            short(account),
+            channel.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_send(channel: &str) -> Problem {
+    let detail = format!(
+        "channel `{channel}` only receives: its provider cannot send, or its config has no `token` (gowa and generic: `api_base`)"
+    );
+    Problem::unprocessable(detail)
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), Problem> {
+    if name.trim().is_empty() {
+        return Err(Problem::unprocessable(format!("`{what}` is empty; fill it in")));
+    }
+    if name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
+        let detail = format!("`{what}` must be at most {NAME_MAX_BYTES} bytes, without control characters");
+        return Err(Problem::unprocessable(detail));
+    }
+    Ok(())
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}

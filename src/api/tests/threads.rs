@@ -1,0 +1,62 @@
+use super::*;
+
+#[tokio::test]
+async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
+    let fixture = Fixture::new();
+    fixture.accept("m1", Then::Deliver).await;
+    for to in ["55129", "55139"] {
+        fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        fixture.queue(to, to).await;
+    }
+    let (_, first) = fixture.get("/v1/threads?limit=2&channel=shop&account=7").await;
+    let ids = |page: &Value| page["threads"].as_array().expect("a list").iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&first), ["7__55139", "7__55129"]);
+    let next = first["next"].as_str().expect("there is more");
+    let (_, rest) = fixture.get(&format!("/v1/threads?limit=2&before={next}")).await;
+    assert_eq!(ids(&rest), ["7__55119"]);
+    assert!(rest.get("next").is_none());
+    assert_eq!((&rest["threads"][0]["unread"], &rest["threads"][0]["last_direction"]), (&json!(1), &json!("in")));
+    let (_, read) = fixture.post("/v1/threads/7__55119/read", json!({})).await;
+    assert_eq!(read["unread"], 0);
+    assert_eq!(fixture.get("/v1/threads/7__55119").await.1["unread"], 0);
+    assert_eq!(fixture.get("/v1/threads?account=8").await.1["threads"], json!([]));
+}
+
+#[tokio::test]
+async fn a_threads_messages_come_newest_first_with_their_status() {
+    let fixture = Fixture::new();
+    let event = fixture.accept("m1", Then::Deliver).await;
+    let message = fixture.queue("55119", "r1").await;
+    let (_, first) = fixture.get("/v1/threads/7__55119/messages?limit=1").await;
+    let newest = &first["messages"][0];
+    assert_eq!((&newest["id"], &newest["direction"], &newest["status"]), (&json!(message), &json!("out"), &json!("queued")));
+    assert_eq!(newest["text"], "hi");
+    let next = first["next"].as_str().expect("there is more");
+    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
+    assert_eq!((&rest["messages"][0]["id"], &rest["messages"][0]["direction"]), (&json!(event), &json!("in")));
+    let (_, none) = fixture.get(&format!("/v1/threads/7__55119/messages?before={event}")).await;
+    assert_eq!(none["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
+    let fixture = Fixture::new();
+    let key = EventKey::of("gowa", "a/b", Kind::Message, "m", &[]);
+    let event = Event { peer: Some("_x%".to_owned()), ..Event::new(Kind::Message, "a/b", "m", key, 1) };
+    let events = vec![NewEvent { event, then: Then::Deliver }];
+    let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
+    let arrival = Arrival { channel: "shop".into(), window_ms: 691_200_000, headers, body, events };
+    fixture.store.accept(arrival).await.expect("accepted");
+    let (_, list) = fixture.get("/v1/threads").await;
+    assert_eq!(list["threads"][0]["id"], "a/b__%5Fx%25");
+    let (status, thread) = fixture.get("/v1/threads/a%2Fb__%255Fx%2525").await;
+    assert_eq!((status, &thread["account"], &thread["peer"]), (StatusCode::OK, &json!("a/b"), &json!("_x%")));
+
+    for path in ["/v1/threads/7__9", "/v1/threads/7__9/messages"] {
+        assert_eq!(fixture.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(fixture.post("/v1/threads/7__9/read", json!({})).await.0, StatusCode::NOT_FOUND);
+    for path in ["/v1/threads/x", "/v1/threads?before=x", "/v1/threads/7__9/messages?before=x", "/v1/outbox?after=evt_1"] {
+        assert_eq!(fixture.get(path).await.0, StatusCode::BAD_REQUEST, "{path}");
+    }
+}

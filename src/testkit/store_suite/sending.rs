@@ -1,0 +1,346 @@
+//! Sending: recorded before it leaves, once per request, in order, and never simply repeated when in doubt.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status};
+use crate::store::{
+    Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled, Store,
+    StoreError, Submitted,
+};
+use crate::testkit::store_bed::{Bed, HOLD_MS, accept, accept_one, lease, message as inbound, webhook};
+
+fn fine<T>(result: Result<T, StoreError>) -> T {
+    result.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+/// A message to `peer` under this request id.
+pub fn outgoing(request_id: &str, peer: &str) -> NewMessage {
+    NewMessage {
+        channel: "shop".into(),
+        account: "acc".to_owned(),
+        peer: peer.to_owned(),
+        request_id: request_id.to_owned(),
+        fingerprint: [1; 32],
+        text: Some(format!("hello {request_id}")),
+        payload: Bytes::from(format!("{{\"text\":\"hello {request_id}\"}}")),
+        priority: Priority::Normal,
+        reply_to: None,
+    }
+}
+
+pub fn ask_out(max: usize) -> OutboxAsk {
+    OutboxAsk { worker: "sender".into(), wants: vec![("shop".into(), max)], resting: vec![], hold_ms: HOLD_MS }
+}
+
+async fn submit(store: &dyn Store, message: NewMessage) -> MessageId {
+    fine(store.submit(message).await).message()
+}
+
+async fn take(store: &dyn Store, max: usize) -> Vec<OutboxLease> {
+    fine(store.lease_outbox(ask_out(max)).await)
+}
+
+async fn row(store: &dyn Store, id: MessageId) -> MessageRow {
+    fine(store.message(id).await).unwrap_or_else(|| unreachable!("{id} is there"))
+}
+
+async fn settle(store: &dyn Store, held: &OutboxLease, outcome: SendOutcome) -> Settled {
+    fine(store.settle_outbox(held.lane, held.fence, outcome).await)
+}
+
+fn sent(provider_id: &str) -> SendOutcome {
+    SendOutcome::Sent { provider_id: provider_id.to_owned() }
+}
+
+fn unknown(check_ms: Option<i64>) -> SendOutcome {
+    SendOutcome::Unknown { why: "cut off".to_owned(), check_ms }
+}
+
+/// A status webhook about the message that the provider calls so.
+pub fn status(provider_id: &str, status: Status, handle: Option<MessageId>, at_ms: i64) -> Event {
+    let key = EventKey::of("generic", "acc", Kind::Status, provider_id, &[status.name()]);
+    let event = Event::new(Kind::Status, "acc", provider_id, key, 7);
+    Event { status: Some(status), handle, at_ms: Some(at_ms), peer: Some("ana".to_owned()), ..event }
+}
+
+pub async fn a_message_is_recorded_before_it_leaves(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    drop(store);
+    let store = bed.crash();
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.request_id.as_str()), (Status::Queued, "r1"));
+    assert!(matches!(message.outbox.map(|place| place.state), Some(OutboxState::Waiting { .. })));
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.message, held.attempt, held.in_doubt_since_ms), (id, 1, None));
+    assert_eq!((held.account.as_str(), held.peer.as_str(), held.request_id.as_str()), ("acc", "ana", "r1"));
+    assert_eq!(held.payload, outgoing("r1", "ana").payload);
+    assert_eq!(fine(store.begin(held.lane, held.fence).await), Settled::Done);
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Sending);
+    assert_eq!(settle(&*store, &held, sent("wamid.1")).await, Settled::Done);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Sent, Some("wamid.1")));
+    assert_eq!((message.outbox, message.tries.len()), (None, 1));
+    assert_eq!(fine(store.message_by_provider_id("acc", "wamid.1").await), Some(id));
+    assert!(take(&*store, 10).await.is_empty());
+}
+
+pub async fn the_same_request_is_one_message(bed: &dyn Bed) {
+    let instances = [bed.open(), bed.open()];
+    let mut tasks = Vec::new();
+    for caller in 0..8 {
+        let store = Arc::clone(&instances[caller % 2]);
+        tasks.push(tokio::spawn(async move { fine(store.submit(outgoing("r1", "ana")).await) }));
+    }
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap_or_else(|error| unreachable!("{error}")));
+    }
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Submitted::New(_))).count(), 1);
+    assert!(answers.iter().all(|answer| answer.message() == answers[0].message()));
+    let store = &instances[0];
+    let other = NewMessage { fingerprint: [2; 32], ..outgoing("r1", "ana") };
+    assert_eq!(fine(store.submit(other).await), Submitted::Mismatch(answers[0].message()));
+    let elsewhere = NewMessage { account: "other".to_owned(), ..outgoing("r1", "ana") };
+    assert!(matches!(fine(store.submit(elsewhere).await), Submitted::New(_)), "request ids belong to an account");
+    assert_eq!(take(&**store, 10).await.len(), 2);
+}
+
+pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
+    let store = bed.open();
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(submit(&*store, outgoing(&format!("a{n}"), "ana")).await);
+    }
+    let bob = submit(&*store, outgoing("b", "bob")).await;
+    let first = take(&*store, 10).await;
+    assert_eq!(first.iter().map(|held| held.message).collect::<Vec<_>>(), [ids[0], bob]);
+    settle(&*store, &first[0], SendOutcome::Retry { wait_ms: 500, why: "429".to_owned() }).await;
+    assert!(take(&*store, 10).await.is_empty(), "the next one waits behind the first");
+    bed.clock().advance(500);
+    for (n, id) in ids.iter().enumerate() {
+        let held = take(&*store, 10).await.remove(0);
+        assert_eq!((held.message, held.attempt), (*id, if n == 0 { 2 } else { 1 }));
+        settle(&*store, &held, sent(&format!("w{n}"))).await;
+    }
+}
+
+pub async fn replies_go_before_the_rest(bed: &dyn Bed) {
+    let store = bed.open();
+    let of = |id: &str, priority| NewMessage { priority, ..outgoing(id, id) };
+    let bulk = submit(&*store, of("bulk", Priority::Bulk)).await;
+    let normal = submit(&*store, of("normal", Priority::Normal)).await;
+    bed.clock().advance(10);
+    let reply = submit(&*store, of("reply", Priority::Reply)).await;
+    let order: Vec<_> = take(&*store, 10).await.iter().map(|held| held.message).collect();
+    assert_eq!(order, [reply, normal, bulk]);
+}
+
+pub async fn resting_and_paused_accounts_send_nothing(bed: &dyn Bed) {
+    let store = bed.open();
+    let of = |account: &str| NewMessage { account: account.to_owned(), ..outgoing("r", "ana") };
+    for account in ["resting", "paused", "awake"] {
+        submit(&*store, of(account)).await;
+    }
+    fine(store.pause_account("shop", "paused", Some("token expired")).await);
+    let ask = || OutboxAsk { resting: vec![("shop".into(), "resting".to_owned())], ..ask_out(10) };
+    let taken = fine(store.lease_outbox(ask()).await);
+    assert_eq!(taken.iter().map(|held| held.account.as_str()).collect::<Vec<_>>(), ["awake"]);
+    let paused = fine(store.paused_accounts().await);
+    assert_eq!(
+        paused.iter().map(|one| (one.account.as_str(), one.why.as_str())).collect::<Vec<_>>(),
+        [("paused", "token expired")]
+    );
+    fine(store.pause_account("shop", "paused", None).await);
+    assert_eq!(fine(store.lease_outbox(ask()).await).len(), 1);
+    assert_eq!(take(&*store, 10).await.len(), 1);
+}
+
+pub async fn a_send_not_begun_is_handed_out_again(bed: &dyn Bed) {
+    let store = bed.open();
+    submit(&*store, outgoing("r1", "ana")).await;
+    let late = take(&*store, 10).await.remove(0);
+    bed.clock().advance(HOLD_MS);
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.in_doubt_since_ms), (2, None));
+    assert!(held.fence > late.fence);
+    assert_eq!(fine(store.begin(late.lane, late.fence).await), Settled::Lost, "a paused worker cannot begin");
+    assert_eq!(settle(&*store, &late, sent("late")).await, Settled::Lost);
+    assert_eq!(fine(store.extend_outbox(vec![(late.lane, late.fence), (held.lane, held.fence)], HOLD_MS).await), [false, true]);
+    settle(&*store, &held, SendOutcome::HandBack { wait_ms: 0 }).await;
+    assert_eq!(take(&*store, 10).await.remove(0).attempt, 2, "handing back does not count");
+}
+
+pub async fn a_begun_send_that_was_lost_is_in_doubt(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    drop(store);
+    let store = bed.crash();
+    bed.clock().advance(HOLD_MS);
+    let doubted = take(&*store, 10).await.remove(0);
+    assert!(doubted.in_doubt_since_ms.is_some(), "nobody may simply send it");
+    assert_eq!((doubted.message, doubted.attempt), (id, 1));
+    settle(&*store, &doubted, unknown(None)).await;
+    bed.clock().advance(100 * HOLD_MS);
+    assert!(take(&*store, 10).await.is_empty(), "it is never sent by itself");
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Unknown);
+    let held = fine(store.outbox(OutboxQuery { unknown: true, limit: 10, ..OutboxQuery::default() }).await);
+    assert_eq!(held.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+}
+
+pub async fn one_in_doubt_keeps_nobody_waiting(bed: &dyn Bed) {
+    let store = bed.open();
+    let first = submit(&*store, outgoing("r1", "ana")).await;
+    let second = submit(&*store, outgoing("r2", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, unknown(Some(5_000))).await;
+    assert_eq!(take(&*store, 10).await.remove(0).message, second);
+    bed.clock().advance(5_000);
+    let checked = take(&*store, 10).await.remove(0);
+    assert_eq!(checked.message, first);
+    assert!(checked.in_doubt_since_ms.is_some());
+    settle(&*store, &checked, sent("found")).await;
+    assert_eq!(row(&*store, first).await.steps.status(), Status::Sent);
+}
+
+pub async fn a_status_settles_a_send_in_doubt(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, unknown(None)).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, Some(id), 5)])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Delivered, Some("wamid.1")));
+    assert_eq!((message.outbox, message.why), (None, None));
+    accept(&*store, webhook(vec![status("wamid.1", Status::Read, None, 9)])).await;
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Read);
+}
+
+/// The webhook overtakes the answer, and then the worker dies: the send is known to have happened.
+pub async fn a_status_during_the_send_is_proof(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    accept(&*store, webhook(vec![status("wamid.1", Status::Sent, Some(id), 5)])).await;
+    bed.clock().advance(HOLD_MS);
+    assert!(take(&*store, 10).await.is_empty());
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox), (Status::Sent, None));
+}
+
+pub async fn early_statuses_are_taken_over(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    accept(&*store, webhook(vec![status("wamid.1", Status::Read, None, 9), status("wamid.1", Status::Delivered, None, 7)])).await;
+    settle(&*store, &held, sent("wamid.1")).await;
+    let steps = row(&*store, id).await.steps;
+    assert_eq!(steps.status(), Status::Read);
+    assert!(steps.iter().any(|step| step == (Status::Delivered, 7)));
+}
+
+pub async fn an_echo_settles_a_send_in_doubt(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, unknown(None)).await;
+    let echo = |id: &str, text: &str| Event { echo: true, text: Some(text.to_owned()), ..inbound(id, "ana") };
+    accept(&*store, webhook(vec![echo("3EB0", "something else"), echo("3EB1", "hello r1")])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Sent, Some("3EB1")));
+}
+
+pub async fn retry_and_cancel_do_what_a_person_says(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    assert_eq!(fine(store.retry_message(id).await), Changed::TooLate, "it is on its way");
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!(fine(store.cancel_message(id).await), Changed::TooLate, "somebody is at it");
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Failed);
+    assert_eq!(fine(store.retry_message(id).await), Changed::Done);
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Queued);
+    assert_eq!(fine(store.cancel_message(id).await), Changed::Done);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.why.as_deref()), (Status::Failed, Some("cancelled")));
+    assert!(take(&*store, 10).await.is_empty());
+    let nobody = MessageId(crate::domain::ids::numbered(0, 999_999));
+    assert_eq!(
+        (fine(store.retry_message(nobody).await), fine(store.cancel_message(nobody).await)),
+        (Changed::NotFound, Changed::NotFound)
+    );
+    let doubted = submit(&*store, outgoing("r2", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, unknown(None)).await;
+    assert_eq!(fine(store.retry_message(doubted).await), Changed::Done);
+    let again = take(&*store, 10).await.remove(0);
+    assert_eq!((again.message, again.in_doubt_since_ms), (doubted, None), "a person may send it again");
+}
+
+pub async fn replies_enter_the_outbox_with_the_completion(bed: &dyn Bed) {
+    let store = bed.open();
+    accept_one(&*store, inbound("m1", "ana")).await;
+    let replies =
+        || Outcome::Delivered { status: 200, answer: None, replies: vec![outgoing("evt.0", "ana"), outgoing("evt.1", "ana")] };
+    let late = lease(&*store, 10).await.remove(0);
+    bed.clock().advance(HOLD_MS);
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!(fine(store.settle_inbox(late.lane, late.fence, replies()).await), Settled::Lost);
+    assert!(take(&*store, 10).await.is_empty(), "a late worker's replies do not count");
+    assert_eq!(fine(store.settle_inbox(held.lane, held.fence, replies()).await), Settled::Done);
+    let first = take(&*store, 10).await;
+    assert_eq!(first.iter().map(|held| held.request_id.as_str()).collect::<Vec<_>>(), ["evt.0"]);
+    fine(store.settle_inbox(held.lane, Fence(held.fence.0), replies()).await);
+    settle(&*store, &first[0], sent("w0")).await;
+    let second = take(&*store, 10).await;
+    assert_eq!(second.iter().map(|held| held.request_id.as_str()).collect::<Vec<_>>(), ["evt.1"]);
+    settle(&*store, &second[0], sent("w1")).await;
+    assert!(take(&*store, 10).await.is_empty());
+}
+
+pub async fn two_workers_share_the_outbox(bed: &dyn Bed) {
+    let instances = [bed.open(), bed.open()];
+    for n in 0..60 {
+        submit(&*instances[0], outgoing(&format!("r{n}"), &format!("p{}", n % 12))).await;
+    }
+    let mut tasks = Vec::new();
+    for worker in 0..4 {
+        let store = Arc::clone(&instances[worker % 2]);
+        tasks.push(tokio::spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let leases = take(&*store, 2).await;
+                if leases.is_empty() {
+                    return done;
+                }
+                for held in leases {
+                    tokio::task::yield_now().await;
+                    assert_eq!(settle(&*store, &held, sent(&held.request_id)).await, Settled::Done);
+                    done.push(held.message);
+                }
+            }
+        }));
+    }
+    let mut done = Vec::new();
+    for task in tasks {
+        done.extend(task.await.unwrap_or_else(|error| unreachable!("{error}")));
+    }
+    // A worker that found nothing while all lanes were held has stopped early; what is left is finished here.
+    while let Some(held) = take(&*instances[0], 1).await.pop() {
+        settle(&*instances[0], &held, sent(&held.request_id)).await;
+        done.push(held.message);
+    }
+    done.sort();
+    done.dedup();
+    assert_eq!(done.len(), 60);
+}

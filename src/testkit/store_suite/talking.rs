@@ -1,0 +1,114 @@
+//! Threads: one person is one thread, two accounts never mix, and the last words are the last words.
+
+use crate::domain::{Direction, Event, EventKey, Kind, ThreadId};
+use crate::store::{EntryId, StoreError, ThreadQuery};
+use crate::testkit::store_bed::{Bed, accept, message, webhook};
+use crate::testkit::store_suite::sending::outgoing;
+
+fn fine<T>(result: Result<T, StoreError>) -> T {
+    result.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn said(id: &str, peer: &str, text: &str) -> Event {
+    Event { text: Some(text.to_owned()), ..message(id, peer) }
+}
+
+fn thread(account: &str, peer: &str) -> ThreadId {
+    ThreadId { account: account.to_owned(), peer: peer.to_owned() }
+}
+
+pub async fn a_message_makes_and_updates_its_thread(bed: &dyn Bed) {
+    let store = bed.open();
+    accept(&*store, webhook(vec![said("m1", "ana", "hi"), said("m2", "ana", "there")])).await;
+    bed.clock().advance(1_000);
+    fine(store.submit(outgoing("r1", "ana")).await);
+    drop(store);
+    let store = bed.crash();
+    let row = fine(store.thread(&thread("acc", "ana")).await).unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((row.unread, row.last_direction, row.last_text.as_deref()), (2, Direction::Out, Some("hello r1")));
+    assert_eq!(row.last_ms, crate::testkit::store_bed::START_MS + 1_000);
+    assert!(fine(store.mark_read(&row.id).await));
+    assert!(!fine(store.mark_read(&thread("acc", "nobody")).await));
+    accept(&*store, webhook(vec![said("m1", "ana", "hi"), said("m3", "ana", "again")])).await;
+    let row = fine(store.thread(&row.id).await).unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((row.unread, row.last_text.as_deref()), (1, Some("again")), "a copy says nothing");
+}
+
+pub async fn two_accounts_never_share_a_thread(bed: &dyn Bed) {
+    let store = bed.open();
+    let of = |account: &str| {
+        let key = EventKey::of("generic", account, Kind::Message, "m1", &[]);
+        Event { account: account.to_owned(), key, ..said("m1", "ana", account) }
+    };
+    accept(&*store, webhook(vec![of("one"), of("two")])).await;
+    for account in ["one", "two"] {
+        let row = fine(store.thread(&thread(account, "ana")).await).unwrap_or_else(|| unreachable!("it is there"));
+        assert_eq!((row.unread, row.last_text.as_deref()), (1, Some(account)));
+        assert_eq!(fine(store.thread_messages(&row.id, None, 10).await).rows.len(), 1);
+    }
+}
+
+pub async fn one_person_is_one_thread(bed: &dyn Bed) {
+    let store = bed.open();
+    let by = |id: &str, peer: &str, aliases: &[&str]| Event {
+        aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        ..said(id, peer, id)
+    };
+    accept(&*store, webhook(vec![by("m1", "5511", &["BR.1"])])).await;
+    accept(&*store, webhook(vec![by("m2", "BR.1", &[])])).await;
+    drop(store);
+    let store = bed.crash();
+    accept(&*store, webhook(vec![by("m3", "99@lid", &["5511"])])).await;
+    fine(store.submit(outgoing("r1", "99@lid")).await);
+    let threads = fine(store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await);
+    let [row] = &threads.rows[..] else { unreachable!("one thread, not {}", threads.rows.len()) };
+    assert_eq!((&row.id, &row.aliases[..]), (&thread("acc", "5511"), &["99@lid".to_owned(), "BR.1".to_owned()][..]));
+    assert_eq!(row.unread, 3);
+    assert_eq!(fine(store.thread_messages(&row.id, None, 10).await).rows.len(), 4);
+}
+
+pub async fn a_thread_is_read_backwards_in_pages(bed: &dyn Bed) {
+    let store = bed.open();
+    for n in 0..5 {
+        accept(&*store, webhook(vec![said(&format!("m{n}"), "ana", &format!("in {n}")), said(&format!("b{n}"), "bob", "x")]))
+            .await;
+        fine(store.submit(outgoing(&format!("r{n}"), "ana")).await);
+        bed.clock().advance(700);
+    }
+    let (mut seen, mut before) = (Vec::new(), None);
+    loop {
+        let page = fine(store.thread_messages(&thread("acc", "ana"), before, 3).await);
+        before = page.rows.last().map(|row| row.id);
+        seen.extend(page.rows);
+        if !page.more {
+            break;
+        }
+    }
+    let texts: Vec<_> = seen.iter().filter_map(|row| row.text.as_deref()).collect();
+    let expected: Vec<String> = (0..5).rev().flat_map(|n| [format!("hello r{n}"), format!("in {n}")]).collect();
+    assert_eq!(texts, expected);
+    let out = seen
+        .iter()
+        .filter(|row| matches!(row.id, EntryId::Message(_)) && row.direction == Direction::Out && row.status.is_some());
+    assert_eq!(out.count(), 5);
+}
+
+pub async fn threads_are_listed_newest_first(bed: &dyn Bed) {
+    let store = bed.open();
+    for (n, peer) in ["ana", "bob", "cid", "ana"].into_iter().enumerate() {
+        accept(&*store, webhook(vec![said(&format!("m{n}"), peer, "x")])).await;
+        bed.clock().advance(1_000);
+    }
+    let (mut seen, mut before) = (Vec::new(), None);
+    loop {
+        let page = fine(store.threads(ThreadQuery { before, limit: 2, ..ThreadQuery::default() }).await);
+        before = page.rows.last().map(|row| (row.last_ms, row.id.clone()));
+        seen.extend(page.rows.into_iter().map(|row| row.id.peer));
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(seen, ["ana", "cid", "bob"]);
+    let none = ThreadQuery { account: Some("other".to_owned()), limit: 10, ..ThreadQuery::default() };
+    assert!(fine(store.threads(none).await).rows.is_empty());
+}
