@@ -18,6 +18,9 @@ use crate::store::{Answer, InboxLease, NewMessage};
 
 const CONTENT_TYPE: &str = "application/vnd.hapax.replies+json";
 
+/// How a bot writes a reply in its provider's own way; Telegram takes all three.
+const OWN_TYPES: [&str; 3] = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"];
+
 /// The messages of one answer, and what was wrong with the others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Replies {
@@ -55,7 +58,7 @@ pub(super) fn are_declared(content_type: Option<&str>) -> bool {
 
 /// True when the answer may hold replies in the provider's own way.
 pub(super) fn are_possible(content_type: Option<&str>, sending: Option<&Arc<dyn Sending>>) -> bool {
-    sending.is_some() && content_type.is_some_and(|text| is_type(text, "application/json"))
+    sending.is_some() && content_type.is_some_and(|text| OWN_TYPES.iter().any(|own| is_type(text, own)))
 }
 
 fn is_type(content_type: &str, wanted: &str) -> bool {
@@ -165,5 +168,95 @@ fn fingerprint(peer: &str, payload: &[u8]) -> [u8; 32] {
 impl Replies {
     fn none(why: &str) -> Self {
         Self { messages: Vec::new(), bad: 1, why: why.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventId, Fence, ItemId, Kind};
+    use crate::providers::settings::Settings;
+    use crate::store::{KeptHeaders, LaneRef, LeasedEvent};
+
+    fn lease(thread: bool) -> InboxLease {
+        let id = EventId(uuid::Uuid::from_u128(7));
+        let thread = thread.then(|| ThreadId { account: "700001".to_owned(), peer: "5511988887777".to_owned() });
+        InboxLease {
+            lane: LaneRef([0; 32]),
+            fence: Fence(1),
+            until_ms: 0,
+            item: ItemId(id.0),
+            channel: "shop".into(),
+            attempt: 1,
+            replay: None,
+            received_ms: 0,
+            headers: KeptHeaders::default(),
+            body: Bytes::new(),
+            webhook_events: 1,
+            events: vec![LeasedEvent { id, kind: Kind::Message, index: 0, thread }],
+        }
+    }
+
+    fn read_with(settings: &Settings, content_type: &str, body: &str, mode: Mode) -> Replies {
+        let sending = crate::providers::build_sending(settings, None);
+        let body = Bytes::from(body.to_owned());
+        let answer = Answer { status: 200, content_type: Some(content_type.to_owned()), body };
+        read(&lease(true), &answer, sending.as_ref(), mode)
+    }
+
+    fn read_whatsapp(body: &str) -> Replies {
+        read_with(&Settings::Whatsapp { secrets: vec![], verify_token: None }, CONTENT_TYPE, body, Mode::Queue)
+    }
+
+    #[test]
+    fn the_same_answer_makes_the_same_requests() {
+        let body = r#"{"replies":[{"text":"one"},{"to":5511900001,"payload":{"type":"text","text":{"body":"two"}}}]}"#;
+        let (first, second) = (read_whatsapp(body), read_whatsapp(body));
+        assert_eq!(first, second);
+        let ids: Vec<&str> = first.messages.iter().map(|message| message.request_id.as_str()).collect();
+        assert_eq!(ids, ["evt_00000000000000000000000000000007.0", "evt_00000000000000000000000000000007.1"]);
+        let to: Vec<(&str, Option<&str>)> =
+            first.messages.iter().map(|message| (message.peer.as_str(), message.text.as_deref())).collect();
+        assert_eq!(to, [("5511988887777", Some("one")), ("5511900001", Some("two"))]);
+    }
+
+    #[test]
+    fn one_bad_reply_does_not_take_the_others_with_it_nor_move_their_names() {
+        for bad in [r#"{}"#, "7", r#"{"text":5}"#, r#"{"text":"a","payload":{}}"#, r#"{"payload":[]}"#, r#"{"to":"","text":"a"}"#]
+        {
+            let replies = read_whatsapp(&format!(r#"{{"replies":[{bad},{{"text":"good"}}]}}"#));
+            assert_eq!((replies.bad, replies.messages.len()), (1, 1), "{bad}");
+            assert!(replies.messages[0].request_id.ends_with(".1") && replies.why.starts_with("reply 0: "), "{replies:?}");
+        }
+        for bad in ["", "[]", "null", r#"{"replies":{}}"#] {
+            let replies = read_whatsapp(bad);
+            assert_eq!((replies.bad, replies.messages.len()), (1, 0), "{bad}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let many = vec![r#"{"text":"a"}"#; REPLIES_MAX + 2].join(",");
+        let replies = read_whatsapp(&format!(r#"{{"replies":[{many}]}}"#));
+        assert_eq!((replies.messages.len(), replies.bad), (REPLIES_MAX, 2));
+    }
+
+    /// Telegram acts on the answer that proxy mode passes on: taking it as ours too would send it twice.
+    #[test]
+    fn the_providers_own_way_is_ours_only_where_the_provider_does_not_see_it() {
+        let telegram = Settings::Telegram { secrets: vec![], bot: "bot".to_owned() };
+        let body = r#"{"method":"sendMessage","chat_id":77,"text":"hello"}"#;
+        assert_eq!(read_with(&telegram, "application/json", body, Mode::Queue).messages.len(), 1);
+        assert_eq!(read_with(&telegram, "application/json", body, Mode::Proxy), Replies::default());
+        assert_eq!(read_with(&telegram, CONTENT_TYPE, r#"{"replies":[{"text":"a"}]}"#, Mode::Proxy).messages.len(), 1);
+    }
+
+    #[test]
+    fn an_event_without_a_thread_can_be_answered_by_nobody() {
+        let sending = crate::providers::build_sending(&Settings::Gowa { secrets: vec![] }, None);
+        let body = Bytes::from_static(br#"{"replies":[{"text":"a"}]}"#);
+        let answer = Answer { status: 200, content_type: Some(CONTENT_TYPE.to_owned()), body };
+        assert_eq!(read(&lease(false), &answer, sending.as_ref(), Mode::Queue).bad, 1);
+        assert_eq!(read(&lease(true), &answer, None, Mode::Queue).bad, 1);
     }
 }
