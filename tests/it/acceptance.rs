@@ -135,13 +135,7 @@ async fn e_double_click(opened: Opened) {
 
 async fn g_two_workers_share_one_store(opened: Opened) {
     const MESSAGES: usize = 60;
-    let phones = Phones::start_slow(|_| {
-        Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            Play::Act
-        })
-    })
-    .await;
+    let phones = Phones::start(|_| Play::ActThenLate(Duration::from_millis(5))).await;
     let named = |name: &str| Config {
         instance: Some(name.to_owned()),
         ..config(vec![with_send(sending("shop", None, &phones), |send| send.concurrency = 2)])
@@ -172,11 +166,10 @@ async fn g_two_workers_share_one_store(opened: Opened) {
 async fn f_restart_in_mid_queue() {
     const MESSAGES: usize = 200;
     const KILLS: u64 = 12;
-    let phones = Phones::start_slow(|asked| {
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis((asked.number * 37 % 60) as u64)).await;
-            if asked.number % 41 == 40 { refuse(400, "100") } else { Play::Act }
-        })
+    let phones = Phones::start(|asked| match asked.number % 41 {
+        40 => refuse(400, "100"),
+        39 => Play::Cut,
+        number => Play::ActThenLate(Duration::from_millis((number * 37 % 60) as u64)),
     })
     .await;
     let folder = disk_folder();

@@ -287,7 +287,7 @@ async fn a_lookup_gives_one_arrival_to_one_message(opened: Opened) {
     for id in [first, second] {
         eventually("it was looked up", async || message(&rig.store, id).await.tries.len() == 2).await;
     }
-    let mut rows = vec![message(&rig.store, first).await, message(&rig.store, second).await];
+    let mut rows = [message(&rig.store, first).await, message(&rig.store, second).await];
     rows.sort_by_key(|row| row.steps.status() == Status::Sent);
     let (lost, found) = (&rows[0], &rows[1]);
     assert_eq!((lost.steps.status(), lost.why.as_deref()), (Status::Unknown, Some("the provider's history does not show it")));
