@@ -25,6 +25,7 @@ pub trait Reads {
     /// Newest first.
     async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError>;
 
+    /// By any name of the peer.
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
 
     /// The messages of a thread, newest first, back to the first one that was purged; `before` is the last entry of the page before.

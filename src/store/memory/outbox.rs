@@ -25,6 +25,8 @@ pub(super) struct Outbox {
 pub(super) struct Outgoing {
     pub(super) new: NewMessage,
     pub(super) created_ms: i64,
+    /// The lane of its thread, to which it comes back after doubt.
+    home: Lane,
     pub(super) provider_id: Option<String>,
     pub(super) steps: Steps,
     pub(super) why: Option<String>,
@@ -72,9 +74,10 @@ impl Outbox {
         let id = MessageId(ids::numbered(now, number));
         let lane = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
         self.requests.insert(request, id);
-        self.open.insert(id, Open { lane, attempt: 0, due_ms: Some(now), begun_ms: None, unknown: false });
+        self.open.insert(id, Open { lane: lane.clone(), attempt: 0, due_ms: Some(now), begun_ms: None, unknown: false });
         let steps = Steps::new(vec![(Status::Queued, now)]);
-        self.messages.insert(id, Outgoing { new, created_ms: now, provider_id: None, steps, why: None, tries: vec![] });
+        self.messages
+            .insert(id, Outgoing { new, created_ms: now, home: lane, provider_id: None, steps, why: None, tries: vec![] });
         Submitted::New(id)
     }
 
@@ -242,8 +245,7 @@ impl Outbox {
             open.due_ms = Some(due_ms);
             if open.unknown {
                 open.unknown = false;
-                let (channel, account, peer) = (&message.new.channel, &message.new.account, &message.new.peer);
-                open.lane = Lane::Thread { channel: Arc::clone(channel), account: account.clone(), peer: peer.clone() };
+                open.lane = message.home.clone();
             }
         }
     }

@@ -73,7 +73,8 @@ impl Reads for MemoryStore {
     }
 
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-        Ok(self.lock().threads.row(id))
+        let threads = &self.lock().threads;
+        Ok(threads.row(&threads.of(&id.account, &id.peer)))
     }
 
     async fn thread_messages(

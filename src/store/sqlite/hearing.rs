@@ -2,12 +2,11 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::accept::lane_name;
 use super::lanes::Line;
 use super::outbox::{account_key, message_number};
 use super::rows::{message_id, steps_of, steps_text};
 use super::writer::{StepError, Writer};
-use crate::domain::{Event, MessageId, Status, Steps, ThreadId};
+use crate::domain::{Event, MessageId, Status, Steps};
 use crate::store::Changed;
 
 impl Writer {
@@ -170,18 +169,17 @@ impl Writer {
         if !(failed || doubted) || self.is_leased(number)? {
             return Ok(Changed::TooLate);
         }
-        let (account, peer, priority) = self
+        let (account, priority) = self
             .db
-            .prepare_cached("SELECT account, peer, priority FROM messages WHERE number = ?1")?
-            .query_row([number], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, u8>(2)?)))?;
+            .prepare_cached("SELECT account, priority FROM messages WHERE number = ?1")?
+            .query_row([number], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u8>(1)?)))?;
         let fresh = Steps::new(vec![(Status::Queued, created)]);
         self.db
             .prepare_cached("UPDATE messages SET steps = ?2, why = NULL WHERE number = ?1")?
             .execute(params![number, steps_text(&fresh)])?;
         self.outgoing.forget(channel, number);
         let line = Line { priority, account: account_key(&account) };
-        let name = self.channel_name(channel);
-        let lane = lane_name(&name, &ThreadId { account: account.clone(), peer });
+        let lane = self.lane_of_message(number)?;
         self.put_out(number, channel, &account, lane, line)?;
         Ok(Changed::Done)
     }

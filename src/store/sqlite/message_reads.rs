@@ -51,7 +51,8 @@ fn with_aliases(db: &Connection, thread: i64, row: ThreadRow) -> rusqlite::Resul
 }
 
 pub(super) fn thread(db: &Connection, id: &ThreadId) -> rusqlite::Result<Option<ThreadRow>> {
-    let sql = format!("{THREADS} WHERE t.account = ?1 AND t.peer = ?2 AND t.last > 0");
+    let by_name = "t.thread = (SELECT n.thread FROM names n WHERE n.account = ?1 AND n.name = ?2)";
+    let sql = format!("{THREADS} WHERE {by_name} AND t.last > 0");
     let row = db.prepare_cached(&sql)?.query_row([&id.account, &id.peer], thread_row).optional()?;
     row.map(|(thread, row)| with_aliases(db, thread, row)).transpose()
 }

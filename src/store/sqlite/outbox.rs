@@ -328,7 +328,8 @@ impl Writer {
         let (channel, thread) = self
             .db
             .prepare_cached(
-                "SELECT c.name, m.account, m.peer FROM messages m JOIN channels c ON c.id = m.channel WHERE m.number = ?1",
+                "SELECT c.name, t.account, t.peer FROM messages m JOIN channels c ON c.id = m.channel
+                 JOIN threads t ON t.thread = m.thread WHERE m.number = ?1",
             )?
             .query_row([number], |row| Ok((row.get::<_, String>(0)?, ThreadId { account: row.get(1)?, peer: row.get(2)? })))?;
         Ok(lane_name(&channel, &thread))

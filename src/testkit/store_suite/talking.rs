@@ -64,6 +64,7 @@ pub async fn one_person_is_one_thread(bed: &dyn Bed) {
     let [row] = &threads.rows[..] else { unreachable!("one thread, not {}", threads.rows.len()) };
     assert_eq!((&row.id, &row.aliases[..]), (&thread("acc", "5511"), &["99@lid".to_owned(), "BR.1".to_owned()][..]));
     assert_eq!(row.unread, 3);
+    assert_eq!(fine(store.thread(&thread("acc", "BR.1")).await).as_ref(), Some(row), "found by any name");
     assert_eq!(fine(store.thread_messages(&row.id, None, 10).await).rows.len(), 4);
 }
 
