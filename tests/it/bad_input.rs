@@ -14,6 +14,7 @@ on_every_store! {
     a_body_over_the_limit_is_413
     a_slow_body_is_408
     five_hundred_slow_sockets_do_not_hold_up_a_real_request
+    five_hundred_slow_bodies_do_not_hold_up_a_real_request
     slow_headers_are_cut_off
     chunked_and_length_together_are_read_one_way_and_the_connection_closes
     signed_but_broken_json_is_quarantined_and_answered_200
@@ -93,11 +94,20 @@ async fn slow_headers_are_cut_off(opened: Opened) {
 }
 
 async fn five_hundred_slow_sockets_do_not_hold_up_a_real_request(opened: Opened) {
+    a_real_request_beside_500(opened, "POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-slow: ").await;
+}
+
+/// Together they announce 2 GB, eight times what all bodies may take.
+async fn five_hundred_slow_bodies_do_not_hold_up_a_real_request(opened: Opened) {
+    a_real_request_beside_500(opened, "POST /in/shop HTTP/1.1\r\nhost: hapax\r\ncontent-length: 4194304\r\n\r\n{").await;
+}
+
+async fn a_real_request_beside_500(opened: Opened, beginning: &str) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     let mut slow = Vec::new();
     for _ in 0..500 {
         let mut wire = Wire::open(rig.address).await;
-        wire.send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-slow: ").await;
+        wire.send(beginning.as_bytes()).await;
         slow.push(wire);
     }
     let mut real = Wire::open(rig.address).await;
