@@ -13,7 +13,7 @@ pub mod thread;
 
 pub use event::{Event, Kind};
 pub use ids::{EventId, Fence, ItemId};
-pub use key::EventKey;
+pub use key::{ChannelKey, EventKey};
 pub use retry::RetryPolicy;
 pub use status::Status;
 pub use thread::ThreadId;

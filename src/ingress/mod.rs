@@ -24,7 +24,7 @@ use self::proxy::{Answers, Verdict};
 use self::seen::Seen;
 use crate::clock::Clock;
 use crate::config::{self, Deliver, Limits, Mode};
-use crate::domain::{Event, EventId, EventKey, Kind, fingerprint, limits};
+use crate::domain::{ChannelKey, Event, EventId, EventKey, Kind, fingerprint, limits};
 use crate::providers::{Parsed, Problem, Provider, RawRequest};
 use crate::store::{Accepted, Arrival, NewEvent, Store, StoreError, Then};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
@@ -50,6 +50,7 @@ pub struct Ingress {
 /// One channel as ingress needs it.
 struct Door {
     name: Arc<str>,
+    key: ChannelKey,
     provider: Arc<dyn Provider>,
     deliver: Deliver,
     window_ms: i64,
@@ -84,6 +85,7 @@ impl Ingress {
             let door = Door {
                 telemetry: telemetry.channel(&channel.name),
                 name: Arc::clone(&channel.name),
+                key: ChannelKey::of(&channel.name),
                 provider,
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
@@ -269,6 +271,7 @@ impl Door {
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
+            let event = Event { key: event.key.in_channel(&self.key), ..event };
             NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
@@ -276,7 +279,7 @@ impl Door {
     }
 
     fn quarantine(&self, problem: Problem) -> NewEvent {
-        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part);
+        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part).in_channel(&self.key);
         let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
         let event = Event { index: problem.index, ..event };
         NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }

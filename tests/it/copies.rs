@@ -14,6 +14,7 @@ on_every_store! {
     ten_thousand_ids_twenty_copies_each_delivered_once
     a_copy_is_answered_without_asking_the_store
     the_same_id_with_another_body_is_a_conflict_and_goes_nowhere
+    what_another_channel_got_is_no_copy
     a_slow_handler_is_called_once_however_often_the_provider_sends_again
 }
 
@@ -96,6 +97,21 @@ async fn the_same_id_with_another_body_is_a_conflict_and_goes_nowhere(opened: Op
     assert_eq!(bot.calls().len(), 1);
     let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
     assert_eq!((copies.copies, copies.conflicts), (1, 1));
+}
+
+/// Two apps on one number, or two endpoints of one Stripe account: each bot gets everything, once.
+async fn what_another_channel_got_is_no_copy(opened: Opened) {
+    let (first, second) = (FakeBot::willing().await.expect("a bot"), FakeBot::willing().await.expect("a bot"));
+    let rig = Rig::start(opened, vec![channel("one", Some(first.url())), channel("two", Some(second.url()))]).await;
+    for body in [text("wamid.A", "1"), r#"{"object":"#.to_owned()] {
+        for name in ["one", "two"] {
+            rig.accepted(name, body.clone()).await;
+            let (_, answer) = rig.post(name, body.clone()).await;
+            assert_eq!(answer["status"], "duplicate", "within the channel it is one");
+        }
+    }
+    rig.settled().await;
+    assert_eq!((first.calls().len(), second.calls().len()), (1, 1));
 }
 
 /// The handler takes 90 s and the provider sends again at 18 s and 60 s, a thousand times faster: the lease is 60 ms and held by heartbeat.
