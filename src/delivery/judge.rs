@@ -74,13 +74,13 @@ pub(super) fn next_wait_ms(
 }
 
 /// Reads `Retry-After`: seconds, or a date.
-pub(super) fn retry_after_ms(value: &str, now_ms: i64) -> Option<i64> {
+pub(super) fn retry_after_ms(value: &str, wall_ms: i64) -> Option<i64> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<i64>() {
         return (seconds >= 0).then(|| seconds.saturating_mul(1_000));
     }
     let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp().as_millisecond();
-    Some((at - now_ms).max(0))
+    Some((at - wall_ms).max(0))
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Delivery {
             Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms }, 503),
         };
         let begun = Instant::now();
-        let (heard, answer) = target.post(lease, now_ms).await;
+        let (heard, answer) = target.post(lease, self.clock.wall_ms()).await;
         let took = begun.elapsed();
         let mut judgement = judge(&heard, target.settings.park_on_4xx);
         if let (Judgement::Dead { why }, Heard::Status { .. }) = (&judgement, &heard)

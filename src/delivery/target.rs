@@ -87,23 +87,23 @@ impl Target {
     }
 
     /// Makes one request; the answer is given back only where it is wanted for repeats.
-    pub(super) async fn post(&self, lease: &InboxLease, now_ms: i64) -> (Heard, Option<Answer>) {
-        let request = self.request(lease, now_ms);
+    pub(super) async fn post(&self, lease: &InboxLease, wall_ms: i64) -> (Heard, Option<Answer>) {
+        let request = self.request(lease, wall_ms);
         let timeout = Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
-        match tokio::time::timeout(timeout, self.exchange(request, now_ms)).await {
+        match tokio::time::timeout(timeout, self.exchange(request, wall_ms)).await {
             Ok(heard) => heard,
             Err(_) => (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None),
         }
     }
 
-    async fn exchange(&self, request: Request, now_ms: i64) -> (Heard, Option<Answer>) {
+    async fn exchange(&self, request: Request, wall_ms: i64) -> (Heard, Option<Answer>) {
         let response = match self.client.execute(request).await {
             Ok(response) => response,
             Err(error) => return (failed(&error), None),
         };
         let status = response.status().as_u16();
         let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, now_ms)) };
+        let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, wall_ms)) };
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match (read_answer(response).await, self.settings.mode) {
             // A longer answer is not worth asking the bot twice: it took the event.
@@ -114,7 +114,7 @@ impl Target {
         }
     }
 
-    fn request(&self, lease: &InboxLease, now_ms: i64) -> Request {
+    fn request(&self, lease: &InboxLease, wall_ms: i64) -> Request {
         let body = self.body(lease);
         let mut headers = HeaderMap::with_capacity(24);
         for (name, value) in lease.headers.iter() {
@@ -122,10 +122,10 @@ impl Target {
                 headers.append(name, value);
             }
         }
-        for (name, value) in self.provider.sign(&body, now_ms) {
+        for (name, value) in self.provider.sign(&body, wall_ms) {
             headers.insert(name, value);
         }
-        self.add_our_headers(&mut headers, lease, &body, now_ms);
+        self.add_our_headers(&mut headers, lease, &body, wall_ms);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
@@ -140,7 +140,7 @@ impl Target {
         self.provider.rewrap(&lease.body, &keep).map_or_else(|| lease.body.clone(), Bytes::from)
     }
 
-    fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, now_ms: i64) {
+    fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, wall_ms: i64) {
         let Some(first) = lease.events.first() else { return };
         let event_id = first.id.to_string();
         // A replay must not look like a copy to a bot that remembers ids.
@@ -163,7 +163,7 @@ impl Target {
         if let Some(number) = lease.replay {
             headers.insert(REPLAY, HeaderValue::from(number));
         }
-        let at_s = now_ms / 1_000;
+        let at_s = wall_ms / 1_000;
         if let Some(signature) = self.signer.as_ref().and_then(|signer| signer.sign(&once, at_s, body)) {
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(at_s));
             headers.insert(WEBHOOK_SIGNATURE, signature);

@@ -151,7 +151,7 @@ impl Ingress {
 
     async fn take_in(&self, door: &Door, request: &RawRequest) -> Reply {
         let now_ms = self.clock.now_ms();
-        let verified = match door.provider.verify(request, now_ms) {
+        let verified = match door.provider.verify(request, self.clock.wall_ms()) {
             Ok(verified) => verified,
             Err(_) => {
                 door.telemetry.refused(RefusedWhy::Signature);

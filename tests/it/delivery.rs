@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax::clock::Clock;
 use hapax::config::OnPoison;
 use hapax::domain::Kind;
+use hapax::providers::settings::Settings;
 use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use hapax::testkit::hand_clock::HandClock;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -27,6 +30,7 @@ on_every_store! {
     what_is_not_wanted_is_kept_and_goes_nowhere
     what_is_stale_is_parked
     standard_webhooks_headers_come_on_request
+    a_clock_that_jumped_does_not_make_signatures_stale
     a_channel_without_target_keeps_its_events_waiting
 }
 
@@ -281,6 +285,26 @@ async fn standard_webhooks_headers_come_on_request(opened: Opened) {
     assert_eq!(call.header("webhook-id"), call.event_id());
     assert!(call.header("webhook-timestamp").parse::<i64>().expect("seconds") > 1_700_000_000);
     assert!(call.header("webhook-signature").starts_with("v1,"));
+}
+
+/// The clock for leases catches up slowly after a suspended night; what providers and bots sign and check is wall time.
+async fn a_clock_that_jumped_does_not_make_signatures_stale(opened: Opened) {
+    let clock = HandClock::at(opened.clock.now_ms());
+    clock.step_wall(8 * 3_600_000);
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.provider = Settings::Stripe { secrets: vec![crate::rig::SECRET.into()] };
+    shop.sign_with = Some("another secret for tests".into());
+    let stripe = hapax::providers::build(&shop.provider);
+    let rig = Rig::start(Opened { clock: Arc::new(clock.clone()), ..opened }, vec![shop]).await;
+    let body = r#"{"id":"evt_1","object":"event","type":"invoice.paid","created":1760000000,"data":{"object":{"id":"in_1"}}}"#;
+    let (name, signature) = stripe.sign(body.as_bytes(), clock.wall_ms()).remove(0);
+    let sent = rig.client.post(rig.url("/in/shop")).header(&name, signature).body(body).send().await.expect("an answer");
+    assert_eq!(sent.status(), 200);
+    let call = bot.called(1).await.remove(0);
+    let wall_s = clock.wall_ms() / 1_000;
+    assert!(call.header("stripe-signature").starts_with(&format!("t={wall_s},")), "{call:?}");
+    assert_eq!(call.header("webhook-timestamp"), wall_s.to_string());
 }
 
 async fn a_channel_without_target_keeps_its_events_waiting(opened: Opened) {
