@@ -1,7 +1,7 @@
 //! The way to the bot: attempts, fences, order, parking, dead targets, replays.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hapax::clock::Clock;
 use hapax::config::OnPoison;
@@ -32,6 +32,7 @@ on_every_store! {
     standard_webhooks_headers_come_on_request
     a_clock_that_jumped_does_not_make_signatures_stale
     a_channel_without_target_keeps_its_events_waiting
+    a_busy_channel_does_not_wait_for_the_poll_beside_an_idle_one
 }
 
 fn id_of(call: &Call) -> String {
@@ -315,4 +316,33 @@ async fn a_channel_without_target_keeps_its_events_waiting(opened: Opened) {
     eventually("two polls", async || tokio::time::Instant::now() >= deadline).await;
     assert!(matches!(rig.inbox().await[0].state, ItemState::Waiting { .. }));
     assert_eq!(rig.inbox().await[0].attempt, 0);
+}
+
+async fn a_busy_channel_does_not_wait_for_the_poll_beside_an_idle_one(opened: Opened) {
+    const ITEMS: usize = 20;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let bot = FakeBot::start_slow({
+        let gate = Arc::clone(&gate);
+        move |_| {
+            let gate = Arc::clone(&gate);
+            Box::pin(async move {
+                let _open = gate.acquire().await;
+                Say::Status(200)
+            })
+        }
+    })
+    .await
+    .expect("a bot");
+    let mut busy = channel("busy", Some(bot.url()));
+    busy.concurrency = 1;
+    let rig = Rig::start(opened, vec![busy, channel("idle", Some(bot.url()))]).await;
+    for number in 0..ITEMS {
+        rig.accepted("busy", text(&format!("wamid.{number}"), &number.to_string())).await;
+    }
+    let begun = Instant::now();
+    gate.add_permits(1);
+    rig.settled().await;
+    // The loop polls every 500 ms.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{ITEMS} items took {:?}", begun.elapsed());
+    assert_eq!(bot.calls().len(), ITEMS);
 }
