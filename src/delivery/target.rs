@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::{Client, Request, Url, redirect};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::circuit::Circuit;
 use super::judge::{Heard, retry_after_ms};
@@ -17,6 +18,9 @@ use crate::store::{Answer, InboxLease};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an answer that nobody wants is waited for: about what a new connection may cost.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
 
 const EVENT_ID: HeaderName = HeaderName::from_static("hapax-event-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
@@ -89,28 +93,26 @@ impl Target {
     /// Makes one request; the answer is given back only where it is wanted for repeats.
     pub(super) async fn post(&self, lease: &InboxLease, wall_ms: i64) -> (Heard, Option<Answer>) {
         let request = self.request(lease, wall_ms);
-        let timeout = Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
-        match tokio::time::timeout(timeout, self.exchange(request, wall_ms)).await {
-            Ok(heard) => heard,
-            Err(_) => (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None),
-        }
-    }
-
-    async fn exchange(&self, request: Request, wall_ms: i64) -> (Heard, Option<Answer>) {
-        let response = match self.client.execute(request).await {
-            Ok(response) => response,
-            Err(error) => return (failed(&error), None),
+        let deadline = Instant::now() + Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
+        let timed_out = || (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None);
+        let response = match timeout_at(deadline, self.client.execute(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return (failed(&error), None),
+            Err(_) => return timed_out(),
         };
         let status = response.status().as_u16();
         let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, wall_ms)) };
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        match (read_answer(response).await, self.settings.mode) {
-            // A longer answer is not worth asking the bot twice: it took the event.
-            (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
-            // The status was said; what follows it does not matter to us.
-            (_, Mode::Queue) => (heard, None),
-            (Err(why), Mode::Proxy) => (Heard::Broken(why), None),
+        if self.settings.mode == Mode::Queue {
+            // The status was said and decides. What follows is read only so that the connection can be used again.
+            let _ = timeout(DRAIN_TIME, read_answer(response)).await;
+            return (heard, None);
+        }
+        match timeout_at(deadline, read_answer(response)).await {
+            Ok(Ok(body)) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
+            Ok(Err(why)) => (Heard::Broken(why), None),
+            Err(_) => timed_out(),
         }
     }
 

@@ -10,6 +10,7 @@ use hapax::providers::settings::Settings;
 use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
 use hapax::testkit::hand_clock::HandClock;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -26,6 +27,7 @@ on_every_store! {
     a_poison_blocks_its_thread_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_spends_no_attempts
+    a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
     what_is_not_wanted_is_kept_and_goes_nowhere
     what_is_stale_is_parked
@@ -225,6 +227,18 @@ async fn a_bot_that_says_503_spends_no_attempts(opened: Opened) {
     let calls = bot.called(2).await;
     assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 1));
     assert!(calls[1].fence() > calls[0].fence());
+}
+
+async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: Opened) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut shop = channel("shop", Some(format!("http://{}/", listener.local_addr().expect("an address"))));
+    shop.timeout_ms = 200;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let (mut bot, _) = listener.accept().await.expect("a call");
+    bot.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far").await.expect("sent");
+    eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
+    assert_eq!(rig.metric(r#"hapax_delivery_retries_total{channel="shop"}"#), 0);
 }
 
 async fn a_replay_is_no_copy(opened: Opened) {
