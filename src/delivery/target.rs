@@ -110,7 +110,12 @@ impl Target {
             return (heard, None);
         }
         match timeout_at(deadline, read_answer(response)).await {
-            Ok(Ok(body)) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
+            Ok(Ok(Some(body))) => (heard, Some(Answer { status, content_type, body })),
+            // The bot took the event and is not asked twice, but what it said cannot be passed on.
+            Ok(Ok(None)) => {
+                self.telemetry.answer_too_long(lease.events.first().map(|event| event.id), ANSWER_MAX_BYTES);
+                (heard, Some(too_long()))
+            }
             Ok(Err(why)) => (Heard::Broken(why), None),
             Err(_) => timed_out(),
         }
@@ -184,6 +189,13 @@ async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, S
             Err(_) => return Err("the target's answer broke off".to_owned()),
         }
     }
+}
+
+/// What the caller hears, each time, in place of an answer that is longer than we keep.
+fn too_long() -> Answer {
+    let detail = format!("the target took it, and answered with more than {ANSWER_MAX_BYTES} bytes");
+    let body = format!(r#"{{"type":"about:blank","title":"Bad Gateway","status":502,"detail":"{detail}"}}"#);
+    Answer { status: 502, content_type: Some("application/problem+json".to_owned()), body: Bytes::from(body) }
 }
 
 fn failed(error: &reqwest::Error) -> Heard {
