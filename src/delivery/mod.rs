@@ -86,13 +86,13 @@ impl Delivery {
         let (heard, answer) = target.post(lease, self.clock.wall_ms()).await;
         let took = begun.elapsed();
         let mut judgement = judge(&heard, target.settings.park_on_4xx);
-        if let (Judgement::Dead { why }, Heard::Status { .. }) = (&judgement, &heard)
+        if let (Judgement::Dead { why, asked_ms }, Heard::Status { .. }) = (&judgement, &heard)
             && target.circuit.is_the_items_own(lease.item)
         {
-            judgement = Judgement::Again { why: why.clone(), asked_ms: None };
+            judgement = Judgement::Again { why: why.clone(), asked_ms: *asked_ms };
         }
-        let outcome = if let Judgement::Dead { why } = &judgement {
-            let trip = pass.dead(self.clock.now_ms());
+        let outcome = if let Judgement::Dead { why, asked_ms } = &judgement {
+            let trip = pass.dead(self.clock.now_ms(), *asked_ms);
             if trip.opened {
                 target.telemetry.circuit_opened(trip.wait_ms, why);
             }

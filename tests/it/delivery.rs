@@ -27,6 +27,7 @@ on_every_store! {
     a_poison_blocks_its_thread_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_spends_no_attempts
+    a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then
     a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
     what_is_not_wanted_is_kept_and_goes_nowhere
@@ -227,6 +228,24 @@ async fn a_bot_that_says_503_spends_no_attempts(opened: Opened) {
     let calls = bot.called(2).await;
     assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 1));
     assert!(calls[1].fence() > calls[0].fence());
+}
+
+async fn a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then(opened: Opened) {
+    let closed = |_: &Call| Say::Answer { status: 503, headers: vec![("retry-after", "3600".to_owned())], body: String::new() };
+    let bot = FakeBot::start(closed).await.expect("a bot");
+    let clock = Arc::clone(&opened.clock);
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
+    let mut row = rig.inbox().await.remove(0);
+    eventually("handed back", async || {
+        row = rig.inbox().await.remove(0);
+        matches!(row.state, ItemState::Waiting { .. })
+    })
+    .await;
+    let ItemState::Waiting { due_ms } = row.state else { panic!("{row:?}") };
+    assert!(due_ms > clock.now_ms() + 3_500_000, "due in {} ms", due_ms - clock.now_ms());
+    assert_eq!((row.attempt, bot.calls().len()), (0, 1), "no attempt is spent");
 }
 
 async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: Opened) {
