@@ -75,15 +75,24 @@ impl Delivery {
         if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
             && now_ms - lease.received_ms > stale_after_ms
         {
-            let why = format!("older than stale_after ({} s) when its turn came", stale_after_ms / 1_000);
+            let why = format!(
+                "older than stale_after ({} s) when its turn came; `hapax replay` delivers it all the same",
+                stale_after_ms / 1_000
+            );
             return Attempt::without_request(Outcome::Parked { why }, 504);
         }
         let pass = match target.circuit.pass(now_ms) {
             Ok(pass) => pass,
             Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms }, 503),
         };
+        let Some(body) = target.body(lease) else {
+            // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
+            let why =
+                format!("its part of the webhook could not be cut out for provider {}", target.settings.provider.provider());
+            return Attempt::without_request(Outcome::Parked { why }, 502);
+        };
         let begun = Instant::now();
-        let (heard, answer) = target.post(lease, self.clock.wall_ms()).await;
+        let (heard, answer) = target.post(lease, body, self.clock.wall_ms()).await;
         let took = begun.elapsed();
         let mut judgement = judge(&heard, target.settings.park_on_4xx);
         if let (Judgement::Dead { why, asked_ms }, Heard::Status { .. }) = (&judgement, &heard)

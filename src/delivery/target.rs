@@ -91,8 +91,8 @@ impl Target {
     }
 
     /// Makes one request; the answer is given back only where it is wanted for repeats.
-    pub(super) async fn post(&self, lease: &InboxLease, wall_ms: i64) -> (Heard, Option<Answer>) {
-        let request = self.request(lease, wall_ms);
+    pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> (Heard, Option<Answer>) {
+        let request = self.request(lease, body, wall_ms);
         let deadline = Instant::now() + Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
         let timed_out = || (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None);
         let response = match timeout_at(deadline, self.client.execute(request)).await {
@@ -121,8 +121,7 @@ impl Target {
         }
     }
 
-    fn request(&self, lease: &InboxLease, wall_ms: i64) -> Request {
-        let body = self.body(lease);
+    fn request(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> Request {
         let mut headers = HeaderMap::with_capacity(24);
         for (name, value) in lease.headers.iter() {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
@@ -139,12 +138,13 @@ impl Target {
         request
     }
 
-    fn body(&self, lease: &InboxLease) -> Bytes {
+    /// What the target gets to read; `None` when the item is a part of a webhook that cannot be split.
+    pub(super) fn body(&self, lease: &InboxLease) -> Option<Bytes> {
         if lease.events.len() as u64 == u64::from(lease.webhook_events) {
-            return lease.body.clone();
+            return Some(lease.body.clone());
         }
         let keep: Vec<u32> = lease.events.iter().map(|event| event.index).collect();
-        self.provider.rewrap(&lease.body, &keep).map_or_else(|| lease.body.clone(), Bytes::from)
+        self.provider.rewrap(&lease.body, &keep).map(Bytes::from)
     }
 
     fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, wall_ms: i64) {

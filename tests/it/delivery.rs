@@ -31,7 +31,7 @@ on_every_store! {
     a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
     what_is_not_wanted_is_kept_and_goes_nowhere
-    what_is_stale_is_parked
+    what_is_stale_is_parked_and_can_be_replayed
     standard_webhooks_headers_come_on_request
     a_clock_that_jumped_does_not_make_signatures_stale
     a_channel_without_target_keeps_its_events_waiting
@@ -296,8 +296,8 @@ async fn what_is_not_wanted_is_kept_and_goes_nowhere(opened: Opened) {
     assert_eq!(states, [(Kind::Message, EventState::Delivered), (Kind::Status, EventState::Kept)]);
 }
 
-async fn what_is_stale_is_parked(opened: Opened) {
-    let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
+async fn what_is_stale_is_parked_and_can_be_replayed(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 500 } else { 200 })).await.expect("a bot");
     let mut shop = channel("shop", Some(bot.url()));
     shop.stale_after_ms = Some(30);
     shop.retry.first_ms = 100;
@@ -307,6 +307,8 @@ async fn what_is_stale_is_parked(opened: Opened) {
     eventually("parked", async || rig.inbox().await.iter().any(|row| row.state == ItemState::Parked)).await;
     assert!(rig.inbox().await[0].why.as_deref().expect("a reason").contains("stale_after"));
     assert_eq!(bot.calls().len(), 1);
+    rig.store.replay(rig.events().await[0].id).await.expect("replays").expect("the event is there");
+    assert_eq!(bot.called(2).await[1].header("hapax-replay"), "1");
 }
 
 async fn standard_webhooks_headers_come_on_request(opened: Opened) {
