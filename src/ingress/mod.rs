@@ -158,7 +158,7 @@ impl Ingress {
                 return problem(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old");
             }
         };
-        let events = door.sort_out(door.provider.parse(&verified), verified.body());
+        let events = door.sort_out(door.provider.parse(&verified));
         if events.is_empty() {
             door.telemetry.ignored();
             return counted(0, 0);
@@ -263,11 +263,7 @@ impl Ingress {
 
 impl Door {
     /// Says of every part of the webhook what is to become of it.
-    fn sort_out(&self, parsed: Parsed, body: &Bytes) -> Vec<NewEvent> {
-        if parsed.events.len() + parsed.problems.len() > limits::EVENTS_PER_WEBHOOK {
-            let why = format!("more than {} events in one webhook", limits::EVENTS_PER_WEBHOOK);
-            return vec![self.quarantine(Problem { index: 0, why, part: body.clone() })];
-        }
+    fn sort_out(&self, parsed: Parsed) -> Vec<NewEvent> {
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);

@@ -118,8 +118,13 @@ async fn a_thousand_events_in_one_body_are_a_thousand_events(opened: Opened) {
 
     let more: Vec<_> = (0..1_001).map(|number| message(&format!("wamid.more-{number}"), "1")).collect();
     let (http, answer) = rig.post("shop", webhook(&[change(&more, &[])])).await;
-    assert_eq!((http, &answer["accepted"]), (200, &1.into()), "too many are quarantined as they came");
-    assert_eq!(rig.events().await[0].state, EventState::Quarantined);
+    assert_eq!((http, &answer["accepted"]), (200, &1_001.into()), "a thousand, and one part for the rest");
+    rig.settled().await;
+    let call = bot.calls().pop().expect("a call");
+    assert_eq!(read_as_a_bot(&call).len(), 1_000);
+    let left = rig.inbox().await;
+    assert_eq!((left.len(), left[0].state.clone()), (1, ItemState::Quarantined));
+    assert!(left[0].why.as_deref().expect("a reason").contains("more than 1000 events"));
 }
 
 /// As after a change of the channel's provider: the stored webhook is of a shape that it does not know.
