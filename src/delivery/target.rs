@@ -28,6 +28,7 @@ const FENCE: HeaderName = HeaderName::from_static("hapax-fence");
 const THREAD: HeaderName = HeaderName::from_static("hapax-thread");
 const REPLAY: HeaderName = HeaderName::from_static("hapax-replay");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -165,6 +166,12 @@ impl Target {
         if self.signer.is_some() {
             set(WEBHOOK_ID, &once);
         }
+        // A trace that the provider began goes on in the bot.
+        if !headers.contains_key(TRACEPARENT)
+            && let Ok(value) = HeaderValue::from_str(&traceparent(rand::random(), rand::random()))
+        {
+            headers.insert(TRACEPARENT, value);
+        }
         headers.insert(ATTEMPT, HeaderValue::from(lease.attempt));
         headers.insert(FENCE, HeaderValue::from(lease.fence.0));
         if let Some(number) = lease.replay {
@@ -189,6 +196,11 @@ async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, S
             Err(_) => return Err("the target's answer broke off".to_owned()),
         }
     }
+}
+
+/// Begins a W3C trace. All-zero ids would be invalid.
+fn traceparent(trace: u128, span: u64) -> String {
+    format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
 }
 
 /// What the caller hears, each time, in place of an answer that is longer than we keep.

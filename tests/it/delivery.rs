@@ -18,6 +18,7 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 
 on_every_store! {
     the_bot_gets_the_webhook_byte_for_byte_with_our_headers
+    a_trace_begins_here_where_the_provider_began_none
     a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence
     a_paused_workers_late_answer_is_refused
     a_thread_keeps_its_order_through_retries_and_others_do_not_wait
@@ -53,6 +54,7 @@ async fn the_bot_gets_the_webhook_byte_for_byte_with_our_headers(opened: Opened)
         .header("user-agent", "facebookexternalua")
         .header("authorization", "Bearer not for the bot")
         .header("x-forwarded-for", "192.0.2.7")
+        .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
         .header("hapax-replay", "9");
     let sent = sent.body(body.clone()).send().await.expect("an answer");
     assert_eq!(sent.status(), 200);
@@ -70,6 +72,22 @@ async fn the_bot_gets_the_webhook_byte_for_byte_with_our_headers(opened: Opened)
     assert_eq!(call.attempt(), 1);
     assert!(call.fence() > 0);
     assert_eq!(call.header("hapax-thread"), "700001__5511988887777");
+    assert_eq!(call.header("traceparent"), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+}
+
+async fn a_trace_begins_here_where_the_provider_began_none(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    for number in 0..2 {
+        rig.accepted("shop", text(&format!("wamid.{number}"), "1")).await;
+    }
+    let traces: Vec<String> = bot.called(2).await.iter().map(|call| call.header("traceparent").to_owned()).collect();
+    for trace in &traces {
+        let parts: Vec<&str> = trace.split('-').collect();
+        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 32, 16, 2], "{trace}");
+        assert!(parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase())), "{trace}");
+    }
+    assert_ne!(traces[0], traces[1]);
 }
 
 async fn a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence(opened: Opened) {
