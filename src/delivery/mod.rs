@@ -7,6 +7,7 @@ mod target;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use target::BadTarget;
@@ -22,8 +23,8 @@ use crate::store::{Answer, InboxLease, LaneRef, LeaseAsk, Outcome, Settled, Stor
 use crate::telemetry::Telemetry;
 use crate::worker::{Hold, Work};
 
-/// A settle that fails is tried again, ever more slowly up to this.
-const SETTLE_WAIT_CAP: Duration = Duration::from_secs(5);
+/// A settle that fails is tried again, ever more slowly up to this. Nothing is leased meanwhile, so it is short.
+const SETTLE_WAIT_CAP: Duration = Duration::from_secs(1);
 
 /// Delivers the inbox of all channels that have a target.
 pub struct Delivery {
@@ -32,7 +33,12 @@ pub struct Delivery {
     clock: Arc<dyn Clock>,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
+    /// Outcomes that are known and that the store did not take yet.
+    unsettled: AtomicUsize,
 }
+
+/// Counts an outcome among the unsettled until dropped.
+struct Unsettled<'d>(&'d AtomicUsize);
 
 /// How one attempt ended.
 struct Attempt {
@@ -57,7 +63,7 @@ impl Delivery {
                 targets.insert(Arc::clone(&target.settings.name), target);
             }
         }
-        Ok(Self { targets, store, clock, answers, telemetry })
+        Ok(Self { targets, store, clock, answers, telemetry, unsettled: AtomicUsize::new(0) })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -118,6 +124,7 @@ impl Delivery {
     /// Writes the outcome down, however long the store takes to come back. False when it does not count.
     async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
         let mut wait = Duration::from_millis(100);
+        let mut failing = None;
         loop {
             match self.store.settle_inbox(hold.lane, hold.fence, outcome.clone()).await {
                 Ok(Settled::Done) => return true,
@@ -130,6 +137,7 @@ impl Delivery {
                     if !error.retryable() {
                         return false;
                     }
+                    failing.get_or_insert_with(|| Unsettled::count(&self.unsettled));
                 }
             }
             tokio::select! {
@@ -167,6 +175,11 @@ impl Work for Delivery {
     }
 
     fn allowance(&self, channel: &str) -> usize {
+        // When the store is back after longer than our leases last, what we know must be written down before anything is leased:
+        // the same items would be leased again, and the bot asked again for what it has answered.
+        if self.unsettled.load(Ordering::Acquire) > 0 {
+            return 0;
+        }
         self.targets.get(channel).map_or(0, |target| target.circuit.allowance(self.clock.now_ms()))
     }
 
@@ -188,6 +201,19 @@ impl Work for Delivery {
         if self.settle(target, &lease, &hold, &attempt.outcome).await {
             self.tell(target, &lease, attempt);
         }
+    }
+}
+
+impl<'d> Unsettled<'d> {
+    fn count(unsettled: &'d AtomicUsize) -> Self {
+        unsettled.fetch_add(1, Ordering::AcqRel);
+        Self(unsettled)
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
