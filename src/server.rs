@@ -35,7 +35,7 @@ use crate::worker::{self, Plan};
 /// How long requests in flight, and then deliveries in flight, may take to finish when hapax stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Why the server could not start.
+/// Why the server could not start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -104,6 +104,8 @@ impl Server {
     }
 
     /// Serves until `stop`, then stops in order: nothing new comes in, what is in flight ends, what is not done is handed back.
+    ///
+    /// Ends by itself, with an error, when the store is gone for good.
     pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
         let providers: HashMap<Arc<str>, Arc<dyn Provider>> =
             self.config.channels.iter().map(|channel| (Arc::clone(&channel.name), providers::build(&channel.provider))).collect();
@@ -132,9 +134,10 @@ impl Server {
         ));
         let purges = Arc::new(PurgeLog::default());
 
+        let stop = stop.child_token();
         let (stop_work, stop_upkeep) = (CancellationToken::new(), CancellationToken::new());
         let work = self.start_workers(&delivery, &stop_work);
-        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone()));
+        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
         let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
 
         doors.join_all().await;
@@ -142,7 +145,7 @@ impl Server {
         work.join_all().await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
-        let _ = upkeep.await;
+        upkeep.await.unwrap_or(Ok(()))?;
         Ok(())
     }
 
@@ -176,7 +179,7 @@ impl Server {
         purges: Arc<PurgeLog>,
         stop: &CancellationToken,
     ) -> JoinSet<()> {
-        let vitals = Vitals { store: Arc::clone(&self.store), telemetry: Arc::clone(&self.telemetry) };
+        let vitals = Vitals::new(Arc::clone(&self.store), Arc::clone(&self.telemetry));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
