@@ -210,6 +210,8 @@ impl Server {
         Allowance {
             connections: self.config.limits.connections,
             header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
+            // As long as a client may take to send, it may take to read.
+            write_timeout: Duration::from_millis(self.config.limits.body_timeout_ms),
             stop_grace: self.stop_grace,
         }
     }

@@ -6,6 +6,7 @@ pub mod accept_loop;
 mod answer;
 mod body;
 mod headers;
+mod patience;
 pub mod proxy;
 mod seen;
 

@@ -6,7 +6,7 @@ use hapax::config::Config;
 use hapax::store::EventState;
 use hapax::testkit::fake_bot::FakeBot;
 
-use crate::rig::{Opened, Rig, change, channel, config, message, text, webhook};
+use crate::rig::{Opened, Rig, change, channel, config, eventually, message, text, webhook};
 use crate::wire::{Wire, signed};
 
 on_every_store! {
@@ -16,6 +16,7 @@ on_every_store! {
     five_hundred_slow_sockets_do_not_hold_up_a_real_request
     five_hundred_slow_bodies_do_not_hold_up_a_real_request
     slow_headers_are_cut_off
+    who_never_reads_its_answers_is_cut_off
     chunked_and_length_together_are_read_one_way_and_the_connection_closes
     signed_but_broken_json_is_quarantined_and_answered_200
     one_odd_event_does_not_block_the_others
@@ -90,6 +91,17 @@ async fn slow_headers_are_cut_off(opened: Opened) {
     let mut wire = Wire::open(rig.address).await;
     wire.send(b"POST /in/shop HTTP/1.1\r\nhost: ha").await;
     assert!(wire.is_closed().await);
+    only_this_is_stored(&rig).await;
+}
+
+async fn who_never_reads_its_answers_is_cut_off(opened: Opened) {
+    let rig = Rig::start_with(opened, impatient(vec![channel("shop", None)])).await;
+    let mut wire = Wire::open(rig.address).await;
+    eventually("the connection is there", async || rig.metric("hapax_connections") == 1).await;
+    // Their answers are more than the system buffers for a connection.
+    let asks = "GET /metrics HTTP/1.1\r\nhost: hapax\r\n\r\n".repeat(5_000);
+    wire.send_if_wanted(asks.as_bytes()).await;
+    eventually("the connection is gone", async || rig.metric("hapax_connections") == 0).await;
     only_this_is_stored(&rig).await;
 }
 
