@@ -264,9 +264,9 @@ fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
 #[test]
 fn debug_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
-                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'";
+                verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntarget = 'http://me:my-password@bot/?key=my-query'";
     let config = load_with(text, &[], Flags::default()).expect("a good config");
-    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key"] {
+    for secret in ["an-admin-token", "a-long-secret", "my-verify-token", "my-signing-key", "my-password", "my-query"] {
         assert!(!format!("{config:?}").contains(secret), "Debug shows {secret}");
     }
 }
