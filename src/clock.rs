@@ -6,10 +6,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970. Never goes backwards within one process.
     fn now_ms(&self) -> i64;
+
+    /// What the world's clocks show, for times that others signed or will check. May jump either way.
+    fn wall_ms(&self) -> i64 {
+        self.now_ms()
+    }
 }
 
 /// The machine's clock, made safe against being set: it runs with the monotonic clock and bends towards wall time by at most a tenth
-/// of the time that passed. A clock set back or ahead by an hour therefore neither freezes leases nor ends them all at once.
+/// of the time that passed. A clock set back or ahead by an hour therefore neither freezes leases nor ends them all at once. After a
+/// suspended night it lags for hours, so signed times are compared with [`Clock::wall_ms`].
 pub struct SystemClock {
     last: Mutex<(Instant, f64)>,
 }
@@ -33,6 +39,10 @@ impl Clock for SystemClock {
         let passed = now.duration_since(last.0).as_secs_f64() * 1_000.0;
         *last = (now, bend(last.1, passed, wall_ms()));
         last.1 as i64
+    }
+
+    fn wall_ms(&self) -> i64 {
+        wall_ms() as i64
     }
 }
 

@@ -37,7 +37,7 @@ use crate::worker::{self, Plan, Work};
 /// How long requests in flight, and then deliveries in flight, may take to finish when hapax stops.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Why the server could not start.
+/// Why the server could not start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -108,6 +108,8 @@ impl Server {
     }
 
     /// Serves until `stop`, then stops in order: nothing new comes in, what is in flight ends, what is not done is handed back.
+    ///
+    /// Ends by itself, with an error, when the store is gone for good.
     pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
         let providers: HashMap<Arc<str>, Arc<dyn Provider>> =
             self.config.channels.iter().map(|channel| (Arc::clone(&channel.name), providers::build(&channel.provider))).collect();
@@ -141,10 +143,11 @@ impl Server {
         ));
         let purges = Arc::new(PurgeLog::default());
 
+        let stop = stop.child_token();
         let [stop_delivery, stop_sender, stop_upkeep] = std::array::from_fn(|_| CancellationToken::new());
         let sends = self.start_workers(&sender, sender.loops(), &stop_sender);
         let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery);
-        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone()));
+        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
         let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
 
         doors.join_all().await;
@@ -155,7 +158,7 @@ impl Server {
         sends.join_all().await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
-        let _ = upkeep.await;
+        upkeep.await.unwrap_or(Ok(()))?;
         Ok(())
     }
 
@@ -212,13 +215,13 @@ impl Server {
         purges: Arc<PurgeLog>,
         stop: &CancellationToken,
     ) -> JoinSet<()> {
-        let vitals = Vitals { store: Arc::clone(&self.store), telemetry: Arc::clone(&self.telemetry) };
+        let vitals = Vitals::new(Arc::clone(&self.store), Arc::clone(&self.telemetry));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
             token_hash: self.token.hash,
             providers,
-            senders: HashMap::new(),
+            senders: self.sendings(),
             clock: Arc::clone(&self.clock),
             purges,
         });
@@ -244,6 +247,8 @@ impl Server {
         Allowance {
             connections: self.config.limits.connections,
             header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
+            // As long as a client may take to send, it may take to read.
+            write_timeout: Duration::from_millis(self.config.limits.body_timeout_ms),
             stop_grace: self.stop_grace,
         }
     }

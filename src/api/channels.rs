@@ -80,16 +80,16 @@ pub(super) async fn sample(
         .providers
         .get(name.as_str())
         .ok_or_else(|| Problem::not_found(format!("there is no channel `{name}`; GET /v1/channels lists them")))?;
-    let now_ms = api.clock.now_ms();
+    let wall_ms = api.clock.wall_ms();
     let wanted = if ask.kind.contains('.') { ask.kind } else { format!("{}.{}", provider.name(), ask.kind) };
     let sample =
-        samples::sample(&wanted, ask.nonce, now_ms).filter(|sample| sample.provider == provider.name()).ok_or_else(|| {
+        samples::sample(&wanted, ask.nonce, wall_ms).filter(|sample| sample.provider == provider.name()).ok_or_else(|| {
             let known = samples::list().iter().map(|(known, _)| *known).filter(|known| known.starts_with(provider.name()));
             let known = known.collect::<Vec<_>>().join(", ");
             Problem::bad_request(format!("there is no sample `{wanted}` for channel `{name}`; use one of {known}"))
         })?;
     let content_type = (http::header::CONTENT_TYPE, HeaderValue::from_static(sample.content_type));
-    let headers = std::iter::once(content_type).chain(sample.headers).chain(provider.sign(&sample.body, now_ms));
+    let headers = std::iter::once(content_type).chain(sample.headers).chain(provider.sign(&sample.body, wall_ms));
     Ok(Json(Sample {
         method: "POST",
         path: format!("/in/{name}"),

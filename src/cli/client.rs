@@ -23,7 +23,7 @@ pub(super) struct Client {
 impl Client {
     /// Finds the server and the token: flags, then the environment, then the config.
     pub(super) fn open(global: &Global) -> Result<Self, Failure> {
-        let flags = Flags { admin_token: global.token.clone().map(SecretString::from), ..Flags::default() };
+        let flags = Flags { admin_token: global.token.clone(), ..Flags::default() };
         let sources = sources::read_sources(global, flags)?;
         let admin = config::load_admin(&sources)?;
         let base = match &global.server {

@@ -24,7 +24,7 @@ const LINES_WAITING: usize = 10_000;
 const PREVIEW_CHARS: usize = 60;
 
 /// Serve, and print one line for every event and every suppressed copy
-#[derive(Args, Debug)]
+#[derive(Args)]
 #[command(after_help = "\
 Channels without a target deliver to the address given here. Without one hapax itself plays the bot and takes everything with 200,
 so there is nothing else to set up.
@@ -47,7 +47,7 @@ pub struct Listen {
 
 impl Listen {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone().map(Into::into) };
+        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone() };
         let (config, written) = prepare(global, flags)?;
         // What happens is shown line by line; only what has no line is logged.
         start_logs("error", false)?;
@@ -96,6 +96,7 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
     let address = listener.local_addr().map_err(|why| Failure::plain(format!("no port for the bot: {why}")))?;
     let allowance = Allowance {
         connections: 1_024,
+        write_timeout: std::time::Duration::from_secs(60),
         header_timeout: std::time::Duration::from_secs(60),
         stop_grace: std::time::Duration::ZERO,
     };

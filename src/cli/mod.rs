@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use secrecy::SecretString;
 
 pub use failure::Failure;
 pub use output::Output;
@@ -75,7 +76,7 @@ pub struct Global {
     pub server: Option<String>,
     /// The admin token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, or `admin_token` of the config
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "For every command")]
-    pub token: Option<String>,
+    pub token: Option<SecretString>,
 }
 
 #[derive(Subcommand)]

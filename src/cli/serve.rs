@@ -27,7 +27,7 @@ pub struct Serve {
 
 impl Serve {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone().map(Into::into) };
+        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone() };
         let (config, written) = prepare(global, flags)?;
         start_logs(&config.log.filter, config.log.json)?;
         run(config, written.as_deref(), output).await

@@ -10,6 +10,12 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
+fn debug_hides_the_token() {
+    let cli = Cli::try_parse_from(["hapax", "--token", "a-token-of-mine", "stats"]).expect("reads");
+    assert!(cli.global.token.is_some() && !format!("{:?}", cli.global).contains("a-token-of-mine"));
+}
+
+#[test]
 fn every_command_teaches_with_an_example() {
     for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();

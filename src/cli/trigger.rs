@@ -85,7 +85,7 @@ impl Trigger {
         let config = sources::load_config(global, Flags::default())?;
         let clock = SystemClock::new();
         let nonce = self.nonce.unwrap_or_else(rand::random);
-        let sample = samples::sample(&self.sample, nonce, clock.now_ms())
+        let sample = samples::sample(&self.sample, nonce, clock.wall_ms())
             .ok_or_else(|| Failure::Usage(format!("there is no sample `{}`", self.sample)))?;
         let channel = pick(&config, sample.provider, self.channel.as_deref())?;
         let base = match &global.server {
@@ -126,7 +126,7 @@ struct Post {
 
 impl Post {
     async fn send(&self) -> Result<Answer, Failure> {
-        let signed: Vec<(HeaderName, HeaderValue)> = self.provider.sign(&self.sample.body, self.clock.now_ms());
+        let signed: Vec<(HeaderName, HeaderValue)> = self.provider.sign(&self.sample.body, self.clock.wall_ms());
         let headers = self.sample.headers.iter().cloned().chain(signed);
         let begun = Instant::now();
         let response = self

@@ -268,16 +268,16 @@ fn read_deliver(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<Deliver> {
 fn read_window(name: &str, section: &Section<'_>, facts: &Facts, mistakes: &mut Mistakes) -> i64 {
     let Some(found) = section.get("window") else { return facts.window_ms };
     let Some(window_ms) = found.ms(SECOND..=YEAR, mistakes) else { return 0 };
-    if window_ms < facts.retries_ms {
+    if window_ms <= facts.retries_ms {
         let (window, least, usual) = (write_ms(window_ms), write_ms(facts.retries_ms), write_ms(facts.window_ms));
         let provider = facts.name;
         let why = match facts.retries_ms {
             HOUR => format!("{window} is too short to recognise the copies of {provider} in channel `{name}`"),
             _ => format!(
-                "{window} is shorter than {provider} goes on retrying ({least}), so channel `{name}` would take a copy for new"
+                "{window} is not longer than {provider} goes on retrying ({least}), so channel `{name}` would take a copy for new"
             ),
         };
-        found.refuse(mistakes, format!("{why}; write at least \"{least}\", better \"{usual}\""));
+        found.refuse(mistakes, format!("{why}; write more than \"{least}\", better \"{usual}\""));
     }
     window_ms
 }

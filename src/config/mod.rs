@@ -13,6 +13,7 @@ mod tree;
 mod units;
 mod warnings;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub enum StoreUrl {
 }
 
 /// One configured connection to a provider.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Channel {
     pub name: Arc<str>,
     pub provider: Settings,
@@ -124,6 +125,15 @@ pub enum OnUnknown {
     Hold,
     /// Send it again: it may arrive twice.
     Resend,
+}
+
+impl fmt::Debug for Channel {
+    /// In short, and without what the target's address may carry.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = self.target.as_deref().map(hide_userinfo);
+        let mut channel = f.debug_struct("Channel");
+        channel.field("name", &self.name).field("provider", &self.provider).field("target", &target).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

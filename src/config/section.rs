@@ -13,7 +13,7 @@ pub(super) struct Section<'t> {
 }
 
 /// A value, and the path by which a mistake in it is named.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Found<'t> {
     pub path: String,
     pub entry: &'t Entry,

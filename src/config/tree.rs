@@ -8,13 +8,14 @@ use toml::de::{DeTable, DeValue};
 use super::mistake::{Mistakes, Origin};
 
 /// A value and where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Entry {
     pub origin: Origin,
     pub node: Node,
 }
 
-#[derive(Clone, Debug)]
+/// No `Debug`: any text may be a secret.
+#[derive(Clone)]
 pub(super) enum Node {
     Text(String),
     Whole(i64),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ItemId;
+use crate::domain::limits::RETRY_AFTER_MAX_MS;
 
 const FIRST_WAIT_MS: i64 = 1_000;
 const WAIT_CAP_MS: i64 = 30_000;
@@ -101,22 +102,28 @@ impl Pass<'_> {
         state.open.take().is_some()
     }
 
-    /// The target is dead.
-    pub(super) fn dead(self, now_ms: i64) -> Trip {
+    /// The target is dead. `asked_ms` is the wait it asked for, if it could still say so.
+    pub(super) fn dead(self, now_ms: i64, asked_ms: Option<i64>) -> Trip {
+        let asked_ms = asked_ms.unwrap_or(0).min(RETRY_AFTER_MAX_MS);
         let mut state = self.circuit.lock();
         match &mut state.open {
             Some(open) if self.probe => {
                 open.wait_ms = (open.wait_ms * 2).min(WAIT_CAP_MS);
-                open.probe_at_ms = now_ms + open.wait_ms;
+                let wait_ms = open.wait_ms.max(asked_ms);
+                open.probe_at_ms = now_ms + wait_ms;
                 open.probing = false;
                 // A little behind the others, so that the next probe is another item.
-                Trip { opened: false, wait_ms: open.wait_ms + FIRST_WAIT_MS }
+                Trip { opened: false, wait_ms: wait_ms + FIRST_WAIT_MS }
             }
             // Requests that were under way when it opened.
-            Some(open) => Trip { opened: false, wait_ms: (open.probe_at_ms - now_ms).max(FIRST_WAIT_MS) },
+            Some(open) => {
+                open.probe_at_ms = open.probe_at_ms.max(now_ms + asked_ms);
+                Trip { opened: false, wait_ms: (open.probe_at_ms - now_ms).max(FIRST_WAIT_MS) }
+            }
             None => {
-                state.open = Some(Open { wait_ms: FIRST_WAIT_MS, probe_at_ms: now_ms + FIRST_WAIT_MS, probing: false });
-                Trip { opened: true, wait_ms: FIRST_WAIT_MS }
+                let wait_ms = asked_ms.max(FIRST_WAIT_MS);
+                state.open = Some(Open { wait_ms: FIRST_WAIT_MS, probe_at_ms: now_ms + wait_ms, probing: false });
+                Trip { opened: true, wait_ms }
             }
         }
     }
@@ -139,7 +146,7 @@ mod tests {
     use uuid::Uuid;
 
     fn fail(circuit: &Circuit, now_ms: i64) -> Trip {
-        circuit.pass(now_ms).expect("a pass").dead(now_ms)
+        circuit.pass(now_ms).expect("a pass").dead(now_ms, None)
     }
 
     #[test]
@@ -156,7 +163,7 @@ mod tests {
             let probe = circuit.pass(now_ms).expect("the probe");
             assert!(circuit.pass(now_ms).is_err(), "a second probe at once");
             assert_eq!(circuit.allowance(now_ms), 0);
-            assert_eq!(probe.dead(now_ms), Trip { opened: false, wait_ms: expected + 1_000 });
+            assert_eq!(probe.dead(now_ms, None), Trip { opened: false, wait_ms: expected + 1_000 });
             now_ms += expected;
         }
         assert!(circuit.pass(now_ms).expect("the probe").alive());
@@ -172,11 +179,27 @@ mod tests {
     }
 
     #[test]
+    fn a_target_that_says_when_to_come_back_is_left_alone_until_then() {
+        let circuit = Circuit::default();
+        let under_way = circuit.pass(0).expect("a pass");
+        assert_eq!(circuit.pass(0).expect("a pass").dead(0, Some(7_000)), Trip { opened: true, wait_ms: 7_000 });
+        assert_eq!((circuit.allowance(6_999), circuit.allowance(7_000)), (0, 1));
+        assert_eq!(under_way.dead(100, Some(9_000)).wait_ms, 9_000);
+        assert_eq!((circuit.allowance(9_099), circuit.allowance(9_100)), (0, 1));
+        let probe = circuit.pass(9_100).expect("the probe");
+        assert_eq!(probe.dead(9_100, Some(60_000)).wait_ms, 61_000);
+        let probe = circuit.pass(69_100).expect("the probe");
+        assert_eq!(probe.dead(69_100, None).wait_ms, 5_000, "its own waits grow by themselves");
+        let probe = circuit.pass(73_100).expect("the probe");
+        assert_eq!(probe.dead(73_100, Some(i64::MAX)).wait_ms, RETRY_AFTER_MAX_MS + 1_000);
+    }
+
+    #[test]
     fn requests_under_way_when_it_opens_do_not_lengthen_the_wait() {
         let circuit = Circuit::default();
         let (first, second) = (circuit.pass(0).expect("a pass"), circuit.pass(0).expect("a pass"));
-        assert!(first.dead(0).opened);
-        assert_eq!(second.dead(100), Trip { opened: false, wait_ms: 1_000 });
+        assert!(first.dead(0, None).opened);
+        assert_eq!(second.dead(100, None), Trip { opened: false, wait_ms: 1_000 });
         assert_eq!(circuit.allowance(1_000), 1);
     }
 

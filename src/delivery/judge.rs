@@ -34,13 +34,16 @@ pub(super) enum Judgement {
     /// Not this item's fault.
     Dead {
         why: String,
+        asked_ms: Option<i64>,
     },
 }
 
 pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
     match heard {
         Heard::Status { status: 200..=299, .. } => Judgement::Taken,
-        Heard::Status { status: 503, retry_after_ms: None } => Judgement::Dead { why: "the target answered 503".to_owned() },
+        Heard::Status { status: 503, retry_after_ms } => {
+            Judgement::Dead { why: "the target answered 503".to_owned(), asked_ms: *retry_after_ms }
+        }
         Heard::Status { status, retry_after_ms } => {
             let why = format!("the target answered {status}");
             let hopeless = (400..=499).contains(status) && !matches!(status, 408 | 409 | 425 | 429);
@@ -50,7 +53,7 @@ pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
                 Judgement::Again { why, asked_ms: *retry_after_ms }
             }
         }
-        Heard::Unreachable(why) => Judgement::Dead { why: why.clone() },
+        Heard::Unreachable(why) => Judgement::Dead { why: why.clone(), asked_ms: None },
         Heard::Broken(why) => Judgement::Again { why: why.clone(), asked_ms: None },
         Heard::TimedOut { after_ms } => Judgement::Again { why: format!("no answer within {after_ms} ms"), asked_ms: None },
     }
@@ -74,13 +77,13 @@ pub(super) fn next_wait_ms(
 }
 
 /// Reads `Retry-After`: seconds, or a date.
-pub(super) fn retry_after_ms(value: &str, now_ms: i64) -> Option<i64> {
+pub(super) fn retry_after_ms(value: &str, wall_ms: i64) -> Option<i64> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<i64>() {
         return (seconds >= 0).then(|| seconds.saturating_mul(1_000));
     }
     let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp().as_millisecond();
-    Some((at - now_ms).max(0))
+    Some((at - wall_ms).max(0))
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
         }
         assert!(matches!(judge(&status(503), true), Judgement::Dead { .. }));
         let asked = Heard::Status { status: 503, retry_after_ms: Some(7_000) };
-        assert!(matches!(judge(&asked, true), Judgement::Again { asked_ms: Some(7_000), .. }));
+        assert!(matches!(judge(&asked, true), Judgement::Dead { asked_ms: Some(7_000), .. }));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod target;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use target::BadTarget;
@@ -32,6 +33,8 @@ pub struct Delivery {
     clock: Arc<dyn Clock>,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
+    /// Outcomes that are known and that the store did not take yet.
+    unsettled: AtomicUsize,
 }
 
 /// How one attempt ended.
@@ -57,7 +60,7 @@ impl Delivery {
                 targets.insert(Arc::clone(&target.settings.name), target);
             }
         }
-        Ok(Self { targets, store, clock, answers, telemetry })
+        Ok(Self { targets, store, clock, answers, telemetry, unsettled: AtomicUsize::new(0) })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -75,24 +78,33 @@ impl Delivery {
         if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
             && now_ms - lease.received_ms > stale_after_ms
         {
-            let why = format!("older than stale_after ({} s) when its turn came", stale_after_ms / 1_000);
+            let why = format!(
+                "older than stale_after ({} s) when its turn came; `hapax replay` delivers it all the same",
+                stale_after_ms / 1_000
+            );
             return Attempt::without_request(Outcome::Parked { why }, 504);
         }
         let pass = match target.circuit.pass(now_ms) {
             Ok(pass) => pass,
             Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms }, 503),
         };
+        let Some(body) = target.body(lease) else {
+            // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
+            let why =
+                format!("its part of the webhook could not be cut out for provider {}", target.settings.provider.provider());
+            return Attempt::without_request(Outcome::Parked { why }, 502);
+        };
         let begun = Instant::now();
-        let (heard, answer) = target.post(lease, now_ms).await;
+        let (heard, answer) = target.post(lease, body, self.clock.wall_ms()).await;
         let took = begun.elapsed();
         let mut judgement = judge(&heard, target.settings.park_on_4xx);
-        if let (Judgement::Dead { why }, Heard::Status { .. }) = (&judgement, &heard)
+        if let (Judgement::Dead { why, asked_ms }, Heard::Status { .. }) = (&judgement, &heard)
             && target.circuit.is_the_items_own(lease.item)
         {
-            judgement = Judgement::Again { why: why.clone(), asked_ms: None };
+            judgement = Judgement::Again { why: why.clone(), asked_ms: *asked_ms };
         }
-        let outcome = if let Judgement::Dead { why } = &judgement {
-            let trip = pass.dead(self.clock.now_ms());
+        let outcome = if let Judgement::Dead { why, asked_ms } = &judgement {
+            let trip = pass.dead(self.clock.now_ms(), *asked_ms);
             if trip.opened {
                 target.telemetry.circuit_opened(trip.wait_ms, why);
             }
@@ -109,7 +121,7 @@ impl Delivery {
     /// Writes the outcome down. False when it does not count.
     async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
         let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
-        match worker::settle(hold, "settle_inbox", &self.telemetry, attempt).await {
+        match worker::settle(hold, "settle_inbox", &self.telemetry, &self.unsettled, attempt).await {
             Some(Settled::Done) => true,
             Some(Settled::Lost) => {
                 target.telemetry.fence_lost(first_event(lease), hold.fence);
@@ -159,6 +171,11 @@ impl Work for Delivery {
     }
 
     fn allowance(&self, channel: &str) -> usize {
+        // When the store is back after longer than our leases last, what we know must be written down before anything is leased:
+        // the same items would be leased again, and the bot asked again for what it has answered.
+        if self.unsettled.load(Ordering::Acquire) > 0 {
+            return 0;
+        }
         self.targets.get(channel).map_or(0, |target| target.circuit.allowance(self.clock.now_ms()))
     }
 

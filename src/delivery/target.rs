@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::{Client, Request, Url, redirect};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::circuit::Circuit;
 use super::judge::{Heard, retry_after_ms};
@@ -20,12 +21,16 @@ use crate::telemetry::{ChannelTelemetry, Telemetry};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long an answer that nobody wants is waited for: about what a new connection may cost.
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+
 const EVENT_ID: HeaderName = HeaderName::from_static("hapax-event-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
 const FENCE: HeaderName = HeaderName::from_static("hapax-fence");
 const THREAD: HeaderName = HeaderName::from_static("hapax-thread");
 const REPLAY: HeaderName = HeaderName::from_static("hapax-replay");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -93,67 +98,70 @@ impl Target {
     }
 
     /// Makes one request; the answer is given back only where it is wanted for repeats.
-    pub(super) async fn post(&self, lease: &InboxLease, now_ms: i64) -> (Heard, Option<Answer>) {
-        let request = self.request(lease, now_ms);
-        let timeout = Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
-        match tokio::time::timeout(timeout, self.exchange(request, now_ms)).await {
-            Ok(heard) => heard,
-            Err(_) => (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None),
-        }
-    }
-
-    async fn exchange(&self, request: Request, now_ms: i64) -> (Heard, Option<Answer>) {
-        let response = match self.client.execute(request).await {
-            Ok(response) => response,
-            Err(error) => return (failed(&error), None),
+    pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> (Heard, Option<Answer>) {
+        let request = self.request(lease, body, wall_ms);
+        let deadline = Instant::now() + Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
+        let timed_out = || (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None);
+        let response = match timeout_at(deadline, self.client.execute(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return (failed(&error), None),
+            Err(_) => return timed_out(),
         };
         let status = response.status().as_u16();
         let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, now_ms)) };
+        let heard = Heard::Status { status, retry_after_ms: asked.and_then(|text| retry_after_ms(text, wall_ms)) };
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let declared = (200..300).contains(&status) && replies::are_declared(content_type.as_deref());
-        match (read_answer(response).await, self.settings.mode) {
-            // A longer answer is not worth asking the bot twice: it took the event.
-            (Ok(body), Mode::Proxy) => (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() })),
-            // It said that messages follow, and they did not: its word is not whole.
-            (Err(why), Mode::Queue) if declared => (Heard::Broken(why), None),
-            (Ok(body), Mode::Queue) if declared || replies::are_possible(content_type.as_deref(), self.sending.as_ref()) => {
-                (heard, Some(Answer { status, content_type, body: body.unwrap_or_default() }))
+        let proxied = self.settings.mode == Mode::Proxy;
+        if !(proxied || declared || replies::are_possible(content_type.as_deref(), self.sending.as_ref())) {
+            // The status was said and decides. What follows is read only so that the connection can be used again.
+            let _ = timeout(DRAIN_TIME, read_answer(response)).await;
+            return (heard, None);
+        }
+        match timeout_at(deadline, read_answer(response)).await {
+            Ok(Ok(Some(body))) => (heard, Some(Answer { status, content_type, body })),
+            // The bot took the event and is not asked twice, but what it said cannot be passed on.
+            Ok(Ok(None)) => {
+                self.telemetry.answer_too_long(lease.events.first().map(|event| event.id), ANSWER_MAX_BYTES);
+                (heard, proxied.then(too_long))
             }
-            // The status was said; what follows it does not matter to us.
-            (_, Mode::Queue) => (heard, None),
-            (Err(why), Mode::Proxy) => (Heard::Broken(why), None),
+            // The status decides, unless an answer or messages were to follow it: then its word is not whole.
+            _ if !(proxied || declared) => (heard, None),
+            Ok(Err(why)) => (Heard::Broken(why), None),
+            Err(_) => timed_out(),
         }
     }
 
-    fn request(&self, lease: &InboxLease, now_ms: i64) -> Request {
-        let body = self.body(lease);
+    fn request(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> Request {
         let mut headers = HeaderMap::with_capacity(24);
         for (name, value) in lease.headers.iter() {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
                 headers.append(name, value);
             }
         }
-        for (name, value) in self.provider.sign(&body, now_ms) {
+        for (name, value) in self.provider.sign(&body, wall_ms) {
             headers.insert(name, value);
         }
-        self.add_our_headers(&mut headers, lease, &body, now_ms);
+        self.add_our_headers(&mut headers, lease, &body, wall_ms);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
         request
     }
 
-    /// What the provider would have sent: only the events that are new, and nothing that only we put there.
-    fn body(&self, lease: &InboxLease) -> Bytes {
+    /// What the provider would have sent: only the events that are new, and nothing that only we put there. `None` when the item is a
+    /// part of a webhook that cannot be split.
+    pub(super) fn body(&self, lease: &InboxLease) -> Option<Bytes> {
         let whole = lease.events.len() as u64 == u64::from(lease.webhook_events);
         let keep = || lease.events.iter().map(|event| event.index).collect::<Vec<u32>>();
-        let rewrapped = if whole { None } else { self.provider.rewrap(&lease.body, &keep()) };
-        let body = rewrapped.map_or_else(|| lease.body.clone(), Bytes::from);
-        self.provider.restore(&body).map_or(body, Bytes::from)
+        let body = match whole {
+            true => lease.body.clone(),
+            false => Bytes::from(self.provider.rewrap(&lease.body, &keep())?),
+        };
+        Some(self.provider.restore(&body).map_or(body, Bytes::from))
     }
 
-    fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, now_ms: i64) {
+    fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, wall_ms: i64) {
         let Some(first) = lease.events.first() else { return };
         let event_id = first.id.to_string();
         // A replay must not look like a copy to a bot that remembers ids.
@@ -171,12 +179,18 @@ impl Target {
         if self.signer.is_some() {
             set(WEBHOOK_ID, &once);
         }
+        // A trace that the provider began goes on in the bot.
+        if !headers.contains_key(TRACEPARENT)
+            && let Ok(value) = HeaderValue::from_str(&traceparent(rand::random(), rand::random()))
+        {
+            headers.insert(TRACEPARENT, value);
+        }
         headers.insert(ATTEMPT, HeaderValue::from(lease.attempt));
         headers.insert(FENCE, HeaderValue::from(lease.fence.0));
         if let Some(number) = lease.replay {
             headers.insert(REPLAY, HeaderValue::from(number));
         }
-        let at_s = now_ms / 1_000;
+        let at_s = wall_ms / 1_000;
         if let Some(signature) = self.signer.as_ref().and_then(|signer| signer.sign(&once, at_s, body)) {
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(at_s));
             headers.insert(WEBHOOK_SIGNATURE, signature);
@@ -195,6 +209,18 @@ async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, S
             Err(_) => return Err("the target's answer broke off".to_owned()),
         }
     }
+}
+
+/// Begins a W3C trace. All-zero ids would be invalid.
+fn traceparent(trace: u128, span: u64) -> String {
+    format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
+}
+
+/// What the caller hears, each time, in place of an answer that is longer than we keep.
+fn too_long() -> Answer {
+    let detail = format!("the target took it, and answered with more than {ANSWER_MAX_BYTES} bytes");
+    let body = format!(r#"{{"type":"about:blank","title":"Bad Gateway","status":502,"detail":"{detail}"}}"#);
+    Answer { status: 502, content_type: Some("application/problem+json".to_owned()), body: Bytes::from(body) }
 }
 
 fn failed(error: &reqwest::Error) -> Heard {

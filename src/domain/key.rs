@@ -33,6 +33,23 @@ impl EventKey {
         hasher.part(content);
         Self(hasher.finish())
     }
+
+    /// Derives the key under which one channel claims the event: what another channel got is no copy of it.
+    pub fn in_channel(&self, channel: &ChannelKey) -> Self {
+        Self(*blake3::keyed_hash(&channel.0, &self.0).as_bytes())
+    }
+}
+
+/// 32 bytes that stand for a channel's name, made once.
+#[derive(Clone, Copy)]
+pub struct ChannelKey([u8; 32]);
+
+impl ChannelKey {
+    pub fn of(channel: &str) -> Self {
+        let mut hasher = KeyHasher::new("channel");
+        hasher.part(channel.as_bytes());
+        Self(hasher.finish())
+    }
 }
 
 impl fmt::Debug for EventKey {
@@ -83,6 +100,14 @@ mod tests {
         let message = EventKey::of("gowa", "a", Kind::Message, "x", &[]);
         assert_ne!(message, EventKey::of("gowa", "a", Kind::Edit, "x", &[]));
         assert_ne!(message, EventKey::of("waha", "a", Kind::Message, "x", &[]));
+    }
+
+    #[test]
+    fn each_channel_has_keys_of_its_own() {
+        let key = EventKey::of("stripe", "acct", Kind::Notice, "evt_1", &[]);
+        let (one, other) = (key.in_channel(&ChannelKey::of("one")), key.in_channel(&ChannelKey::of("other")));
+        assert!(key != one && one != other);
+        assert_eq!(one, key.in_channel(&ChannelKey::of("one")));
     }
 
     proptest! {

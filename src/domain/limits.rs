@@ -17,7 +17,7 @@ pub const HEADER_MAX_BYTES: usize = 32 << 10;
 pub const HEADER_COUNT_MAX: usize = 100;
 /// Time to send all headers; a slower client is cut off.
 pub const HEADER_TIMEOUT_MS: u64 = 10_000;
-/// Time to send the whole body.
+/// Time to send the whole body; also the longest that a client may leave an answer lying.
 pub const BODY_TIMEOUT_MS: u64 = 30_000;
 /// Open connections at once; more wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 10_000;

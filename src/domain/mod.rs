@@ -14,7 +14,7 @@ pub mod thread;
 
 pub use event::{Event, Kind};
 pub use ids::{EventId, Fence, ItemId, MessageId};
-pub use key::EventKey;
+pub use key::{ChannelKey, EventKey};
 pub use message::{Direction, Priority, Steps};
 pub use retry::RetryPolicy;
 pub use status::Status;

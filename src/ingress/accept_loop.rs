@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::patience::Patience;
 use crate::domain::limits;
 use crate::telemetry::Telemetry;
 
@@ -24,6 +25,8 @@ pub struct Allowance {
     pub connections: usize,
     /// Time to send all headers; also the longest a connection may idle between requests.
     pub header_timeout: Duration,
+    /// The longest a client may leave an answer lying without taking any of it.
+    pub write_timeout: Duration,
     /// How long requests in flight may take to finish once we stop.
     pub stop_grace: Duration,
 }
@@ -69,7 +72,7 @@ pub async fn serve<H, F, B>(
             let answer = handle(request);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = http.serve_connection(TokioIo::new(Patience::new(stream, allowance.write_timeout)), service);
         let (stop, cut, telemetry) = (stop.child_token(), cut.child_token(), Arc::clone(&telemetry));
         open.spawn(async move {
             let _place = place;

@@ -67,11 +67,10 @@ where
 {
     let mut share = room.share();
     if let Some(announced) = body.size_hint().exact() {
-        let announced = usize::try_from(announced).map_err(|_| BadBody::TooLarge)?;
-        if announced > max_bytes {
+        // Only a promise so far: room is taken by bytes that came, or idle sockets could announce it all away.
+        if announced > max_bytes as u64 {
             return Err(BadBody::TooLarge);
         }
-        share.grow_to(announced)?;
     }
     let bytes = tokio::time::timeout(time, read_frames(body, max_bytes, &mut share)).await.map_err(|_| BadBody::Slow)??;
     Ok((bytes, share))
@@ -85,16 +84,13 @@ where
     if first.len() > max_bytes {
         return Err(BadBody::TooLarge);
     }
+    share.grow_to(first.len())?;
     // The usual webhook comes in one piece and is never copied.
     if body.is_end_stream() {
-        share.grow_to(first.len())?;
         return Ok(first);
     }
-    let Some(second) = next_data(&mut body).await? else {
-        share.grow_to(first.len())?;
-        return Ok(first);
-    };
-    let mut whole = BytesMut::with_capacity(share.bytes.max(first.len() + second.len()));
+    let Some(second) = next_data(&mut body).await? else { return Ok(first) };
+    let mut whole = BytesMut::with_capacity(first.len() + second.len());
     whole.extend_from_slice(&first);
     let mut next = Some(second);
     while let Some(data) = next {
@@ -128,6 +124,7 @@ where
 mod tests {
     use super::*;
     use http_body_util::{Full, StreamBody};
+    use std::task::{Context, Poll};
 
     const TIME: Duration = Duration::from_secs(30);
 
@@ -169,6 +166,35 @@ mod tests {
         assert_eq!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.err(), Some(BadBody::NoRoom));
         drop(held);
         assert!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_only_announced_takes_no_room() {
+        let room = BodyRoom::new(8);
+        let mut waiting = Vec::new();
+        for _ in 0..5 {
+            let mut reading = Box::pin(read(Announced(8), 10, TIME, &room));
+            assert!(futures_util::poll!(&mut reading).is_pending());
+            waiting.push(reading);
+        }
+        assert!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.is_ok());
+        assert_eq!(read(Announced(11), 10, TIME, &room).await.err(), Some(BadBody::TooLarge));
+    }
+
+    /// Says how much will come, and sends nothing.
+    struct Announced(u64);
+
+    impl Body for Announced {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            Poll::Pending
+        }
+
+        fn size_hint(&self) -> hyper::body::SizeHint {
+            hyper::body::SizeHint::with_exact(self.0)
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ pub mod accept_loop;
 mod answer;
 mod body;
 mod headers;
+mod patience;
 pub mod proxy;
 mod seen;
 
@@ -24,7 +25,7 @@ use self::proxy::{Answers, Verdict};
 use self::seen::Seen;
 use crate::clock::Clock;
 use crate::config::{self, Deliver, Limits, Mode};
-use crate::domain::{Event, EventId, EventKey, Kind, fingerprint, limits};
+use crate::domain::{ChannelKey, Event, EventId, EventKey, Kind, fingerprint, limits};
 use crate::providers::{Parsed, Problem, Provider, RawRequest};
 use crate::store::{Accepted, Arrival, NewEvent, Store, StoreError, Then};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
@@ -50,6 +51,7 @@ pub struct Ingress {
 /// One channel as ingress needs it.
 struct Door {
     name: Arc<str>,
+    key: ChannelKey,
     provider: Arc<dyn Provider>,
     deliver: Deliver,
     window_ms: i64,
@@ -84,6 +86,7 @@ impl Ingress {
             let door = Door {
                 telemetry: telemetry.channel(&channel.name),
                 name: Arc::clone(&channel.name),
+                key: ChannelKey::of(&channel.name),
                 provider,
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
@@ -149,14 +152,14 @@ impl Ingress {
 
     async fn take_in(&self, door: &Door, request: &RawRequest) -> Reply {
         let now_ms = self.clock.now_ms();
-        let verified = match door.provider.verify(request, now_ms) {
+        let verified = match door.provider.verify(request, self.clock.wall_ms()) {
             Ok(verified) => verified,
             Err(_) => {
                 door.telemetry.refused(RefusedWhy::Signature);
                 return problem(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old");
             }
         };
-        let events = door.sort_out(door.provider.parse(&verified), verified.body());
+        let events = door.sort_out(door.provider.parse(&verified));
         if events.is_empty() {
             door.telemetry.ignored();
             return counted(0, 0);
@@ -261,14 +264,11 @@ impl Ingress {
 
 impl Door {
     /// Says of every part of the webhook what is to become of it.
-    fn sort_out(&self, parsed: Parsed, body: &Bytes) -> Vec<NewEvent> {
-        if parsed.events.len() + parsed.problems.len() > limits::EVENTS_PER_WEBHOOK {
-            let why = format!("more than {} events in one webhook", limits::EVENTS_PER_WEBHOOK);
-            return vec![self.quarantine(Problem { index: 0, why, part: body.clone() })];
-        }
+    fn sort_out(&self, parsed: Parsed) -> Vec<NewEvent> {
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
+            let event = Event { key: event.key.in_channel(&self.key), ..event };
             NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
@@ -276,7 +276,7 @@ impl Door {
     }
 
     fn quarantine(&self, problem: Problem) -> NewEvent {
-        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part);
+        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part).in_channel(&self.key);
         let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
         let event = Event { index: problem.index, ..event };
         NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }

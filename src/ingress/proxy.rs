@@ -1,7 +1,7 @@
 //! `mode = "proxy"`: the provider's request stays open until the target answered, and repeats get the stored answer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use moka::sync::Cache;
@@ -23,9 +23,16 @@ pub enum Verdict {
 
 /// Where delivery says how it went and open requests wait to hear it.
 pub struct Answers {
-    waiting: Mutex<HashMap<EventId, Arc<Notify>>>,
+    waiting: Mutex<HashMap<EventId, Waiters>>,
     /// A worker may be done before the request that brought the event has begun to wait.
     recent: Cache<EventId, Verdict>,
+}
+
+/// The open requests that wait for one event. Counted under the lock: other holders of the signal come and go without it.
+#[derive(Default)]
+struct Waiters {
+    count: usize,
+    notify: Arc<Notify>,
 }
 
 /// Another instance may do the work: then only the store knows.
@@ -39,9 +46,8 @@ impl Answers {
 
     pub fn announce(&self, event: EventId, verdict: Verdict) {
         self.recent.insert(event, verdict);
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&event).cloned();
-        if let Some(waiting) = waiting {
-            waiting.notify_waiters();
+        if let Some(waiters) = self.lock().get(&event) {
+            waiters.notify.notify_waiters();
         }
     }
 
@@ -83,9 +89,14 @@ impl Answers {
     }
 
     fn take_place(&self, event: EventId) -> Place<'_> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let notify = Arc::clone(waiting.entry(event).or_default());
-        Place { answers: self, event, notify }
+        let mut waiting = self.lock();
+        let waiters = waiting.entry(event).or_default();
+        waiters.count += 1;
+        Place { answers: self, event, notify: Arc::clone(&waiters.notify) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EventId, Waiters>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,10 +115,12 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.answers.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two: the map's and ours.
-        if Arc::strong_count(&self.notify) <= 2 {
-            waiting.remove(&self.event);
+        let mut waiting = self.answers.lock();
+        if let Some(waiters) = waiting.get_mut(&self.event) {
+            waiters.count -= 1;
+            if waiters.count == 0 {
+                waiting.remove(&self.event);
+            }
         }
     }
 }
@@ -126,5 +139,33 @@ async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, Store
             let taken = || Answer { status: 200, content_type: None, body: bytes::Bytes::new() };
             Ok(Some(Verdict::Answered(store.answer(event).await?.unwrap_or_else(taken))))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    /// Leaving and announcing cross each other here in every way that two processors find.
+    #[test]
+    fn whoever_leaves_last_clears_the_place() {
+        let answers = Answers::new();
+        let event = EventId(Uuid::from_u128(1));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        drop(answers.take_place(event));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    answers.announce(event, Verdict::Failed { status: 502 });
+                }
+            });
+        });
+        assert!(answers.lock().is_empty());
     }
 }

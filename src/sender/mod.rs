@@ -10,6 +10,7 @@ mod wire;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Request};
@@ -39,6 +40,8 @@ pub struct Sender {
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     wakes: Wakes,
+    /// Outcomes that are known and not written down.
+    unsettled: AtomicUsize,
 }
 
 /// One channel's sending side.
@@ -92,7 +95,15 @@ impl Sender {
             };
             outlets.insert(name, outlet);
         }
-        Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default() })
+        Ok(Self {
+            outlets,
+            client: wire::client()?,
+            store,
+            clock,
+            telemetry,
+            wakes: Wakes::default(),
+            unsettled: AtomicUsize::new(0),
+        })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -307,7 +318,9 @@ impl Work for Sender {
     }
 
     fn allowance(&self, channel: &str) -> usize {
-        if self.outlets.contains_key(channel) { usize::MAX } else { 0 }
+        // What we know must be written down before the same messages can be leased again.
+        let all_written = self.unsettled.load(Ordering::Acquire) == 0;
+        if all_written && self.outlets.contains_key(channel) { usize::MAX } else { 0 }
     }
 
     fn nap(&self) -> Duration {
@@ -327,7 +340,7 @@ impl Work for Sender {
             self.wakes.note(self.clock.now_ms() + wait_ms);
         }
         let attempt = || self.store.settle_outbox(hold.lane, hold.fence, outcome.clone());
-        match worker::settle(&hold, "settle_outbox", &self.telemetry, attempt).await {
+        match worker::settle(&hold, "settle_outbox", &self.telemetry, &self.unsettled, attempt).await {
             Some(Settled::Done) => self.tell(outlet, &leased.lease, &outcome),
             Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
             None => {}

@@ -1,6 +1,7 @@
 //! The first look at every request: webhooks go straight to ingress, the rest to the routes that are served here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,6 +12,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::ingress::{self, Ingress};
@@ -41,8 +44,35 @@ impl Front {
 
 #[derive(Clone)]
 pub(super) struct Vitals {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) telemetry: Arc<Telemetry>,
+    store: Arc<dyn Store>,
+    telemetry: Arc<Telemetry>,
+    /// When the store was last pinged, and what was wrong then.
+    pinged: Arc<Mutex<Option<(Instant, Option<String>)>>>,
+}
+
+/// A ping writes to disk and anybody may ask: all who ask within this time share one.
+const PING_HOLDS: Duration = Duration::from_secs(1);
+
+impl Vitals {
+    pub(super) fn new(store: Arc<dyn Store>, telemetry: Arc<Telemetry>) -> Self {
+        Self { store, telemetry, pinged: Arc::default() }
+    }
+
+    /// What keeps the store from being written to, if anything.
+    async fn trouble(&self) -> Option<String> {
+        let mut pinged = self.pinged.lock().await;
+        if let Some((at, trouble)) = &*pinged
+            && at.elapsed() < PING_HOLDS
+        {
+            return trouble.clone();
+        }
+        let trouble = self.store.ping().await.err().map(|error| {
+            self.telemetry.store_unavailable("ping", &error);
+            error.to_string()
+        });
+        *pinged = Some((Instant::now(), trouble.clone()));
+        trouble
+    }
 }
 
 /// Whether the process lives, and whether it can take webhooks.
@@ -59,9 +89,8 @@ pub(super) fn metrics(vitals: Vitals) -> Router {
 
 async fn readyz(State(vitals): State<Vitals>) -> Response {
     let json = |status, body: serde_json::Value| (status, axum::Json(body)).into_response();
-    if let Err(error) = vitals.store.ping().await {
-        vitals.telemetry.store_unavailable("ping", &error);
-        return json(StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({"status": "unready", "why": error.to_string()}));
+    if let Some(why) = vitals.trouble().await {
+        return json(StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({"status": "unready", "why": why}));
     }
     match vitals.store.promise() {
         Promise::Full => json(StatusCode::OK, serde_json::json!({"status": "ready", "promise": "full"})),

@@ -8,11 +8,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{PurgeLog, purge_step};
 use crate::clock::Clock;
 use crate::ingress::Ingress;
-use crate::store::{Purged, Store};
+use crate::store::{Purged, Store, StoreError};
 use crate::telemetry::Telemetry;
 
 const TICK: Duration = Duration::from_secs(1);
 const FOLD_TICKS: u64 = 5;
+const PING_TICKS: u64 = 5;
 const SIZES_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
 /// Between two purge steps, so that accept always comes in between.
@@ -29,13 +30,16 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(super) async fn run(self, stop: CancellationToken) {
+    /// Runs until `stop`. A store that is closed never opens again in this process: then `stop_all` is called, and the error given back,
+    /// so that whoever watches over the process can start a new one.
+    pub(super) async fn run(self, stop: CancellationToken, stop_all: CancellationToken) -> Result<(), StoreError> {
         let this = Arc::new(self);
         let purging = tokio::spawn({
             let (this, stop) = (Arc::clone(&this), stop.clone());
             async move { this.purge_now_and_then(&stop).await }
         });
         let mut tick = 0;
+        let mut health = Ok(());
         while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
             tick += 1;
             this.ingress.flush_copies().await;
@@ -45,10 +49,18 @@ impl Upkeep {
             if tick % SIZES_TICKS == 1 {
                 this.measure().await;
             }
+            if tick % PING_TICKS == 0
+                && let Err(closed @ StoreError::Closed) = this.store.ping().await
+            {
+                this.telemetry.store_unavailable("ping", &closed);
+                health = Err(closed);
+                stop_all.cancel();
+            }
         }
         this.ingress.flush_copies().await;
         // It ends at its next pause; a panic in it has been reported already.
         let _ = purging.await;
+        health
     }
 
     async fn measure(&self) {

@@ -4,7 +4,7 @@
 //! outcomes (duplicate, lost, conflict) are values; an error means the store could not do its job and says whether to try again.
 //!
 //! Rules that hold for every method:
-//! - When it returns `Ok`, its effect is durable. When it returns `Err`, it had no effect, or (`StoreError::Ambiguous`) nobody knows.
+//! - When it returns `Ok`, its effect is durable. When it returns `Err`, it had no effect.
 //! - Time is the store's: leases end by its clock, whatever the callers' clocks say.
 //! - Every call is safe from any number of instances at once.
 //!
@@ -174,8 +174,6 @@ pub enum StoreError {
     Closed,
     #[error("{what}: {source}")]
     Failed { what: &'static str, retryable: bool, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("the store was cut off while committing; the outcome is not known")]
-    Ambiguous,
     #[error("{0}")]
     Refused(String),
 }
@@ -184,7 +182,7 @@ impl StoreError {
     /// True when the same call may succeed later.
     pub fn retryable(&self) -> bool {
         match self {
-            StoreError::Busy | StoreError::Full { .. } | StoreError::Closed | StoreError::Ambiguous => true,
+            StoreError::Busy | StoreError::Full { .. } | StoreError::Closed => true,
             StoreError::Failed { retryable, .. } => *retryable,
             StoreError::Refused(_) => false,
         }

@@ -59,6 +59,7 @@ pub struct ChannelTelemetry {
     parked: Counter,
     handed_back: Counter,
     fence_lost: Counter,
+    answers_too_long: Counter,
     delivery_seconds: Histogram,
     circuit_opened: Counter,
     circuit_open: Gauge,
@@ -84,6 +85,7 @@ impl ChannelTelemetry {
             parked: counter(names::PARKED),
             handed_back: counter(names::HANDED_BACK),
             fence_lost: counter(names::FENCE_LOST),
+            answers_too_long: counter(names::ANSWERS_TOO_LONG),
             delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &[("channel", name)]),
             circuit_opened: counter(names::CIRCUIT_OPENED),
             circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &[("channel", name)]),
@@ -175,6 +177,17 @@ impl ChannelTelemetry {
     pub fn fence_lost(&self, event: EventId, fence: Fence) {
         self.fence_lost.increment(1);
         tracing::warn!(channel = &*self.channel, %event, %fence, "another worker holds this lane now; the outcome here does not count");
+    }
+
+    pub fn answer_too_long(&self, event: Option<EventId>, limit_bytes: usize) {
+        self.answers_too_long.increment(1);
+        let event = event.map(tracing::field::display);
+        tracing::warn!(
+            channel = &*self.channel,
+            event,
+            limit_bytes,
+            "the target's answer is too long to be passed on; the caller gets 502"
+        );
     }
 
     pub fn circuit_opened(&self, wait_ms: i64, why: &str) {

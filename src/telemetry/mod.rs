@@ -7,8 +7,6 @@ pub mod names;
 mod sending;
 mod watch;
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::sync::mpsc;
@@ -26,7 +24,6 @@ pub struct Telemetry {
     connections: Gauge,
     purged_keys: Counter,
     purged_events: Counter,
-    purge_last_run_ms: AtomicI64,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -61,7 +58,6 @@ impl Telemetry {
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
             purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
-            purge_last_run_ms: AtomicI64::new(0),
             handle,
             recorder,
             watch,
@@ -112,18 +108,12 @@ impl Telemetry {
 
     /// Purge came to its end for now.
     pub fn purged(&self, purged: Purged, now_ms: i64) {
-        self.purge_last_run_ms.store(now_ms, Ordering::Relaxed);
         self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
         self.purged_keys.increment(purged.keys);
         self.purged_events.increment(purged.events);
         if purged.keys + purged.events > 0 {
             tracing::info!(keys = purged.keys, events = purged.events, "purged what nobody needs any more");
         }
-    }
-
-    /// When purge last came to its end; `None` before the first time.
-    pub fn purge_last_run_ms(&self) -> Option<i64> {
-        Some(self.purge_last_run_ms.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
     pub fn sizes(&self, stats: &Stats, now_ms: i64) {
@@ -201,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_purge_is_remembered() {
+    fn a_purge_shows_what_it_removed_and_when() {
         let telemetry = Telemetry::new();
-        assert_eq!(telemetry.purge_last_run_ms(), None);
         telemetry.purged(Purged { keys: 3, events: 1, more: false }, 5_000);
-        assert_eq!(telemetry.purge_last_run_ms(), Some(5_000));
-        assert!(telemetry.render().contains("hapax_purged_keys_total 3"));
+        let text = telemetry.render();
+        assert!(text.contains("hapax_purged_keys_total 3"), "{text}");
+        assert!(text.contains("hapax_purge_last_run_timestamp_seconds 5"), "{text}");
     }
 }

@@ -21,6 +21,8 @@ pub const PARKED: &str = "hapax_items_parked_total";
 pub const HANDED_BACK: &str = "hapax_items_handed_back_total";
 /// Outcomes that did not count because another lease was given out since.
 pub const FENCE_LOST: &str = "hapax_fences_lost_total";
+/// Answers of targets that were not passed on, in proxy mode.
+pub const ANSWERS_TOO_LONG: &str = "hapax_answers_too_long_total";
 /// One request to the target, in seconds.
 pub const DELIVERY_SECONDS: &str = "hapax_delivery_seconds";
 pub const CIRCUIT_OPENED: &str = "hapax_circuit_opened_total";
@@ -78,6 +80,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (PARKED, "Items that wait for a person"),
     (HANDED_BACK, "Items put back without charging the attempt"),
     (FENCE_LOST, "Outcomes refused because another lease was given out since"),
+    (ANSWERS_TOO_LONG, "Answers too long to be passed on to the caller, in proxy mode"),
     (CIRCUIT_OPENED, "Times a target was taken for dead"),
     (REPLIES, "Messages that handlers answered with"),
     (REPLIES_BAD, "Replies that could not be read, and were not sent"),

@@ -79,13 +79,11 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let hint = store.wait();
         let nap = work.nap().min(POLL);
         let wants = slots.wants(|channel| work.allowance(channel));
-        let mut found = 0;
         let mut failed = false;
         if !wants.is_empty() {
             let ask = LeaseAsk { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
             match work.lease(ask).await {
                 Ok(leases) => {
-                    found = leases.len();
                     for lease in leases {
                         let (channel, lane, fence) = W::of(&lease);
                         let hold = holds.take(lane, fence, &give_up, slots.occupy(channel));
@@ -101,7 +99,8 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         tokio::select! {
             () = stop.cancelled() => {}
             () = hint, if !wants.is_empty() && !failed => {}
-            () = slots.freed(), if found > 0 || wants.is_empty() => {}
+            // Also after a look that found nothing: the channel whose slot is freed now was not asked for then.
+            () = slots.freed(), if !failed => {}
             () = tokio::time::sleep(nap) => {}
         }
     }

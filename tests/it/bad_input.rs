@@ -6,7 +6,7 @@ use hapax::config::Config;
 use hapax::store::EventState;
 use hapax::testkit::fake_bot::FakeBot;
 
-use crate::rig::{Opened, Rig, change, channel, config, message, text, webhook};
+use crate::rig::{Opened, Rig, change, channel, config, eventually, message, text, webhook};
 use crate::wire::{Wire, signed};
 
 on_every_store! {
@@ -14,7 +14,9 @@ on_every_store! {
     a_body_over_the_limit_is_413
     a_slow_body_is_408
     five_hundred_slow_sockets_do_not_hold_up_a_real_request
+    five_hundred_slow_bodies_do_not_hold_up_a_real_request
     slow_headers_are_cut_off
+    who_never_reads_its_answers_is_cut_off
     chunked_and_length_together_are_read_one_way_and_the_connection_closes
     signed_but_broken_json_is_quarantined_and_answered_200
     one_odd_event_does_not_block_the_others
@@ -92,12 +94,32 @@ async fn slow_headers_are_cut_off(opened: Opened) {
     only_this_is_stored(&rig).await;
 }
 
+async fn who_never_reads_its_answers_is_cut_off(opened: Opened) {
+    let rig = Rig::start_with(opened, impatient(vec![channel("shop", None)])).await;
+    let mut wire = Wire::open(rig.address).await;
+    eventually("the connection is there", async || rig.metric("hapax_connections") == 1).await;
+    // Their answers are more than the system buffers for a connection.
+    let asks = "GET /metrics HTTP/1.1\r\nhost: hapax\r\n\r\n".repeat(5_000);
+    wire.send_if_wanted(asks.as_bytes()).await;
+    eventually("the connection is gone", async || rig.metric("hapax_connections") == 0).await;
+    only_this_is_stored(&rig).await;
+}
+
 async fn five_hundred_slow_sockets_do_not_hold_up_a_real_request(opened: Opened) {
+    a_real_request_beside_500(opened, "POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-slow: ").await;
+}
+
+/// Together they announce 2 GB, eight times what all bodies may take.
+async fn five_hundred_slow_bodies_do_not_hold_up_a_real_request(opened: Opened) {
+    a_real_request_beside_500(opened, "POST /in/shop HTTP/1.1\r\nhost: hapax\r\ncontent-length: 4194304\r\n\r\n{").await;
+}
+
+async fn a_real_request_beside_500(opened: Opened, beginning: &str) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     let mut slow = Vec::new();
     for _ in 0..500 {
         let mut wire = Wire::open(rig.address).await;
-        wire.send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-slow: ").await;
+        wire.send(beginning.as_bytes()).await;
         slow.push(wire);
     }
     let mut real = Wire::open(rig.address).await;

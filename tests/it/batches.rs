@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use hapax::domain::Kind;
-use hapax::store::EventState;
+use hapax::store::{EventState, ItemState};
 use hapax::testkit::fake_bot::{Call, FakeBot};
+use hapax::testkit::store_bed;
 
 use crate::rig::{Opened, Rig, change, channel, message, signature, status, text, webhook};
 
@@ -12,6 +13,7 @@ on_every_store! {
     of_a_mixed_batch_only_the_new_ones_reach_the_bot_once_each_in_metas_shape
     sent_delivered_and_read_of_one_message_all_survive
     a_thousand_events_in_one_body_are_a_thousand_events
+    a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole
 }
 
 /// What a bot written for Meta reads: (kind, id, status) of everything in the body.
@@ -116,6 +118,27 @@ async fn a_thousand_events_in_one_body_are_a_thousand_events(opened: Opened) {
 
     let more: Vec<_> = (0..1_001).map(|number| message(&format!("wamid.more-{number}"), "1")).collect();
     let (http, answer) = rig.post("shop", webhook(&[change(&more, &[])])).await;
-    assert_eq!((http, &answer["accepted"]), (200, &1.into()), "too many are quarantined as they came");
-    assert_eq!(rig.events().await[0].state, EventState::Quarantined);
+    assert_eq!((http, &answer["accepted"]), (200, &1_001.into()), "a thousand, and one part for the rest");
+    rig.settled().await;
+    let call = bot.calls().pop().expect("a call");
+    assert_eq!(read_as_a_bot(&call).len(), 1_000);
+    let left = rig.inbox().await;
+    assert_eq!((left.len(), left[0].state.clone()), (1, ItemState::Quarantined));
+    assert!(left[0].why.as_deref().expect("a reason").contains("more than 1000 events"));
+}
+
+/// As after a change of the channel's provider: the stored webhook is of a shape that it does not know.
+async fn a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    let two_lanes = store_bed::webhook(vec![store_bed::message("a", "1"), store_bed::message("b", "2")]);
+    rig.store.accept(two_lanes).await.expect("accepted");
+    rig.settled().await;
+    let parked = rig.inbox().await;
+    assert_eq!(parked.len(), 2);
+    for row in parked {
+        assert_eq!(row.state, ItemState::Parked);
+        assert_eq!(row.why.as_deref(), Some("its part of the webhook could not be cut out for provider whatsapp"));
+    }
+    assert_eq!(bot.calls().len(), 0);
 }

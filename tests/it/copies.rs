@@ -14,6 +14,7 @@ on_every_store! {
     ten_thousand_ids_twenty_copies_each_delivered_once
     a_copy_is_answered_without_asking_the_store
     the_same_id_with_another_body_is_a_conflict_and_goes_nowhere
+    what_another_channel_got_is_no_copy
     a_slow_handler_is_called_once_however_often_the_provider_sends_again
 }
 
@@ -21,6 +22,8 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
     const IDS: usize = 10_000;
     const COPIES: usize = 20;
     const CONNECTIONS: usize = 64;
+    const ACCEPTED: &str = "\r\n\r\n{\"status\":\"accepted\",\"accepted\":1,\"repeated\":0}";
+    const DUPLICATE: &str = "\r\n\r\n{\"status\":\"duplicate\",\"accepted\":0,\"repeated\":1}";
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
 
@@ -31,16 +34,16 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
         let (address, webhooks) = (rig.address, Arc::clone(&webhooks));
         senders.spawn(async move {
             let (mut accepted, mut duplicates) = (vec![], vec![]);
+            let words = [ACCEPTED.as_bytes(), DUPLICATE.as_bytes()];
             let mut wire = Wire::open(address).await;
             // Every id's copies are spread over all connections, and neighbours send the same id at the same time.
             for turn in (connection..IDS * COPIES).step_by(CONNECTIONS) {
                 let id = turn / COPIES;
                 wire.send(&webhooks[id]).await;
-                let heard = wire.hear().await.expect("an answer");
-                match heard.body.as_str() {
-                    r#"{"status":"accepted","accepted":1,"repeated":0}"# => accepted.push(id),
-                    r#"{"status":"duplicate","accepted":0,"repeated":1}"# => duplicates.push(id),
-                    _ => panic!("{heard:?}"),
+                match wire.hear_one_of(&words).await {
+                    Ok(0) => accepted.push(id),
+                    Ok(_) => duplicates.push(id),
+                    Err(other) => panic!("{other}"),
                 }
             }
             (accepted, duplicates)
@@ -96,6 +99,21 @@ async fn the_same_id_with_another_body_is_a_conflict_and_goes_nowhere(opened: Op
     assert_eq!(bot.calls().len(), 1);
     let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
     assert_eq!((copies.copies, copies.conflicts), (1, 1));
+}
+
+/// Two apps on one number, or two endpoints of one Stripe account: each bot gets everything, once.
+async fn what_another_channel_got_is_no_copy(opened: Opened) {
+    let (first, second) = (FakeBot::willing().await.expect("a bot"), FakeBot::willing().await.expect("a bot"));
+    let rig = Rig::start(opened, vec![channel("one", Some(first.url())), channel("two", Some(second.url()))]).await;
+    for body in [text("wamid.A", "1"), r#"{"object":"#.to_owned()] {
+        for name in ["one", "two"] {
+            rig.accepted(name, body.clone()).await;
+            let (_, answer) = rig.post(name, body.clone()).await;
+            assert_eq!(answer["status"], "duplicate", "within the channel it is one");
+        }
+    }
+    rig.settled().await;
+    assert_eq!((first.calls().len(), second.calls().len()), (1, 1));
 }
 
 /// The handler takes 90 s and the provider sends again at 18 s and 60 s, a thousand times faster: the lease is 60 ms and held by heartbeat.

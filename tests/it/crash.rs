@@ -1,6 +1,6 @@
 //! The real program on a real disk, killed with signal 9 again and again while webhooks pour in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -28,8 +28,13 @@ const KILLS: usize = 200;
 const THREADS: usize = 24;
 const SEED: u64 = 0x6870_6178;
 
-/// One id, and every word that a copy of it was answered with.
-type Told = (String, Vec<String>);
+/// One id, and every word that a copy of it was answered with: first those that came together, then those sent again later.
+struct Told {
+    id: String,
+    body: String,
+    words: Vec<String>,
+    later: Vec<String>,
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_under_load() {
@@ -47,8 +52,10 @@ async fn kill_nine_under_load() {
     let (last, at) = hapax.serve().await.expect("it starts after the last kill");
     there.send_replace(Some(at));
     enough.cancel();
-    let told: Vec<Told> = load.join_all().await.into_iter().flatten().collect();
+    let mut told: Vec<Told> = load.join_all().await.into_iter().flatten().collect();
     assert!(told.len() > KILLS * 10, "there was load: {} ids", told.len());
+    assert!(told.iter().map(|told| told.later.len()).sum::<usize>() > KILLS, "copies were sent again after later restarts");
+    send_all_again(at, &mut told).await;
     all_done(at).await;
     assert!(last.stop().await.expect("it stops").success());
 
@@ -105,9 +112,25 @@ async fn converse(
         let body = text(&id, &format!("5511{thread}"));
         let copies = random.random_range(1..=3);
         let words = join_all((0..copies).map(|_| until_answered(&poster, address.clone(), &body))).await;
-        told.push((id, words));
+        told.push(Told { id, body, words, later: Vec::new() });
+        // One from any time before, most of them from before several kills.
+        if random.random_ratio(1, 4) {
+            let earlier = random.random_range(0..told.len());
+            let word = until_answered(&poster, address.clone(), &told[earlier].body).await;
+            told[earlier].later.push(word);
+        }
     }
     told
+}
+
+async fn send_all_again(at: SocketAddr, told: &mut [Told]) {
+    let poster = Poster::new();
+    for some in told.chunks_mut(THREADS) {
+        let said = join_all(some.iter().map(|told| poster.post(at, told.body.clone()))).await;
+        for (told, said) in some.iter_mut().zip(said) {
+            told.later.push(said.expect("nobody kills it any more").word);
+        }
+    }
 }
 
 async fn until_answered(poster: &Poster, mut address: watch::Receiver<Option<SocketAddr>>, body: &str) -> String {
@@ -137,9 +160,13 @@ async fn all_done(at: SocketAddr) {
 }
 
 fn nothing_was_accepted_twice(told: &[Told]) {
-    for (id, words) in told {
+    for Told { id, words, later, .. } in told {
         assert!(words.iter().all(|word| word == "accepted" || word == "duplicate"), "{id}: {words:?}");
         assert!(words.iter().filter(|word| *word == "accepted").count() <= 1, "{id} was accepted twice: {words:?}");
+        assert!(
+            !later.is_empty() && later.iter().all(|word| word == "duplicate"),
+            "{id} was forgotten: {words:?}, later {later:?}"
+        );
     }
 }
 
@@ -149,7 +176,7 @@ fn everything_answered_was_delivered(told: &[Told], calls: &[Call]) {
         .filter(|call| !matches!(moody(call.number), Say::Status(500)))
         .map(|call| (place_of(call).2, call))
         .collect();
-    let lost: Vec<_> = told.iter().map(|(id, _)| id).filter(|id| !taken.contains_key(*id)).collect();
+    let lost: Vec<_> = told.iter().map(|told| &told.id).filter(|id| !taken.contains_key(*id)).collect();
     assert!(lost.is_empty(), "answered 200 and never delivered: {lost:?}");
     assert_eq!(taken.len(), told.len(), "what was delivered was sent");
 }
@@ -190,6 +217,8 @@ fn repeats_can_be_told(calls: &[Call]) {
         }
     }
     assert!(repeats > 0, "kills hit work under way");
+    let events: HashSet<&str> = before.values().map(|call| call.event_id()).collect();
+    assert_eq!(events.len(), before.len(), "each message has one event id, and no two have the same");
 }
 
 async fn the_store_holds_each_once(folder: &Path, told: &[Told]) {
@@ -210,7 +239,7 @@ async fn the_store_holds_each_once(folder: &Path, told: &[Told]) {
         }
     }
     assert!(held.values().all(|times| *times == 1), "one event for each id");
-    assert!(told.iter().all(|(id, _)| held.contains_key(id)) && held.len() == told.len());
+    assert!(told.iter().all(|told| held.contains_key(&told.id)) && held.len() == told.len());
 }
 
 /// Thread, number within it, and id.

@@ -1,12 +1,16 @@
 //! The way to the bot: attempts, fences, order, parking, dead targets, replays.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use hapax::clock::Clock;
 use hapax::config::OnPoison;
 use hapax::domain::Kind;
+use hapax::providers::settings::Settings;
 use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use hapax::testkit::hand_clock::HandClock;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -14,6 +18,7 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 
 on_every_store! {
     the_bot_gets_the_webhook_byte_for_byte_with_our_headers
+    a_trace_begins_here_where_the_provider_began_none
     a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence
     a_paused_workers_late_answer_is_refused
     a_thread_keeps_its_order_through_retries_and_others_do_not_wait
@@ -23,11 +28,15 @@ on_every_store! {
     a_poison_blocks_its_thread_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_spends_no_attempts
+    a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then
+    a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
     what_is_not_wanted_is_kept_and_goes_nowhere
-    what_is_stale_is_parked
+    what_is_stale_is_parked_and_can_be_replayed
     standard_webhooks_headers_come_on_request
+    a_clock_that_jumped_does_not_make_signatures_stale
     a_channel_without_target_keeps_its_events_waiting
+    a_busy_channel_does_not_wait_for_the_poll_beside_an_idle_one
 }
 
 fn id_of(call: &Call) -> String {
@@ -45,6 +54,7 @@ async fn the_bot_gets_the_webhook_byte_for_byte_with_our_headers(opened: Opened)
         .header("user-agent", "facebookexternalua")
         .header("authorization", "Bearer not for the bot")
         .header("x-forwarded-for", "192.0.2.7")
+        .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
         .header("hapax-replay", "9");
     let sent = sent.body(body.clone()).send().await.expect("an answer");
     assert_eq!(sent.status(), 200);
@@ -62,6 +72,22 @@ async fn the_bot_gets_the_webhook_byte_for_byte_with_our_headers(opened: Opened)
     assert_eq!(call.attempt(), 1);
     assert!(call.fence() > 0);
     assert_eq!(call.header("hapax-thread"), "700001__5511988887777");
+    assert_eq!(call.header("traceparent"), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+}
+
+async fn a_trace_begins_here_where_the_provider_began_none(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    for number in 0..2 {
+        rig.accepted("shop", text(&format!("wamid.{number}"), "1")).await;
+    }
+    let traces: Vec<String> = bot.called(2).await.iter().map(|call| call.header("traceparent").to_owned()).collect();
+    for trace in &traces {
+        let parts: Vec<&str> = trace.split('-').collect();
+        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 32, 16, 2], "{trace}");
+        assert!(parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase())), "{trace}");
+    }
+    assert_ne!(traces[0], traces[1]);
 }
 
 async fn a_dead_connection_means_the_same_id_again_with_a_higher_attempt_and_fence(opened: Opened) {
@@ -222,6 +248,36 @@ async fn a_bot_that_says_503_spends_no_attempts(opened: Opened) {
     assert!(calls[1].fence() > calls[0].fence());
 }
 
+async fn a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then(opened: Opened) {
+    let closed = |_: &Call| Say::Answer { status: 503, headers: vec![("retry-after", "3600".to_owned())], body: String::new() };
+    let bot = FakeBot::start(closed).await.expect("a bot");
+    let clock = Arc::clone(&opened.clock);
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
+    let mut row = rig.inbox().await.remove(0);
+    eventually("handed back", async || {
+        row = rig.inbox().await.remove(0);
+        matches!(row.state, ItemState::Waiting { .. })
+    })
+    .await;
+    let ItemState::Waiting { due_ms } = row.state else { panic!("{row:?}") };
+    assert!(due_ms > clock.now_ms() + 3_500_000, "due in {} ms", due_ms - clock.now_ms());
+    assert_eq!((row.attempt, bot.calls().len()), (0, 1), "no attempt is spent");
+}
+
+async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: Opened) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut shop = channel("shop", Some(format!("http://{}/", listener.local_addr().expect("an address"))));
+    shop.timeout_ms = 200;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    let (mut bot, _) = listener.accept().await.expect("a call");
+    bot.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far").await.expect("sent");
+    eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
+    assert_eq!(rig.metric(r#"hapax_delivery_retries_total{channel="shop"}"#), 0);
+}
+
 async fn a_replay_is_no_copy(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
@@ -258,8 +314,8 @@ async fn what_is_not_wanted_is_kept_and_goes_nowhere(opened: Opened) {
     assert_eq!(states, [(Kind::Message, EventState::Delivered), (Kind::Status, EventState::Kept)]);
 }
 
-async fn what_is_stale_is_parked(opened: Opened) {
-    let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
+async fn what_is_stale_is_parked_and_can_be_replayed(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 500 } else { 200 })).await.expect("a bot");
     let mut shop = channel("shop", Some(bot.url()));
     shop.stale_after_ms = Some(30);
     shop.retry.first_ms = 100;
@@ -269,6 +325,8 @@ async fn what_is_stale_is_parked(opened: Opened) {
     eventually("parked", async || rig.inbox().await.iter().any(|row| row.state == ItemState::Parked)).await;
     assert!(rig.inbox().await[0].why.as_deref().expect("a reason").contains("stale_after"));
     assert_eq!(bot.calls().len(), 1);
+    rig.store.replay(rig.events().await[0].id).await.expect("replays").expect("the event is there");
+    assert_eq!(bot.called(2).await[1].header("hapax-replay"), "1");
 }
 
 async fn standard_webhooks_headers_come_on_request(opened: Opened) {
@@ -283,6 +341,26 @@ async fn standard_webhooks_headers_come_on_request(opened: Opened) {
     assert!(call.header("webhook-signature").starts_with("v1,"));
 }
 
+/// The clock for leases catches up slowly after a suspended night; what providers and bots sign and check is wall time.
+async fn a_clock_that_jumped_does_not_make_signatures_stale(opened: Opened) {
+    let clock = HandClock::at(opened.clock.now_ms());
+    clock.step_wall(8 * 3_600_000);
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.provider = Settings::Stripe { secrets: vec![crate::rig::SECRET.into()] };
+    shop.sign_with = Some("another secret for tests".into());
+    let stripe = hapax::providers::build(&shop.provider);
+    let rig = Rig::start(Opened { clock: Arc::new(clock.clone()), ..opened }, vec![shop]).await;
+    let body = r#"{"id":"evt_1","object":"event","type":"invoice.paid","created":1760000000,"data":{"object":{"id":"in_1"}}}"#;
+    let (name, signature) = stripe.sign(body.as_bytes(), clock.wall_ms()).remove(0);
+    let sent = rig.client.post(rig.url("/in/shop")).header(&name, signature).body(body).send().await.expect("an answer");
+    assert_eq!(sent.status(), 200);
+    let call = bot.called(1).await.remove(0);
+    let wall_s = clock.wall_ms() / 1_000;
+    assert!(call.header("stripe-signature").starts_with(&format!("t={wall_s},")), "{call:?}");
+    assert_eq!(call.header("webhook-timestamp"), wall_s.to_string());
+}
+
 async fn a_channel_without_target_keeps_its_events_waiting(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
@@ -291,4 +369,33 @@ async fn a_channel_without_target_keeps_its_events_waiting(opened: Opened) {
     eventually("two polls", async || tokio::time::Instant::now() >= deadline).await;
     assert!(matches!(rig.inbox().await[0].state, ItemState::Waiting { .. }));
     assert_eq!(rig.inbox().await[0].attempt, 0);
+}
+
+async fn a_busy_channel_does_not_wait_for_the_poll_beside_an_idle_one(opened: Opened) {
+    const ITEMS: usize = 20;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let bot = FakeBot::start_slow({
+        let gate = Arc::clone(&gate);
+        move |_| {
+            let gate = Arc::clone(&gate);
+            Box::pin(async move {
+                let _open = gate.acquire().await;
+                Say::Status(200)
+            })
+        }
+    })
+    .await
+    .expect("a bot");
+    let mut busy = channel("busy", Some(bot.url()));
+    busy.concurrency = 1;
+    let rig = Rig::start(opened, vec![busy, channel("idle", Some(bot.url()))]).await;
+    for number in 0..ITEMS {
+        rig.accepted("busy", text(&format!("wamid.{number}"), &number.to_string())).await;
+    }
+    let begun = Instant::now();
+    gate.add_permits(1);
+    rig.settled().await;
+    // The loop polls every 500 ms.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{ITEMS} items took {:?}", begun.elapsed());
+    assert_eq!(bot.calls().len(), ITEMS);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -20,7 +21,10 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 on_every_store! {
     a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken
     an_outcome_waits_for_the_store_to_come_back
+    an_outcome_outlives_its_lease_while_the_store_is_away
     a_worker_whose_lease_was_lost_lets_go
+    pings_are_shared_by_all_who_ask_within_a_second
+    a_store_that_closed_ends_the_server
 }
 
 /// Passes everything on, except what it was told to fail.
@@ -28,7 +32,10 @@ pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     accepts_fail: AtomicBool,
     settles_fail: AtomicBool,
+    extends_fail: AtomicBool,
     leases_are_lost: AtomicBool,
+    closed: AtomicBool,
+    pings: AtomicUsize,
     failed: AtomicUsize,
     /// Steps until this process is dead, counted down; see [`Faulty::die_at`].
     steps_left: AtomicUsize,
@@ -41,7 +48,10 @@ impl Faulty {
             inner: Arc::clone(&opened.store),
             accepts_fail: AtomicBool::new(false),
             settles_fail: AtomicBool::new(false),
+            extends_fail: AtomicBool::new(false),
             leases_are_lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            pings: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
             steps_left: AtomicUsize::new(usize::MAX),
             dead: CancellationToken::new(),
@@ -165,6 +175,9 @@ impl Store for Faulty {
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
         self.alive().await;
+        if self.extends_fail.load(Ordering::SeqCst) {
+            return Err(StoreError::Busy);
+        }
         if self.leases_are_lost.load(Ordering::SeqCst) {
             return Ok(vec![false; leases.len()]);
         }
@@ -248,7 +261,8 @@ impl Store for Faulty {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
+        self.pings.fetch_add(1, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { self.inner.ping().await }
     }
 
     fn promise(&self) -> Promise {
@@ -291,6 +305,24 @@ async fn an_outcome_waits_for_the_store_to_come_back(opened: Opened) {
     assert_eq!(bot.calls().len(), 1, "the bot is not asked again for an outcome we know");
 }
 
+async fn an_outcome_outlives_its_lease_while_the_store_is_away(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.lease_ms = 60;
+    let rig = Rig::start(with(&faulty, opened), vec![shop]).await;
+    faulty.extends_fail.store(true, Ordering::SeqCst);
+    faulty.settles_fail.store(true, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    // The fourth comes after 700 ms: the lease ran out long ago, and the loop polls every 500 ms.
+    eventually("four settles failed", async || faulty.failed.load(Ordering::SeqCst) >= 4).await;
+    faulty.settles_fail.store(false, Ordering::SeqCst);
+    eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
+    assert_eq!(bot.calls().len(), 1, "the bot is not asked again for an outcome we know");
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    bot.called(2).await;
+}
+
 async fn a_worker_whose_lease_was_lost_lets_go(opened: Opened) {
     let bot = FakeBot::start_slow(|_| Box::pin(std::future::pending())).await.expect("a bot");
     let faulty = Faulty::around(&opened);
@@ -303,4 +335,25 @@ async fn a_worker_whose_lease_was_lost_lets_go(opened: Opened) {
     assert_eq!(calls[0].event_id(), calls[1].event_id());
     assert!(calls[1].fence() > calls[0].fence());
     assert!(rig.metric(r#"hapax_fences_lost_total{channel="shop"}"#) >= 1, "it is counted and logged");
+}
+
+async fn pings_are_shared_by_all_who_ask_within_a_second(opened: Opened) {
+    let faulty = Faulty::around(&opened);
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", None)]).await;
+    let (begun, before) = (Instant::now(), faulty.pings.load(Ordering::SeqCst));
+    for _ in 0..100 {
+        assert_eq!(rig.client.get(rig.url("/readyz")).send().await.expect("an answer").status(), 200);
+    }
+    let pings = faulty.pings.load(Ordering::SeqCst) - before;
+    // One per second asked, one per second by the server itself, and those at the edges.
+    assert!(pings <= 4 + 2 * begun.elapsed().as_secs() as usize, "{pings} pings for 100 questions");
+}
+
+async fn a_store_that_closed_ends_the_server(opened: Opened) {
+    let faulty = Faulty::around(&opened);
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", None)]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    faulty.closed.store(true, Ordering::SeqCst);
+    let why = rig.ended().await.expect_err("a store that is gone is no clean stop");
+    assert!(why.to_string().contains("the store is closed"), "{why}");
 }

@@ -14,6 +14,7 @@ on_every_store! {
     a_repeat_gets_the_answer_of_the_run_it_waited_for
     a_failure_is_passed_on_and_the_next_try_answers
     an_unreachable_bot_is_a_bad_gateway
+    an_answer_too_long_to_keep_is_a_bad_gateway_and_the_bot_is_not_asked_again
 }
 
 fn proxy(target: String) -> Channel {
@@ -110,4 +111,17 @@ async fn an_unreachable_bot_is_a_bad_gateway(opened: Opened) {
     let (status, _) = rig.post("shop", text("wamid.A", "1")).await;
     assert_eq!(status, 502);
     assert_eq!(rig.inbox().await.len(), 1, "it is kept and comes again");
+}
+
+async fn an_answer_too_long_to_keep_is_a_bad_gateway_and_the_bot_is_not_asked_again(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Answer { status: 200, headers: vec![], body: "x".repeat((1 << 20) + 1) }).await;
+    let bot = bot.expect("a bot");
+    let rig = Rig::start(opened, vec![proxy(bot.url())]).await;
+    for _ in 0..2 {
+        let (status, answer) = rig.post("shop", text("wamid.A", "1")).await;
+        assert_eq!((status, &answer["status"]), (502, &502.into()), "{answer}");
+    }
+    assert_eq!(rig.inbox().await.len(), 0, "it was taken");
+    assert_eq!(bot.calls().len(), 1);
+    assert_eq!(rig.metric(r#"hapax_answers_too_long_total{channel="shop"}"#), 1);
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hapax::clock::SystemClock;
+use hapax::domain::{ChannelKey, Event};
 use hapax::providers::{self, RawRequest};
 use hapax::store::sqlite::{Options, SqliteStore};
 use hapax::store::{Accepted, Arrival, KeptHeaders, NewEvent, Store, Then};
@@ -82,7 +83,12 @@ fn arrival(first: usize) -> Arrival {
     headers.insert("x-hub-signature-256", signature(&body).parse().expect("a header"));
     let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body };
     let verified = provider.verify(&request, 0).expect("signed");
-    let events = provider.parse(&verified).events.into_iter().map(|event| NewEvent { event, then: Then::Keep }).collect();
+    let shop = ChannelKey::of(&channel.name);
+    let events = provider.parse(&verified).events.into_iter().map(|event| {
+        let event = Event { key: event.key.in_channel(&shop), ..event };
+        NewEvent { event, then: Then::Keep }
+    });
+    let events = events.collect();
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
     Arrival { channel: channel.name, window_ms: channel.window_ms, headers, body, events }
 }

@@ -8,7 +8,7 @@ use hapax::clock::{Clock, SystemClock};
 use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, StoreUrl};
 use hapax::domain::{Kind, RetryPolicy, limits};
 use hapax::providers::settings::Settings;
-use hapax::server::{Listeners, Server};
+use hapax::server::{Listeners, Server, StartError};
 use hapax::store::memory::MemoryStore;
 use hapax::store::sqlite::{self, SqliteStore};
 use hapax::store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
@@ -68,7 +68,7 @@ pub(crate) struct Rig {
     pub(crate) client: reqwest::Client,
     pub(crate) telemetry: Arc<dyn Fn() -> String + Send + Sync>,
     stop: CancellationToken,
-    running: JoinHandle<()>,
+    running: JoinHandle<Result<(), StartError>>,
     _folder: Option<Arc<tempfile::TempDir>>,
 }
 
@@ -131,7 +131,7 @@ impl Rig {
         let metrics = server.telemetry();
         let running = tokio::spawn({
             let stop = stop.clone();
-            async move { server.run(Listeners { public, admin: None }, stop).await.expect("the server runs") }
+            async move { server.run(Listeners { public, admin: None }, stop).await }
         });
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1_024).build().expect("a client");
         let telemetry = Arc::new(move || metrics.render());
@@ -141,7 +141,12 @@ impl Rig {
     /// Stops as a signal would and waits for the end.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        self.running.await.expect("a clean stop");
+        self.running.await.expect("no panic").expect("a clean stop");
+    }
+
+    /// Waits for it to end by itself.
+    pub(crate) async fn ended(self) -> Result<(), StartError> {
+        self.running.await.expect("no panic")
     }
 
     /// Ends it without letting anything finish; what its store still does, the test decides.

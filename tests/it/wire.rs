@@ -48,6 +48,26 @@ impl Wire {
         }
     }
 
+    /// Which of these a 200 ends with; anything else comes back as it was. Looks at whole answers only, so that it is cheap.
+    pub(crate) async fn hear_one_of(&mut self, endings: &[&[u8]]) -> Result<usize, String> {
+        const TAKEN: &[u8] = b"HTTP/1.1 200 ";
+        let mut answer = [0; 1 << 10];
+        let mut length = 0;
+        loop {
+            let read = self.stream.read(&mut answer[length..]).await.unwrap_or(0);
+            length += read;
+            let heard = &answer[..length];
+            let whole = endings.iter().position(|ending| heard.ends_with(ending));
+            let refused = length >= TAKEN.len() && !heard.starts_with(TAKEN);
+            match whole {
+                Some(which) if !refused => return Ok(which),
+                // The end of the connection, or more than any answer we expect.
+                _ if refused || read == 0 => return Err(String::from_utf8_lossy(heard).into_owned()),
+                _ => {}
+            }
+        }
+    }
+
     /// True when the other side closes; anything it still says is swallowed.
     pub(crate) async fn is_closed(&mut self) -> bool {
         let mut piece = [0; 1 << 10];

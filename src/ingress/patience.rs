@@ -1,0 +1,94 @@
+//! A connection whose other side must take what it asked for.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// Passes everything on, and fails a write that made no progress for too long: a client that never reads its answers would otherwise
+/// hold its connection, and the answers, for ever.
+pub(super) struct Patience<S> {
+    stream: S,
+    write_timeout: Duration,
+    /// Kept while a write waits.
+    overdue: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patience<S> {
+    pub(super) fn new(stream: S, write_timeout: Duration) -> Self {
+        Self { stream, write_timeout, overdue: None }
+    }
+
+    fn mind<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.overdue = None;
+            return written;
+        }
+        let deadline = Instant::now() + self.write_timeout;
+        let overdue = self.overdue.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        overdue.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.mind(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.mind(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_write_that_nobody_takes_fails_in_time() {
+        let (ours, _theirs) = tokio::io::duplex(4);
+        let error = Patience::new(ours, Duration::from_millis(1)).write_all(b"too much").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn progress_starts_the_time_anew() {
+        let (ours, mut theirs) = tokio::io::duplex(4);
+        let mut ours = Patience::new(ours, Duration::from_secs(60));
+        ours.write_all(b"four").await.expect("room");
+        assert!(futures_util::poll!(std::pin::pin!(ours.write(b"more"))).is_pending());
+        assert!(ours.overdue.is_some());
+        theirs.read_exact(&mut [0; 4]).await.expect("the first four");
+        ours.write_all(b"more").await.expect("room again");
+        assert!(ours.overdue.is_none());
+    }
+}
