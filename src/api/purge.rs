@@ -59,16 +59,13 @@ pub(super) struct Done {
 pub(super) async fn purge(State(api): State<Arc<Api>>) -> Result<Json<Done>, Problem> {
     let retention = retention(&api.config);
     let mut all = Purged::default();
-    let mut more = true;
     for _ in 0..STEPS_MAX {
-        let step = purge_step(&*api.store, &retention).await?;
-        more = step.removed() > 0;
-        if !more {
+        all = all.and(purge_step(&*api.store, &retention).await?);
+        if !all.more {
             break;
         }
-        all = Purged { keys: all.keys + step.keys, events: all.events + step.events };
         tokio::task::yield_now().await;
     }
     api.purges.record(api.clock.now_ms(), all);
-    Ok(Json(Done { keys: all.keys, events: all.events, more }))
+    Ok(Json(Done { keys: all.keys, events: all.events, more: all.more }))
 }

@@ -46,8 +46,13 @@ impl Front {
 pub(super) struct Vitals {
     store: Arc<dyn Store>,
     telemetry: Arc<Telemetry>,
-    /// When the store was last pinged, and what was wrong then.
-    pinged: Arc<Mutex<Option<(Instant, Option<String>)>>>,
+    pinged: Arc<Mutex<Option<Ping>>>,
+}
+
+/// When the store was last pinged, and what was wrong then.
+struct Ping {
+    at: Instant,
+    trouble: Option<String>,
 }
 
 /// A ping writes to disk and anybody may ask: all who ask within this time share one.
@@ -61,16 +66,14 @@ impl Vitals {
     /// What keeps the store from being written to, if anything.
     async fn trouble(&self) -> Option<String> {
         let mut pinged = self.pinged.lock().await;
-        if let Some((at, trouble)) = &*pinged
-            && at.elapsed() < PING_HOLDS
-        {
-            return trouble.clone();
+        if let Some(last) = pinged.as_ref().filter(|last| last.at.elapsed() < PING_HOLDS) {
+            return last.trouble.clone();
         }
         let trouble = self.store.ping().await.err().map(|error| {
             self.telemetry.store_unavailable("ping", &error);
             error.to_string()
         });
-        *pinged = Some((Instant::now(), trouble.clone()));
+        *pinged = Some(Ping { at: Instant::now(), trouble: trouble.clone() });
         trouble
     }
 }

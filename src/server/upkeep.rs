@@ -75,14 +75,13 @@ impl Upkeep {
             let mut all = Purged::default();
             loop {
                 match purge_step(&*self.store, &self.retention).await {
-                    Ok(step) if step.removed() == 0 => break,
-                    Ok(step) => all = Purged { keys: all.keys + step.keys, events: all.events + step.events },
+                    Ok(step) => all = all.and(step),
                     Err(error) => {
                         self.telemetry.store_unavailable("purge", &error);
                         break;
                     }
                 }
-                if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                if !all.more || stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
                     break;
                 }
             }

@@ -71,7 +71,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
 
     /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
-    /// events still waits or is parked. Looks at about `max` webhooks, so that accept never waits long; call again until `removed` is zero.
+    /// events still waits or is parked. Looks at about `max` webhooks, so that accept never waits long; call again while there is `more`. A
+    /// channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
     /// Stores `value` under `name` unless something is there already; returns what is there now.
@@ -101,11 +102,15 @@ pub enum Redrive {
 pub struct Purged {
     pub keys: u64,
     pub events: u64,
+    /// There is more to look at: call again.
+    pub more: bool,
 }
 
 impl Purged {
-    pub fn removed(self) -> u64 {
-        self.keys + self.events
+    /// Adds up steps; there is more when the last one says so.
+    #[must_use]
+    pub fn and(self, step: Purged) -> Purged {
+        Purged { keys: self.keys + step.keys, events: self.events + step.events, more: step.more }
     }
 }
 

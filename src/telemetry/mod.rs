@@ -104,7 +104,7 @@ impl Telemetry {
         self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
         self.purged_keys.increment(purged.keys);
         self.purged_events.increment(purged.events);
-        if purged.removed() > 0 {
+        if purged.keys + purged.events > 0 {
             tracing::info!(keys = purged.keys, events = purged.events, "purged what nobody needs any more");
         }
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_purge_shows_what_it_removed_and_when() {
         let telemetry = Telemetry::new();
-        telemetry.purged(Purged { keys: 3, events: 1 }, 5_000);
+        telemetry.purged(Purged { keys: 3, events: 1, more: false }, 5_000);
         let text = telemetry.render();
         assert!(text.contains("hapax_purged_keys_total 3"), "{text}");
         assert!(text.contains("hapax_purge_last_run_timestamp_seconds 5"), "{text}");

@@ -120,7 +120,7 @@ impl Process {
         self.child.wait().await
     }
 
-    /// The memory it holds now, in MB.
+    /// The memory it holds now, in MB, where the system tells.
     pub fn resident_mb(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

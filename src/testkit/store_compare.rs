@@ -210,7 +210,7 @@ impl Pair {
         self.call = "purge".to_owned();
         let retention = [("shop".to_owned(), [1_000, WINDOW_MS][random.random_range(0..2)])];
         for store in [&self.model, &self.engine] {
-            while self.fine(store.purge(&retention, 7).await).removed() > 0 {}
+            while self.fine(store.purge(&retention, 7).await).more {}
         }
     }
 

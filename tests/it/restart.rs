@@ -21,6 +21,8 @@ const PER_WEBHOOK: usize = 1_000;
 const SAMPLES: usize = 1_000;
 /// Generous: this is a debug build that shares two cores with the other tests. A rebuild from the events would take longer.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// What 10 million keys may take in the release build.
+const MEMORY_MB: u64 = 256;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_kill_nine_with_many_events_it_is_back_soon_and_knows_them_all() {
@@ -48,6 +50,9 @@ async fn after_kill_nine_with_many_events_it_is_back_soon_and_knows_them_all() {
         let number = sample * (EVENTS / SAMPLES) + sample % 7;
         let said = poster.post(at, text(&id(number), &peer(number))).await.expect("an answer");
         assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "number {number}");
+    }
+    if let Some(held_mb) = process.resident_mb() {
+        assert!(held_mb < MEMORY_MB, "it holds {held_mb} MB");
     }
     process.stop().await.expect("it stops");
 }

@@ -58,3 +58,48 @@ async fn a_long_inbox_keeps_its_order_in_a_short_window() {
     }
     assert_eq!(got, sent);
 }
+
+/// A channel that nobody leases from gathers many windows of items; the other one's only item is handed out all the same.
+#[tokio::test]
+async fn a_backlog_of_one_channel_does_not_hide_another() {
+    use hapax::store::LeaseAsk;
+    use hapax::store::Store;
+    use hapax::store::sqlite::{Options, SqliteStore};
+    use hapax::testkit::store_bed::{accept, ask, message, webhook};
+
+    let folder = crate::quick_folder();
+    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
+    let options = Options { window: 4, ..Options::default() };
+    let store = SqliteStore::open(&folder.path().join("two.db"), clock, &options).expect("the store opens");
+    for n in 0..100 {
+        accept(&store, webhook(vec![message(&format!("a{n}"), &format!("p{n}"))])).await;
+    }
+    let mut other = webhook(vec![message("b", "ana")]);
+    other.channel = "quiet".into();
+    let id = accept(&store, other).await[0].event();
+    let only_quiet = LeaseAsk { wants: vec![("quiet".into(), 10)], ..ask(0) };
+    let leases = store.lease_inbox(only_quiet).await.expect("leased");
+    assert_eq!(leases.iter().map(|lease| lease.events[0].id).collect::<Vec<_>>(), [id]);
+}
+
+/// Thousands of calls in a few batches, while small periods are closed and sealed beneath them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sealing_keeps_up_with_a_flood() {
+    use hapax::store::Store;
+    use hapax::store::sqlite::{Options, PeriodSize, SqliteStore};
+    use hapax::testkit::store_bed::{notice, webhook};
+
+    let folder = crate::quick_folder();
+    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
+    let options = Options { period: PeriodSize { keys: 200, ms: 86_400_000 }, ..Options::default() };
+    let open = || SqliteStore::open(&folder.path().join("flood.db"), clock.clone(), &options).expect("the store opens");
+    let mut store = open();
+    for fresh in [true, false] {
+        let calls = (0..6_000).map(|n| store.accept(webhook(vec![notice(&format!("n{n}"))])));
+        for accepted in futures_util::future::join_all(calls).await {
+            assert_eq!(accepted.expect("no batch fails")[0].is_new(), fresh);
+        }
+        drop(store);
+        store = open();
+    }
+}

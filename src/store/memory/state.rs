@@ -381,8 +381,10 @@ impl State {
             self.keys.remove(key);
         }
         let open: BTreeSet<EventId> = self.items.values().flat_map(|item| item.events.iter().copied()).collect();
+        let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         let old = |recorded: &Recorded| {
-            retention.iter().any(|(channel, keep_ms)| **channel == *recorded.channel && recorded.received_ms + keep_ms <= now)
+            let listed = retention.iter().find(|(channel, _)| **channel == *recorded.channel).map(|(_, keep_ms)| *keep_ms);
+            listed.or(longest).is_some_and(|keep_ms| recorded.received_ms + keep_ms <= now)
         };
         // A webhook goes as a whole, because its events share one body; a part that could not be read is a whole of its own.
         let whole = |id: EventId, recorded: &Recorded| match &recorded.part {
@@ -403,7 +405,7 @@ impl State {
             self.copies.remove(id);
             self.attempts.retain(|(of, _)| of != id);
         }
-        Purged { keys: expired.len() as u64, events: gone.len() as u64 }
+        Purged { keys: expired.len() as u64, events: gone.len() as u64, more: expired.len() == max }
     }
 
     pub(super) fn remember(&mut self, name: &str, value: &str) -> String {

@@ -12,13 +12,19 @@ use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then};
 
 /// An item being gathered from the events of one webhook.
 struct Gathered {
-    thread: Option<ThreadId>,
+    lane: Option<LaneName>,
     item: u64,
     members: Vec<u64>,
 }
 
+/// The lanes of a webhook's events. Hashed by the caller, because the writer's time is everybody's.
+pub(super) fn lanes_of(arrival: &Arrival) -> Vec<Option<LaneName>> {
+    let lane = |new: &NewEvent| new.event.lane().map(|thread| lane_name(&arrival.channel, &thread));
+    arrival.events.iter().map(lane).collect()
+}
+
 impl Writer {
-    pub(super) fn accept(&mut self, arrival: Arrival) -> Result<Vec<Accepted>, StepError> {
+    pub(super) fn accept(&mut self, arrival: &Arrival, lanes: &[Option<LaneName>]) -> Result<Vec<Accepted>, StepError> {
         if !self.disk.has_room() {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
@@ -26,7 +32,7 @@ impl Writer {
         let mut accepted = Vec::with_capacity(arrival.events.len());
         let mut gathered: Vec<Gathered> = Vec::new();
         let mut body_at = None;
-        for new in &arrival.events {
+        for (new, lane) in arrival.events.iter().zip(lanes) {
             if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
                 let first = event_id(i64::from(held.at_s) * 1_000, held.number());
                 let same = held.fingerprint == new.event.fingerprint;
@@ -36,11 +42,11 @@ impl Writer {
             let number = self.number();
             let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
-            let item = self.put_in_line(channel, number, new, &mut gathered)?;
-            self.record(&arrival, channel, number, new, item, &mut body_at)?;
+            let item = self.put_in_line(channel, number, new, *lane, &mut gathered)?;
+            self.record(arrival, channel, number, new, item, &mut body_at)?;
             accepted.push(Accepted::New(event_id(self.now_ms, number)));
         }
-        self.queue(&arrival.channel, channel, gathered)?;
+        self.queue(channel, gathered)?;
         Ok(accepted)
     }
 
@@ -50,6 +56,7 @@ impl Writer {
         channel: i64,
         number: u64,
         new: &NewEvent,
+        lane: Option<LaneName>,
         gathered: &mut Vec<Gathered>,
     ) -> Result<Option<u64>, StepError> {
         match &new.then {
@@ -64,13 +71,12 @@ impl Writer {
                 Ok(Some(number))
             }
             Then::Deliver => {
-                let thread = new.event.lane();
-                let same = |item: &&mut Gathered| thread.is_some() && item.thread == thread;
+                let same = |item: &&mut Gathered| lane.is_some() && item.lane == lane;
                 if let Some(item) = gathered.iter_mut().find(same) {
                     item.members.push(number);
                     return Ok(Some(item.item));
                 }
-                gathered.push(Gathered { thread, item: number, members: vec![number] });
+                gathered.push(Gathered { lane, item: number, members: vec![number] });
                 Ok(Some(number))
             }
         }
@@ -121,14 +127,13 @@ impl Writer {
         Ok(())
     }
 
-    fn queue(&mut self, channel_name: &str, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
-        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL)")?;
+    fn queue(&mut self, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
+        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL)")?;
         self.work_made |= !gathered.is_empty();
         for item in gathered {
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
-            let lane = item.thread.as_ref().map(|thread| lane_name(channel_name, thread));
-            insert.execute(params![item.item as i64, channel, lane, members, self.now_ms])?;
-            self.lanes.add(Waiting { item: item.item as i64, channel, lane, due: self.now_ms });
+            insert.execute(params![item.item as i64, channel, item.lane, members, self.now_ms])?;
+            self.lanes.add(channel, Waiting { item: item.item as i64, lane: item.lane, due: self.now_ms });
         }
         Ok(())
     }

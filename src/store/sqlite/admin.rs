@@ -36,11 +36,11 @@ impl Writer {
             let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
             self.db
                 .prepare_cached(
-                    "INSERT INTO inbox SELECT item, channel, ?2, first, members, 0, replay, received, ?3, why FROM parked WHERE item = ?1",
+                    "INSERT INTO inbox SELECT channel, item, ?2, first, members, 0, replay, received, ?3, why FROM parked WHERE item = ?1",
                 )?
                 .execute(params![item, lane, self.now_ms])?;
             self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
-            self.lanes.add(Waiting { item, channel, lane, due: self.now_ms });
+            self.lanes.add(channel, Waiting { item, lane, due: self.now_ms });
         }
         self.work_made |= !parked.is_empty();
         Ok(parked.len())
@@ -81,7 +81,7 @@ impl Writer {
             .query_row([number], |row| row.get(0))?;
         let item = self.number() as i64;
         let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
-        self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL)")?.execute(params![
+        self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL)")?.execute(params![
             item,
             channel,
             lane,
@@ -89,7 +89,7 @@ impl Writer {
             replays + 1,
             self.now_ms
         ])?;
-        self.lanes.add(Waiting { item, channel, lane, due: self.now_ms });
+        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms });
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
     }

@@ -36,6 +36,31 @@ impl DiskFloor {
     }
 }
 
+/// Keeps the write-ahead log short, should readers ever keep it from being reused.
+pub(super) struct LogCap {
+    path: PathBuf,
+    cap_bytes: u64,
+    looked: Instant,
+}
+
+impl LogCap {
+    pub(super) fn new(path: PathBuf, cap_bytes: u64) -> Self {
+        Self { path, cap_bytes, looked: Instant::now() }
+    }
+
+    /// Merges the log into the file and cuts it when it is over its cap. Looks at most once a second.
+    pub(super) fn keep_short(&mut self, db: &rusqlite::Connection) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        let long = std::fs::metadata(&self.path).is_ok_and(|log| log.len() > self.cap_bytes);
+        if long && let Err(error) = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "the write-ahead log is longer than it should be, and could not be cut");
+        }
+    }
+}
+
 /// Names the network filesystem a folder is on, if it is on one: their locks and syncs cannot be relied on.
 #[cfg(target_os = "linux")]
 pub(super) fn network_filesystem(folder: &Path) -> Option<&'static str> {

@@ -87,6 +87,8 @@ pub(super) struct KeySet {
     sealed: Vec<Sealed>,
     /// Keys put in since the last commit, to be taken out again if it fails.
     uncommitted: Vec<Key>,
+    /// Keys put in since the last step of sealing.
+    since_step: usize,
     size: PeriodSize,
 }
 
@@ -161,7 +163,7 @@ impl KeySet {
             Some((period, opened_ms)) => Some(Closing::of(Open::load(db, period, opened_ms, size)?)),
             None => None,
         };
-        Ok(Self { open, opening: None, closing, sealed, uncommitted: Vec::new(), size })
+        Ok(Self { open, opening: None, closing, sealed, uncommitted: Vec::new(), since_step: 0, size })
     }
 
     /// Finds who holds the key now.
@@ -189,6 +191,7 @@ impl KeySet {
         self.open.keys.insert(*key, claim);
         self.open.expires_s = self.open.expires_s.max(claim.expires_s());
         self.uncommitted.push(*key);
+        self.since_step += 1;
         Ok(())
     }
 
@@ -250,20 +253,27 @@ impl KeySet {
         self.closing.as_ref().is_some_and(|closing| closing.sorted.is_some())
     }
 
-    /// Writes the next rows of the sorted table; with the last ones, the log goes.
-    pub(super) fn seal_some(&mut self, db: &Connection, max: usize) -> rusqlite::Result<()> {
+    /// Writes the next rows of the sorted table; with the last ones, the log goes. At least `rows`, and always more than came in
+    /// meanwhile, so that a period is sealed before the next one is full.
+    pub(super) fn seal_some(&mut self, db: &Connection, rows: usize) -> rusqlite::Result<()> {
+        let rows = rows.max(std::mem::take(&mut self.since_step) * 2);
         let Some(closing) = &mut self.closing else { return Ok(()) };
         let Some(sorted) = &closing.sorted else { return Ok(()) };
         let period = closing.period;
-        if closing.written == 0 {
+        // Several steps may fall into one batch, so they go on from what is being written, not from what was committed.
+        let from = closing.writing;
+        if from == sorted.rows.len() {
+            return Ok(());
+        }
+        if from == 0 {
             db.execute_batch(&format!(
                 "DROP TABLE IF EXISTS sealed_{period};
                  CREATE TABLE sealed_{period} (key BLOB PRIMARY KEY, claim BLOB NOT NULL) WITHOUT ROWID;"
             ))?;
         }
-        closing.writing = (closing.written + max).min(sorted.rows.len());
+        closing.writing = (from + rows).min(sorted.rows.len());
         let mut insert = db.prepare_cached(&format!("INSERT INTO sealed_{period} VALUES (?1, ?2)"))?;
-        for (key, claim) in &sorted.rows[closing.written..closing.writing] {
+        for (key, claim) in &sorted.rows[from..closing.writing] {
             insert.execute(params![key, claim.to_bytes()])?;
         }
         if closing.writing == sorted.rows.len() {

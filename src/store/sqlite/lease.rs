@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, params};
 
 use super::lanes::Held;
-use super::rows::{event_id, fence_of, item_id, item_number, item_ref, kind_of, members_of, thread_of};
+use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
 use super::writer::{StepError, Writer};
 use crate::domain::Fence;
 use crate::store::{Answer, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
@@ -27,50 +27,55 @@ struct Webhook {
     received: i64,
 }
 
+/// The last body read: the lanes of one large webhook are usually leased together.
+type LastBody = Option<(i64, KeptHeaders, Bytes)>;
+
 impl Writer {
     pub(super) fn lease(&mut self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StepError> {
         let mut leases = Vec::new();
+        let mut last_body = None;
         for (name, max) in &ask.wants {
             let Some(&channel) = self.channels.get(name) else { continue };
-            let before = leases.len();
-            loop {
-                let got = leases.len() - before;
-                for (lane, item) in self.lanes.due(channel, self.now_ms, max - got) {
-                    leases.push(self.lease_lane(lane, item, name, ask)?);
-                }
-                let idle = leases.len() - before < *max;
-                if !self.lanes.keep_filled(&self.db, idle)? || !idle {
-                    break;
-                }
+            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max)? {
+                let (head, held) = self.hold(channel, lane, item, ask)?;
+                leases.push(self.leased(head, &held, name, &mut last_body)?);
             }
         }
         Ok(leases)
     }
 
-    fn lease_lane(&mut self, lane: u64, item: i64, channel: &Arc<str>, ask: &LeaseAsk) -> rusqlite::Result<InboxLease> {
-        if let Some(lost) = self.lanes.take_held(lane) {
+    /// Takes the lane for this worker, away from whoever let the last lease run out.
+    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseAsk) -> rusqlite::Result<(Head, Held)> {
+        if let Some(lost) = self.lanes.take_held(&self.db, channel, lane)? {
             self.lose(&lost, "the lease ran out")?;
         }
-        let head = self.head(item)?;
-        let (fence, ends) = (self.fence()? as i64, self.now_ms + ask.hold_ms);
-        let attempt = head.attempt + 1;
-        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        let head = self.head(channel, item)?;
+        let held = Held {
+            channel,
             item,
-            attempt,
-            fence,
-            &*ask.worker,
-            self.now_ms,
-            ends
+            attempt: head.attempt + 1,
+            fence: self.fence()? as i64,
+            worker: Arc::clone(&ask.worker),
+            leased: self.now_ms,
+            ends: self.now_ms + ask.hold_ms,
+        };
+        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+            channel,
+            item,
+            held.attempt,
+            held.fence,
+            &*held.worker,
+            held.leased,
+            held.ends
         ])?;
-        let worker = Arc::clone(&ask.worker);
-        self.lanes.lease(lane, Held { item, attempt, fence, worker, leased: self.now_ms, ends });
-        self.leased(item, head, channel, fence_of(fence), ends)
+        self.lanes.lease(&self.db, lane, held.clone())?;
+        Ok((head, held))
     }
 
-    fn head(&self, item: i64) -> rusqlite::Result<Head> {
-        self.db.prepare_cached("SELECT first, members, attempt, replay, received FROM inbox WHERE item = ?1")?.query_row(
-            [item],
-            |row| {
+    fn head(&self, channel: i64, item: i64) -> rusqlite::Result<Head> {
+        self.db
+            .prepare_cached("SELECT first, members, attempt, replay, received FROM inbox WHERE channel = ?1 AND item = ?2")?
+            .query_row([channel, item], |row| {
                 Ok(Head {
                     first: row.get(0)?,
                     members: row.get(1)?,
@@ -78,12 +83,11 @@ impl Writer {
                     replay: row.get(3)?,
                     received: row.get(4)?,
                 })
-            },
-        )
+            })
     }
 
     /// Reads what the worker needs of the item's events.
-    fn leased(&self, item: i64, head: Head, channel: &Arc<str>, fence: Fence, until_ms: i64) -> rusqlite::Result<InboxLease> {
+    fn leased(&self, head: Head, held: &Held, channel: &Arc<str>, last_body: &mut LastBody) -> rusqlite::Result<InboxLease> {
         let mut events = Vec::new();
         let mut webhook = Webhook { holder: head.first, events: 1, received: head.received };
         let mut select = self.db.prepare_cached(
@@ -102,30 +106,43 @@ impl Writer {
             });
             events.push(event?);
         }
-        let (headers, body) = self
-            .db
-            .prepare_cached("SELECT headers, body FROM events WHERE number = ?1")?
-            .query_row([webhook.holder], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let (headers, body) = self.body(webhook.holder, last_body)?;
         Ok(InboxLease {
-            lane: item_ref(item),
-            fence,
-            until_ms,
-            item: item_id(head.received, item),
+            lane: item_ref(held.channel, held.item),
+            fence: fence_of(held.fence),
+            until_ms: held.ends,
+            item: item_id(head.received, held.item),
             channel: Arc::clone(channel),
-            attempt: head.attempt + 1,
+            attempt: held.attempt,
             replay: head.replay,
             received_ms: webhook.received,
-            headers: KeptHeaders(headers),
-            body: Bytes::from(body),
+            headers,
+            body,
             webhook_events: webhook.events,
             events,
         })
     }
 
+    fn body(&self, holder: i64, last: &mut LastBody) -> rusqlite::Result<(KeptHeaders, Bytes)> {
+        if let Some((_, headers, body)) = last.as_ref().filter(|(number, ..)| *number == holder) {
+            return Ok((headers.clone(), body.clone()));
+        }
+        let (headers, body) = self
+            .db
+            .prepare_cached("SELECT headers, body FROM events WHERE number = ?1")?
+            .query_row([holder], |row| Ok((KeptHeaders(row.get(0)?), Bytes::from(row.get::<_, Vec<u8>>(1)?))))?;
+        *last = Some((holder, headers.clone(), body.clone()));
+        Ok((headers, body))
+    }
+
     /// Writes down an attempt that nobody ended; it counts.
     fn lose(&self, held: &Held, why: &str) -> rusqlite::Result<()> {
         self.log_attempt(held, "lost", why)?;
-        self.db.prepare_cached("UPDATE inbox SET attempt = ?2 WHERE item = ?1")?.execute(params![held.item, held.attempt])?;
+        self.db.prepare_cached("UPDATE inbox SET attempt = ?3 WHERE channel = ?1 AND item = ?2")?.execute(params![
+            held.channel,
+            held.item,
+            held.attempt
+        ])?;
         self.drop_lease(held)
     }
 
@@ -137,9 +154,20 @@ impl Writer {
     fn log_attempt(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
         self.db
             .prepare_cached(
-                "INSERT INTO attempts SELECT first, item, ?2, received, ?3, ?4, ?5, ?6, ?7, ?8 FROM inbox WHERE item = ?1",
+                "INSERT INTO attempts SELECT first, item, ?3, received, ?4, ?5, ?6, ?7, ?8, ?9
+                 FROM inbox WHERE channel = ?1 AND item = ?2",
             )?
-            .execute(params![held.item, held.fence, held.attempt, &*held.worker, held.leased, self.now_ms, outcome, detail])?;
+            .execute(params![
+                held.channel,
+                held.item,
+                held.fence,
+                held.attempt,
+                &*held.worker,
+                held.leased,
+                self.now_ms,
+                outcome,
+                detail
+            ])?;
         Ok(())
     }
 
@@ -148,8 +176,8 @@ impl Writer {
         let mut update = self.db.prepare_cached("UPDATE leases SET ends = ?2 WHERE item = ?1")?;
         let mut kept = Vec::with_capacity(leases.len());
         for (lane, fence) in leases {
-            let item = item_number(*lane);
-            let held = self.lanes.extend(item, fence.0 as i64, ends);
+            let (channel, item) = named_by(*lane);
+            let held = self.lanes.extend(&self.db, channel, item, fence.0 as i64, ends)?;
             if held {
                 update.execute([item, ends])?;
             }
@@ -159,7 +187,9 @@ impl Writer {
     }
 
     pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: &Outcome) -> Result<Settled, StepError> {
-        let Some((lane, held)) = self.lanes.end(item_number(lane), fence.0 as i64) else { return Ok(Settled::Lost) };
+        let (channel, item) = named_by(lane);
+        let ended = self.lanes.end(&self.db, channel, item, fence.0 as i64)?;
+        let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
         self.drop_lease(&held)?;
         match outcome {
             Outcome::Delivered { status, answer } => {
@@ -173,25 +203,25 @@ impl Writer {
                 self.log_attempt(&held, outcome.name(), why)?;
                 self.db
                     .prepare_cached(
-                        "INSERT INTO parked SELECT item, channel, first, members, ?2, replay, received, ?3, 0 FROM inbox WHERE item = ?1",
+                        "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0
+                         FROM inbox WHERE channel = ?1 AND item = ?2",
                     )?
-                    .execute(params![held.item, held.attempt, why])?;
+                    .execute(params![channel, item, held.attempt, why])?;
                 self.leave_inbox(lane, &held)?;
             }
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, outcome.name(), why)?;
-                self.db.prepare_cached("UPDATE inbox SET attempt = ?2, due = ?3, why = ?4 WHERE item = ?1")?.execute(params![
-                    held.item,
-                    held.attempt,
-                    self.now_ms + wait_ms,
-                    why
-                ])?;
+                self.db
+                    .prepare_cached("UPDATE inbox SET attempt = ?3, due = ?4, why = ?5 WHERE channel = ?1 AND item = ?2")?
+                    .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why])?;
                 self.postpone(lane, &held, *wait_ms);
             }
             Outcome::HandBack { wait_ms } => {
-                self.db
-                    .prepare_cached("UPDATE inbox SET due = ?2 WHERE item = ?1")?
-                    .execute([held.item, self.now_ms + wait_ms])?;
+                self.db.prepare_cached("UPDATE inbox SET due = ?3 WHERE channel = ?1 AND item = ?2")?.execute([
+                    channel,
+                    item,
+                    self.now_ms + wait_ms,
+                ])?;
                 self.postpone(lane, &held, *wait_ms);
             }
         }
@@ -201,26 +231,33 @@ impl Writer {
     /// The answer is kept under the item, for all its events. A replay answers nobody.
     fn keep_answer(&self, held: &Held, answer: &Answer) -> rusqlite::Result<()> {
         self.db
-            .prepare_cached("INSERT INTO answers SELECT item, ?2, ?3, ?4 FROM inbox WHERE item = ?1 AND replay IS NULL")?
-            .execute(params![held.item, answer.status, answer.content_type, &*answer.body])?;
+            .prepare_cached(
+                "INSERT INTO answers SELECT item, ?3, ?4, ?5 FROM inbox WHERE channel = ?1 AND item = ?2 AND replay IS NULL",
+            )?
+            .execute(params![held.channel, held.item, answer.status, answer.content_type, &*answer.body])?;
         Ok(())
     }
 
     /// Takes the item out; the lane goes on with the next item, or ends.
     fn leave_inbox(&mut self, lane: u64, held: &Held) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM inbox WHERE item = ?1")?.execute([held.item])?;
-        self.work_made |= self.lanes.remove(lane, held.item);
+        self.db.prepare_cached("DELETE FROM inbox WHERE channel = ?1 AND item = ?2")?.execute([held.channel, held.item])?;
+        self.work_made |= self.lanes.remove(held.channel, lane, held.item);
         Ok(())
     }
 
     fn postpone(&mut self, lane: u64, held: &Held, wait_ms: i64) {
-        self.lanes.postpone(lane, held.item, self.now_ms + wait_ms);
+        self.lanes.postpone(held.channel, lane, held.item, self.now_ms + wait_ms);
         self.work_made |= wait_ms <= 0;
     }
 
     /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file.
-    pub(super) fn end_all_leases(&mut self) -> rusqlite::Result<()> {
-        for held in self.lanes.take_all_held() {
+    pub(super) fn end_all_leases(&self) -> rusqlite::Result<()> {
+        let left: Vec<Held> = self
+            .db
+            .prepare("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases")?
+            .query_map([], Held::read)?
+            .collect::<Result<_, _>>()?;
+        for held in left {
             self.lose(&held, "hapax stopped")?;
         }
         Ok(())

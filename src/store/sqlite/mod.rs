@@ -59,6 +59,7 @@ impl SqliteStore {
     /// Opens or creates the file, takes it for this process alone, and ends the leases of whoever owned it before.
     pub fn open(path: &Path, clock: Arc<dyn Clock>, options: &Options) -> Result<Self, StoreError> {
         let folder = open::folder(path)?;
+        let path = &open::real_path(&folder, path)?;
         let owner = open::own(path)?;
         let db = open::writing(path)?;
         let (line, jobs) = mpsc::channel(options.queue.max(1));
@@ -67,14 +68,13 @@ impl SqliteStore {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let keys = keys::KeySet::load(&db, options.period, clock.now_ms())?;
             lease::follow_clock_set_back(&db, clock.now_ms())?;
-            let lanes = lanes::Lanes::load(&db, options.window)?;
             let (last_number, last_fence) = high_marks(&db)?;
             let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
-            let mut writer = Writer::new(writer::Start {
+            let writer = Writer::new(writer::Start {
                 db,
                 keys,
-                lanes,
-                window: options.window,
+                lanes: lanes::Lanes::new(options.window),
+                log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
                 gauges: Arc::clone(&gauges),
@@ -180,7 +180,7 @@ impl Drop for Engine {
 fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
     let number: i64 = db.query_row(
         "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
-             ifnull((SELECT max(item) FROM inbox), 0), ifnull((SELECT max(item) FROM parked), 0),
+             ifnull((SELECT max(last) FROM (SELECT (SELECT max(item) FROM inbox i WHERE i.channel = c.id) AS last FROM channels c)), 0), ifnull((SELECT max(item) FROM parked), 0),
              ifnull((SELECT max(first) FROM attempts), 0))",
         [],
         |row| row.get(0),
@@ -192,7 +192,8 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 #[async_trait]
 impl Store for SqliteStore {
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
-        self.write("taking in", false, move |writer| writer.accept(arrival)).await
+        let lanes = accept::lanes_of(&arrival);
+        self.write("taking in", false, move |writer| writer.accept(&arrival, &lanes)).await
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {

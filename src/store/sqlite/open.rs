@@ -37,7 +37,7 @@ const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 const APPLICATION_ID: i64 = 0x6870_6178;
 
 /// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
-const LOG_CAP_BYTES: u64 = 64 << 20;
+pub(super) const LOG_CAP_BYTES: u64 = 64 << 20;
 const CHECKPOINT_PAGES: u32 = 2_000;
 
 /// How long a lock that somebody else put on the file is waited for; providers give up after about ten seconds.
@@ -84,6 +84,16 @@ pub(super) fn folder(path: &Path) -> Result<PathBuf, StoreError> {
         ))),
         None => Ok(folder),
     }
+}
+
+/// The file itself, whatever links lead to it: two names of one file must meet at one lock.
+pub(super) fn real_path(folder: &Path, path: &Path) -> Result<PathBuf, StoreError> {
+    let failed = |error: std::io::Error| refused(format!("{} cannot be opened: {error}", path.display()));
+    if path.exists() {
+        return path.canonicalize().map_err(failed);
+    }
+    let name = path.file_name().ok_or_else(|| refused(format!("{} names no file", path.display())))?;
+    Ok(folder.canonicalize().map_err(failed)?.join(name))
 }
 
 /// Opens the connection that writes, and brings the schema up to date.

@@ -45,57 +45,60 @@ impl Writer {
         let mut spans: Vec<i64> = retention.iter().map(|(_, keep_ms)| *keep_ms).collect();
         spans.sort_unstable();
         spans.dedup();
-        let mut events = 0;
-        for keep_ms in spans {
-            let of_span = retention.iter().filter(|(_, keep)| *keep == keep_ms);
-            let channels = of_span.filter_map(|(name, _)| self.channels.get(name.as_str()).copied()).collect();
+        let mut purged = Purged { keys, events: 0, more: keys > 0 };
+        for &keep_ms in &spans {
+            // A channel that is not listed any more is kept as long as the one that is kept longest.
+            let longest = spans.last().copied();
+            let keep_of =
+                |name: &str| retention.iter().find(|(listed, _)| listed == name).map_or(longest, |(_, keep)| Some(*keep));
+            let channels = self.channels.iter().filter(|(name, _)| keep_of(name) == Some(keep_ms)).map(|(_, id)| *id).collect();
             let mut sweep = self.sweeps.remove(&keep_ms).unwrap_or_default();
-            let removed = self.sweep(&mut sweep, keep_ms, &channels, max);
+            let step = self.sweep(&mut sweep, keep_ms, &channels, max);
             self.sweeps.insert(keep_ms, sweep);
-            events += removed?;
+            let (removed, more) = step?;
+            purged.events += removed;
+            purged.more |= more;
         }
-        if events > 0 {
+        if purged.events > 0 {
             // The counter must never fall back onto numbers whose rows are gone.
             self.db
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?
                 .execute([self.last_number as i64])?;
-            self.count.in_batch -= events as i64;
+            self.count.in_batch -= purged.events as i64;
             self.count.write_now = true;
         }
-        Ok(Purged { keys, events })
+        Ok(purged)
     }
 
-    fn sweep(&mut self, sweep: &mut Sweep, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<u64> {
+    /// Looks at the next `max` webhooks; gives how many events it removed, and whether there are more to look at.
+    fn sweep(&mut self, sweep: &mut Sweep, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<(u64, bool)> {
         if self.now_ms - sweep.restarted_ms >= RESTART_MS {
             *sweep = Sweep { restarted_ms: self.now_ms, ..Sweep::default() };
         }
+        let webhooks: Vec<Webhook> = self
+            .db
+            .prepare_cached(
+                "SELECT number, received, channel, webhook_events FROM events WHERE number > ?1 AND webhook = number
+                 ORDER BY number LIMIT ?2",
+            )?
+            .query_map(params![sweep.to, max as i64], Webhook::read)?
+            .collect::<Result<_, _>>()?;
+        let old = webhooks.iter().take_while(|webhook| webhook.received + keep_ms <= self.now_ms).count();
         let mut removed = 0;
+        for webhook in &webhooks[..old] {
+            sweep.to = webhook.number;
+            if channels.contains(&webhook.channel) {
+                removed += self.remove_or_pass(*webhook, sweep)?;
+            }
+        }
+        if old == max {
+            return Ok((removed, true));
+        }
+        // At the end of the old ones: those that were open may have been settled meanwhile.
         for webhook in std::mem::take(&mut sweep.passed) {
             removed += self.remove_or_pass(webhook, sweep)?;
         }
-        loop {
-            let webhooks: Vec<Webhook> = self
-                .db
-                .prepare_cached(
-                    "SELECT number, received, channel, webhook_events FROM events WHERE number > ?1 AND webhook = number
-                     ORDER BY number LIMIT ?2",
-                )?
-                .query_map(params![sweep.to, max as i64], Webhook::read)?
-                .collect::<Result<_, _>>()?;
-            for webhook in &webhooks {
-                if webhook.received + keep_ms > self.now_ms {
-                    return Ok(removed);
-                }
-                sweep.to = webhook.number;
-                if channels.contains(&webhook.channel) {
-                    removed += self.remove_or_pass(*webhook, sweep)?;
-                }
-            }
-            // Webhooks of other channels cost a look, not a step.
-            if removed > 0 || webhooks.is_empty() {
-                return Ok(removed);
-            }
-        }
+        Ok((removed, false))
     }
 
     fn remove_or_pass(&mut self, webhook: Webhook, sweep: &mut Sweep) -> rusqlite::Result<u64> {
@@ -122,7 +125,7 @@ impl Writer {
         self.db
             .prepare_cached(
                 "SELECT 1 FROM events e WHERE e.number BETWEEN ?1 AND ?2 AND e.webhook = ?1
-                 AND (EXISTS (SELECT 1 FROM inbox i WHERE i.item = e.item)
+                 AND (EXISTS (SELECT 1 FROM inbox i WHERE i.channel = e.channel AND i.item = e.item)
                    OR EXISTS (SELECT 1 FROM inbox i WHERE i.first = e.number AND i.replay IS NOT NULL)
                    OR EXISTS (SELECT 1 FROM parked p WHERE p.item = e.item)
                    OR EXISTS (SELECT 1 FROM parked p WHERE p.first = e.number))",

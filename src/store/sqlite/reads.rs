@@ -44,7 +44,7 @@ impl Reads for SqliteStore {
 const EVENT_COLUMNS: &str = "SELECT e.number, e.received, c.name, e.kind, e.account, e.provider_id, e.peer, e.echo, e.at,
     coalesce(length(e.body), (SELECT length(h.body) FROM events h WHERE h.number = e.webhook), 0),
     CASE WHEN e.item IS NULL THEN 'kept'
-         WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.item = e.item) THEN 'waiting'
+         WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.channel = e.channel AND i.item = e.item) THEN 'waiting'
          ELSE coalesce((SELECT iif(p.quarantined, 'quarantined', 'parked') FROM parked p WHERE p.item = e.item), 'delivered') END
     FROM events e JOIN channels c ON c.id = e.channel";
 
@@ -144,17 +144,16 @@ fn attempts(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<Att
     .collect()
 }
 
-/// All open items, waiting or parked, in one shape.
-const ITEMS: &str = "WITH items AS (
-        SELECT i.item, i.channel, i.first, i.members, coalesce(l.attempt, i.attempt) AS attempt, i.replay, i.received, i.why,
-               iif(l.item IS NULL, 'waiting', 'leased') AS state, coalesce(l.ends, i.due) AS available, l.worker, l.fence
-        FROM inbox i LEFT JOIN leases l ON l.item = i.item
-        UNION ALL
-        SELECT item, channel, first, members, attempt, replay, received, why, iif(quarantined, 'quarantined', 'parked'), 0, NULL, 0
-        FROM parked)
-    SELECT i.item, i.received, c.name, i.first, coalesce(length(i.members) / 8, 1), i.attempt, i.replay, i.why, i.state, i.available,
-           i.worker, i.fence, e.received
-    FROM items i JOIN channels c ON c.id = i.channel LEFT JOIN events e ON e.number = i.first";
+/// Items on their way, and parked items, in the same columns.
+const WAITING: &str =
+    "SELECT i.item, i.received, c.name, i.first, coalesce(length(i.members) / 8, 1), coalesce(l.attempt, i.attempt),
+        i.replay, i.why, iif(l.item IS NULL, 'waiting', 'leased'), coalesce(l.ends, i.due), l.worker, l.fence,
+        (SELECT e.received FROM events e WHERE e.number = i.first)
+    FROM inbox i JOIN channels c ON c.id = i.channel LEFT JOIN leases l ON l.item = i.item";
+const PARKED: &str = "SELECT p.item, p.received, c.name, p.first, coalesce(length(p.members) / 8, 1), p.attempt,
+        p.replay, p.why, iif(p.quarantined, 'quarantined', 'parked'), 0, NULL, 0,
+        (SELECT e.received FROM events e WHERE e.number = p.first)
+    FROM parked p JOIN channels c ON c.id = p.channel";
 
 fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
     let received_ms = row.get(1)?;
@@ -181,22 +180,48 @@ fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
     })
 }
 
+/// The event's own item and its replays, as far as they are open.
 fn open_items(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<InboxRow>> {
-    db.prepare_cached(&format!("{ITEMS} WHERE i.item = ?1 OR (i.first = ?2 AND i.replay IS NOT NULL) ORDER BY i.item"))?
-        .query_map([item, number], inbox_row)?
-        .collect()
+    let own = "i.channel = (SELECT channel FROM events WHERE number = ?2) AND i.item = ?1";
+    let mut rows = Vec::new();
+    for sql in [
+        format!("{WAITING} WHERE {own}"),
+        format!("{WAITING} WHERE i.first = ?2 AND i.replay IS NOT NULL AND i.item <> ?1"),
+        format!("{PARKED} WHERE p.item = ?1 OR (p.first = ?2 AND p.replay IS NOT NULL)"),
+    ] {
+        let found = db.prepare_cached(&sql)?.query_map([item, number], inbox_row)?.collect::<Result<Vec<_>, _>>()?;
+        rows.extend(found);
+    }
+    rows.sort_by_key(|row: &InboxRow| number_of(row.item.0));
+    Ok(rows)
 }
 
+/// Reads a page of each channel and of the parked, and merges them: no list is ever sorted as a whole.
 fn inbox(db: &Connection, query: &InboxQuery) -> rusqlite::Result<Page<InboxRow>> {
-    let sql = format!(
-        "{ITEMS} WHERE i.item > ?1 AND (?2 IS NULL OR c.name = ?2)
-         AND (?3 IS NULL OR (i.state IN ('parked', 'quarantined')) = ?3) ORDER BY i.item LIMIT ?4"
-    );
     let after = query.after.map_or(0, |id: ItemId| number_of(id.0) as i64);
-    let rows = db
-        .prepare_cached(&sql)?
-        .query_map(params![after, query.channel, query.parked, query.limit as i64 + 1], inbox_row)?
-        .collect::<Result<Vec<_>, _>>()?;
+    let limit = query.limit as i64 + 1;
+    let mut rows = Vec::new();
+    if query.parked != Some(true) {
+        let sql = format!("{WAITING} WHERE i.channel = ?1 AND i.item > ?2 ORDER BY i.item LIMIT ?3");
+        let channels: Vec<i64> = db
+            .prepare_cached("SELECT id FROM channels WHERE ?1 IS NULL OR name = ?1")?
+            .query_map([&query.channel], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for channel in channels {
+            let found = db.prepare_cached(&sql)?.query_map([channel, after, limit], inbox_row)?.collect::<Result<Vec<_>, _>>()?;
+            rows.extend(found);
+        }
+    }
+    if query.parked != Some(false) {
+        let sql = format!("{PARKED} WHERE p.item > ?1 AND (?2 IS NULL OR c.name = ?2) ORDER BY p.item LIMIT ?3");
+        let found = db
+            .prepare_cached(&sql)?
+            .query_map(params![after, query.channel, limit], inbox_row)?
+            .collect::<Result<Vec<_>, _>>()?;
+        rows.extend(found);
+    }
+    rows.sort_by_key(|row: &InboxRow| number_of(row.item.0));
+    rows.truncate(query.limit + 1);
     Ok(page(rows, query.limit))
 }
 

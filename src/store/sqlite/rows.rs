@@ -20,16 +20,21 @@ pub(super) fn kind_of(number: i64) -> Kind {
 }
 
 /// A lane is named by the item that was leased from it: that outlives every change of the lanes in memory.
-pub(super) fn item_ref(item: i64) -> LaneRef {
+pub(super) fn item_ref(channel: i64, item: i64) -> LaneRef {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&item.to_le_bytes());
+    bytes[8..16].copy_from_slice(&channel.to_le_bytes());
     LaneRef(bytes)
 }
 
-pub(super) fn item_number(lane: LaneRef) -> i64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&lane.0[..8]);
-    i64::from_le_bytes(bytes)
+/// The channel and the item that a lane is named by.
+pub(super) fn named_by(lane: LaneRef) -> (i64, i64) {
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&lane.0[at..at + 8]);
+        i64::from_le_bytes(bytes)
+    };
+    (number(8), number(0))
 }
 
 pub(super) fn fence_of(fence: i64) -> Fence {

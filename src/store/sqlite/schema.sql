@@ -1,4 +1,4 @@
--- Version 1. Numbers (events, items, lanes) come from one counter that only grows; times are epoch milliseconds.
+-- Version 1. Numbers of events and items come from one counter that only grows; times are epoch milliseconds.
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
@@ -24,11 +24,11 @@ CREATE TABLE events (
     body BLOB
 );
 
--- Items on their way, appended; the writer keeps their lanes in memory (`lanes.rs`). `lane` is NULL for the lane of a single event,
+-- Items on their way, appended per channel; the writer keeps their lanes in memory (`lanes.rs`). `lane` is NULL for the lane of a single event,
 -- which nothing else can ever join. `members` lists the numbers of the events (8 bytes each) when there is more than the first.
 CREATE TABLE inbox (
-    item INTEGER PRIMARY KEY,
     channel INTEGER NOT NULL,
+    item INTEGER NOT NULL,
     lane BLOB,
     first INTEGER NOT NULL,
     members BLOB,
@@ -36,12 +36,14 @@ CREATE TABLE inbox (
     replay INTEGER,
     received INTEGER NOT NULL,
     due INTEGER NOT NULL,
-    why TEXT
-);
+    why TEXT,
+    PRIMARY KEY (channel, item)
+) WITHOUT ROWID;
 CREATE INDEX inbox_replays ON inbox (first) WHERE replay IS NOT NULL;
 
 -- Items somebody works on now. A small table of its own, so that leasing touches no page of a long inbox.
 CREATE TABLE leases (
+    channel INTEGER NOT NULL,
     item INTEGER PRIMARY KEY,
     attempt INTEGER NOT NULL,
     fence INTEGER NOT NULL,

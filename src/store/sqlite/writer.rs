@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::disk::DiskFloor;
+use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::purge::Sweep;
@@ -20,7 +20,7 @@ type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Most calls in one transaction: bounds how long the first one waits for the last.
 const BATCH_JOBS: usize = 1_024;
-/// Rows moved to a sorted table per step: about a millisecond.
+/// Rows moved to a sorted table per step, at least: about a millisecond.
 const SEAL_ROWS: usize = 1_000;
 
 /// What the writer's thread owns.
@@ -41,7 +41,7 @@ pub(super) struct Writer {
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
     pub(super) sweeps: HashMap<i64, Sweep>,
-    window: usize,
+    log: LogCap,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
@@ -73,7 +73,7 @@ pub(super) struct Start {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
-    pub(super) window: usize,
+    pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauges: Arc<Gauges>,
@@ -92,7 +92,7 @@ impl Writer {
             db: start.db,
             keys: start.keys,
             lanes: start.lanes,
-            window: start.window,
+            log: start.log,
             last_number: start.last_number,
             last_fence: start.last_fence,
             fences_reserved: start.last_fence,
@@ -119,6 +119,7 @@ impl Writer {
         while let Some(first) = jobs.blocking_recv() {
             self.batch(first, &mut jobs);
             self.tend_periods();
+            self.log.keep_short(&self.db);
         }
     }
 
@@ -162,23 +163,17 @@ impl Writer {
             // Some failures end the transaction by themselves; rolling back nothing is harmless.
             let _ = self.db.execute_batch("ROLLBACK");
             self.keys.rolled_back();
+            self.lanes.rolled_back();
             self.fences_reserved = self.last_fence;
-            self.reload();
+            if let Err(error) = self.load_channels() {
+                tracing::error!(%error, "could not read the channels after a failed commit");
+            }
         } else {
             self.keys.committed();
+            self.lanes.committed();
         }
         self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
         failed
-    }
-
-    /// Builds again from disk what the failed batch may have changed in memory only.
-    fn reload(&mut self) {
-        let channels = self.load_channels();
-        match channels.and_then(|()| Lanes::load(&self.db, self.window)) {
-            Ok(lanes) => self.lanes = lanes,
-            // The next batch will fail as well, and reload again.
-            Err(error) => tracing::error!(%error, "could not read the inbox after a failed commit"),
-        }
     }
 
     fn write_count(&self, added: i64) -> rusqlite::Result<()> {

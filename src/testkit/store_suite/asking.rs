@@ -17,7 +17,7 @@ async fn purge_all(store: &dyn Store, keep_ms: i64) -> u64 {
     loop {
         let purged = fine(store.purge(&[("shop".to_owned(), keep_ms)], 10).await);
         events += purged.events;
-        if purged.removed() == 0 {
+        if !purged.more {
             return events;
         }
     }
