@@ -49,5 +49,5 @@ pub const OUTBOX_MAX: usize = 200_000;
 
 /// The beginning of a text, for lists.
 pub fn preview(text: &str) -> String {
-    text.chars().take(PREVIEW_CHARS).collect()
+    if text.len() <= PREVIEW_CHARS { text.to_owned() } else { text.chars().take(PREVIEW_CHARS).collect() }
 }

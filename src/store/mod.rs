@@ -100,7 +100,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Lets an account rest until it is resumed; `None` resumes it.
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError>;
 
-    /// Sets the unread count of a thread to zero. False: no such thread.
+    /// Sets the unread count of a thread, by any name of its peer, to zero. False: no such thread.
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Puts parked items back in line with their attempts forgotten. Returns how many; at most `max`.

@@ -74,7 +74,7 @@ impl Reads for MemoryStore {
 
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
         let threads = &self.lock().threads;
-        Ok(threads.row(&threads.of(&id.account, &id.peer)))
+        Ok(threads.row(&threads.find(id)))
     }
 
     async fn thread_messages(
@@ -84,6 +84,7 @@ impl Reads for MemoryStore {
         limit: usize,
     ) -> Result<Page<ThreadMessage>, StoreError> {
         let state = self.lock();
+        let id = &state.threads.find(id);
         let number = |entry: EntryId| match entry {
             EntryId::Event(id) => ids::number_of(id.0),
             EntryId::Message(id) => ids::number_of(id.0),

@@ -37,6 +37,11 @@ impl Threads {
         ThreadId { account: account.to_owned(), peer: known.cloned().unwrap_or_else(|| peer.to_owned()) }
     }
 
+    /// The thread that goes by this name, or else the one that the name leads to now.
+    pub(super) fn find(&self, id: &ThreadId) -> ThreadId {
+        if self.rows.contains_key(id) { id.clone() } else { self.of(&id.account, &id.peer) }
+    }
+
     /// Takes note of a message: the names of its peer, and what it says.
     pub(super) fn hear(&mut self, event: &Event, channel: &str, entry: EntryId, now: i64) {
         let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return };
@@ -74,7 +79,8 @@ impl Threads {
     }
 
     pub(super) fn mark_read(&mut self, id: &ThreadId) -> bool {
-        self.rows.get_mut(id).map(|row| row.unread = 0).is_some()
+        let id = self.find(id);
+        self.rows.get_mut(&id).map(|row| row.unread = 0).is_some()
     }
 
     pub(super) fn row(&self, id: &ThreadId) -> Option<ThreadRow> {

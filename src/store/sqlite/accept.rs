@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::keys::Claim;
 use super::lanes::{LaneName, Line, Waiting};
 use super::rows::{event_id, kind_number};
-use super::threads::Said;
+use super::threads::{NameHash, Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
 use crate::domain::{Event, Kind, ThreadId};
@@ -18,14 +18,30 @@ struct Gathered {
     members: Vec<u64>,
 }
 
-/// The lanes of a webhook's events. Hashed by the caller, because the writer's time is everybody's.
-pub(super) fn lanes_of(arrival: &Arrival) -> Vec<Option<LaneName>> {
-    let lane = |new: &NewEvent| new.event.lane().map(|thread| lane_name(&arrival.channel, &thread));
-    arrival.events.iter().map(lane).collect()
+/// What is hashed of an event by the caller, because the writer's time is everybody's.
+pub(super) struct Hashed {
+    lane: Option<LaneName>,
+    /// Of the peer and its aliases, for messages.
+    names: Vec<NameHash>,
+}
+
+pub(super) fn hash(arrival: &Arrival) -> Vec<Hashed> {
+    let hash = |new: &NewEvent| {
+        let event = &new.event;
+        let names = names_of(event).map(|name| name_hash(&event.account, name)).collect();
+        Hashed { lane: event.lane().map(|thread| lane_name(&arrival.channel, &thread)), names }
+    };
+    arrival.events.iter().map(hash).collect()
+}
+
+/// The names of whom a message is from or to; none for what is no message.
+fn names_of(event: &Event) -> impl Iterator<Item = &str> {
+    let peer = event.peer.iter().filter(|_| event.kind == Kind::Message);
+    peer.flat_map(|peer| std::iter::once(peer).chain(&event.aliases)).map(String::as_str)
 }
 
 impl Writer {
-    pub(super) fn accept(&mut self, arrival: &Arrival, lanes: &[Option<LaneName>]) -> Result<Vec<Accepted>, StepError> {
+    pub(super) fn accept(&mut self, arrival: &Arrival, hashed: &[Hashed]) -> Result<Vec<Accepted>, StepError> {
         if !self.disk.has_room() {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
@@ -33,7 +49,7 @@ impl Writer {
         let mut accepted = Vec::with_capacity(arrival.events.len());
         let mut gathered: Vec<Gathered> = Vec::new();
         let mut body_at = None;
-        for (new, lane) in arrival.events.iter().zip(lanes) {
+        for (new, hashed) in arrival.events.iter().zip(hashed) {
             if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
                 let first = event_id(i64::from(held.at_s) * 1_000, held.number());
                 let same = held.fingerprint == new.event.fingerprint;
@@ -43,8 +59,8 @@ impl Writer {
             let number = self.number();
             let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
-            let item = self.put_in_line(channel, number, new, *lane, &mut gathered)?;
-            let said = self.hear(channel, number, new)?;
+            let item = self.put_in_line(channel, number, new, hashed.lane, &mut gathered)?;
+            let said = self.hear(channel, number, new, &hashed.names)?;
             self.record(arrival, channel, number, new, item, said, &mut body_at)?;
             accepted.push(Accepted::New(event_id(self.now_ms, number)));
         }
@@ -85,17 +101,19 @@ impl Writer {
     }
 
     /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.
-    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent) -> rusqlite::Result<Option<(i64, i64)>> {
+    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent, hashes: &[NameHash]) -> rusqlite::Result<Option<(i64, i64)>> {
         let event = &new.event;
         if event.kind == Kind::Status {
             self.hear_status(event)?;
         }
-        let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return Ok(None) };
+        if hashes.is_empty() {
+            return Ok(None);
+        }
         // Our own message, in the thread already, is not said twice; what could not be read says nothing.
         if matches!(new.then, Then::Quarantine { .. }) || (event.echo && self.hear_echo(event)?) {
             return Ok(None);
         }
-        let names: Vec<&str> = std::iter::once(peer).chain(&event.aliases).map(String::as_str).collect();
+        let names: Vec<(&str, NameHash)> = names_of(event).zip(hashes.iter().copied()).collect();
         let last_number = &mut self.last_number;
         let mut next = || {
             *last_number += 1;

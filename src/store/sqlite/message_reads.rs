@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::outbox::message_number;
 use super::reads::page;
 use super::rows::{event_id, fence_of, message_id, priority_of, steps_of};
-use super::threads::thread_row;
+use super::threads::{find_thread, thread_row};
 use crate::domain::ids::number_of;
 use crate::domain::{Direction, EventId, MessageId, ThreadId};
 use crate::store::{
@@ -51,9 +51,9 @@ fn with_aliases(db: &Connection, thread: i64, row: ThreadRow) -> rusqlite::Resul
 }
 
 pub(super) fn thread(db: &Connection, id: &ThreadId) -> rusqlite::Result<Option<ThreadRow>> {
-    let by_name = "t.thread = (SELECT n.thread FROM names n WHERE n.account = ?1 AND n.name = ?2)";
-    let sql = format!("{THREADS} WHERE {by_name} AND t.last > 0");
-    let row = db.prepare_cached(&sql)?.query_row([&id.account, &id.peer], thread_row).optional()?;
+    let Some(thread) = find_thread(db, &id.account, &id.peer)? else { return Ok(None) };
+    let sql = format!("{THREADS} WHERE t.thread = ?1 AND t.last > 0");
+    let row = db.prepare_cached(&sql)?.query_row([thread], thread_row).optional()?;
     row.map(|(thread, row)| with_aliases(db, thread, row)).transpose()
 }
 
@@ -64,11 +64,8 @@ pub(super) fn thread_messages(
     before: Option<EntryId>,
     limit: usize,
 ) -> rusqlite::Result<Page<ThreadMessage>> {
-    let head: Option<(i64, i64)> = db
-        .prepare_cached("SELECT thread, last FROM threads WHERE account = ?1 AND peer = ?2")?
-        .query_row([&id.account, &id.peer], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((thread, last)) = head else { return Ok(Page { rows: vec![], more: false }) };
+    let Some(thread) = find_thread(db, &id.account, &id.peer)? else { return Ok(Page { rows: vec![], more: false }) };
+    let last = db.prepare_cached("SELECT last FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
     let mut next = match before {
         None => last,
         Some(entry) => match read_entry(db, thread, entry_number(entry))? {

@@ -206,8 +206,8 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 #[async_trait]
 impl Store for SqliteStore {
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
-        let lanes = accept::lanes_of(&arrival);
-        self.write("taking in", false, move |writer| writer.accept(&arrival, &lanes)).await
+        let hashed = accept::hash(&arrival);
+        self.write("taking in", false, move |writer| writer.accept(&arrival, &hashed)).await
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::accept::lane_name;
 use super::lanes::{Held, LaneName, Line, Tables, Waiting};
 use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_of, steps_text};
-use super::threads::Said;
+use super::threads::{Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
 use crate::domain::{Fence, Status, Steps, ThreadId, ids, limits};
@@ -61,7 +61,7 @@ impl Writer {
             *last_number += 1;
             *last_number as i64
         };
-        let thread = self.threads.of(&self.db, channel, account, &[peer], &mut number)?;
+        let thread = self.threads.of(&self.db, channel, account, &[(peer, name_hash(account, peer))], &mut number)?;
         let canonical =
             self.db.prepare_cached("SELECT peer FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
         Ok((thread, canonical))

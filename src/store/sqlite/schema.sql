@@ -187,10 +187,10 @@ CREATE TABLE threads (
     last_at INTEGER NOT NULL,
     last_text TEXT,
     last_out INTEGER NOT NULL,
-    unread INTEGER NOT NULL,
-    UNIQUE (account, peer)
+    unread INTEGER NOT NULL
 );
-CREATE INDEX threads_last ON threads (last_at, account, peer);
+CREATE INDEX threads_peer ON threads (account, peer);
+CREATE INDEX threads_last ON threads (last_at) WHERE last > 0;
 
 CREATE TABLE names (
     account TEXT NOT NULL,

@@ -4,14 +4,18 @@
 //! from the messages since.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::keys::KeyIsHash;
+use super::lanes::LaneName;
+use crate::domain::key::KeyHasher;
 use crate::domain::limits;
 
 pub(super) struct Threads {
     talks: HashMap<i64, Talk>,
-    names: HashMap<(String, String), i64>,
+    names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
     /// Threads that changed since `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
     changed: HashSet<i64>,
@@ -20,6 +24,18 @@ pub(super) struct Threads {
     begun_ms: i64,
     ready: bool,
     touched: bool,
+}
+
+/// Account and name, hashed: names are compared with every message, and this is much shorter.
+pub(super) type NameHash = LaneName;
+
+pub(super) fn name_hash(account: &str, name: &str) -> NameHash {
+    let mut hasher = KeyHasher::new("name");
+    hasher.part(account.as_bytes());
+    hasher.part(name.as_bytes());
+    let mut hash = NameHash::default();
+    hash.copy_from_slice(&hasher.finish()[..16]);
+    hash
 }
 
 /// A thread's last words.
@@ -50,7 +66,7 @@ impl Threads {
     pub(super) fn new() -> Self {
         Self {
             talks: HashMap::new(),
-            names: HashMap::new(),
+            names: HashMap::default(),
             to_write: Vec::new(),
             changed: HashSet::new(),
             written_to: 0,
@@ -122,9 +138,8 @@ impl Threads {
     }
 
     /// The thread of a peer, by any of its names; `None` when nobody has talked with it.
-    pub(super) fn known(&mut self, db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
-        let key = (account.to_owned(), name.to_owned());
-        if let Some(&thread) = self.names.get(&key) {
+    fn known(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash) -> rusqlite::Result<Option<i64>> {
+        if let Some(&thread) = self.names.get(&hash) {
             return Ok(Some(thread));
         }
         let found: Option<i64> = db
@@ -136,7 +151,7 @@ impl Threads {
                 self.names.clear();
             }
             self.touched = true;
-            self.names.insert(key, thread);
+            self.names.insert(hash, thread);
         }
         Ok(found)
     }
@@ -147,27 +162,27 @@ impl Threads {
         db: &Connection,
         channel: i64,
         account: &str,
-        names: &[&str],
+        names: &[(&str, NameHash)],
         number: &mut dyn FnMut() -> i64,
     ) -> rusqlite::Result<i64> {
         self.make_ready(db)?;
         let mut known = Vec::with_capacity(names.len());
-        for name in names {
-            known.push(self.known(db, account, name)?);
+        for (name, hash) in names {
+            known.push(self.known(db, account, name, *hash)?);
         }
         let thread = match known.iter().flatten().next() {
             Some(&thread) => thread,
             None => {
                 let thread = number();
                 db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0)")?
-                    .execute(params![thread, channel, account, names[0]])?;
+                    .execute(params![thread, channel, account, names[0].0])?;
                 thread
             }
         };
-        for (name, _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
+        for ((name, hash), _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
             db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
                 .execute(params![account, name, thread])?;
-            self.names.insert((account.to_owned(), (*name).to_owned()), thread);
+            self.names.insert(*hash, thread);
         }
         Ok(thread)
     }
@@ -186,11 +201,7 @@ impl Threads {
 
     pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<bool> {
         self.make_ready(db)?;
-        let thread = db
-            .prepare_cached("SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 AND last > 0")?
-            .query_row([account, peer], |row| row.get(0))
-            .optional()?;
-        let Some(thread) = thread else { return Ok(false) };
+        let Some(thread) = find_thread(db, account, peer)? else { return Ok(false) };
         self.talk(db, thread)?.unread = 0;
         self.write(db, thread)?;
         Ok(true)
@@ -240,6 +251,21 @@ impl Threads {
         self.written_to = last_number;
         self.begun_ms = now_ms;
     }
+}
+
+/// The thread that goes by this name, or else the one that the name leads to now.
+pub(super) fn find_thread(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+    let by = [
+        "SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 ORDER BY thread LIMIT 1",
+        "SELECT thread FROM names WHERE account = ?1 AND name = ?2",
+    ];
+    for sql in by {
+        let found = db.prepare_cached(sql)?.query_row([account, name], |row| row.get(0)).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Reads a row of `threads` joined with its channel's name; the aliases are read apart.
