@@ -60,7 +60,7 @@ pub(super) struct Said<'s> {
 const TALKS_MAX: usize = 50_000;
 /// Rows written per batch.
 const STEP_ROWS: usize = 200;
-const STEP_EVERY_MS: i64 = 1_000;
+const STEP_EVERY_MS: i64 = 5_000;
 
 impl Threads {
     pub(super) fn new() -> Self {
@@ -216,7 +216,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Writes some of what changed, at most once a second all of it; `all` for whoever is about to read.
+    /// Writes some of what changed, at most every few seconds all of it; `all` for whoever is about to read.
     pub(super) fn write_some(&mut self, db: &Connection, now_ms: i64, last_number: u64, all: bool) -> rusqlite::Result<()> {
         if all {
             self.make_ready(db)?;
