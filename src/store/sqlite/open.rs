@@ -96,8 +96,23 @@ pub(super) fn real_path(folder: &Path, path: &Path) -> Result<PathBuf, StoreErro
     Ok(folder.canonicalize().map_err(failed)?.join(name))
 }
 
+/// Makes the file readable for its owner alone before anything is in it: other people's messages will be.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(refused(format!("{} cannot be opened: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Opens the connection that writes, and brings the schema up to date.
 pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
+    create_private(path)?;
     let db = Connection::open(path).map_err(|error| cannot_open(path, error))?;
     db.busy_timeout(LOCK_PATIENCE).map_err(|error| cannot_open(path, error))?;
     // Before anything is set: a file that is not ours stays as it is.
@@ -191,5 +206,19 @@ mod tests {
         let mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("a setting");
         assert_eq!(mode, "wal");
         assert_eq!((read("application_id"), read("user_version")), (APPLICATION_ID, MIGRATIONS.len() as i64));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_a_new_store() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.db");
+        let db = writing(&path).expect("opens");
+        db.execute_batch("INSERT INTO meta VALUES ('x', 1)").expect("a write, so that there is a log");
+        for file in [path.clone(), log_path(&path)] {
+            let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{}", file.display());
+        }
     }
 }
