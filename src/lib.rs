@@ -4,15 +4,15 @@
 //!
 //! ```text
 //!  provider ──POST /in/{channel}──▶ ingress ─ verify ─ parse ─▶ store.accept ─▶ 200
-//!                                      (raw bytes) (sans-I/O)   one commit: claim + event + lane
+//!                                      (raw bytes) (sans-I/O)   one commit: claim + event + thread/status + lane
 //!                                                                   │ wake
 //!  bot ◀──POST target (original shape, re-signed)── delivery ◀── store.lease_inbox
 //!   │ 2xx + replies                                    └──────▶ store.settle_inbox  one commit: done + replies in the outbox
-//!   ▼                                                              │ wake
-//!  POST /v1/messages ──▶ store.submit ──▶ sender ◀── store.lease_outbox
-//!                                           │ store.begin (from here a crash means "unknown")
-//!                                           ▼ provider's send API
-//!                                         store.settle_outbox  sent | retry | failed | unknown
+//!   │ or: POST /v1/messages ──▶ store.submit                        │ wake
+//!   ▼                                                               ▼
+//!  provider ◀──send API── sender ◀── store.lease_outbox, store.begin (from here a crash means "unknown")
+//!                           └──────▶ store.settle_outbox  sent | retry | failed | unknown
+//!  provider ──status webhook──▶ accept ──▶ message status (only forward), sends in doubt settled
 //! ```
 
 pub mod clock;
