@@ -58,7 +58,12 @@ pub(super) fn judge(heard: Heard, settings: &config::Send, by: Reconcile, attemp
         Heard::Said(Verdict::Retry { why, after_ms, whole_account: false }) => {
             goes_on(again(why, after_ms, settings, attempt, draw))
         }
-        Heard::Unreachable(why) => goes_on(again(why, None, settings, attempt, draw)),
+        Heard::Unreachable(why) => {
+            // Nobody's messages get through now. An outage is no reason to fail this one: all of the account wait, ever longer.
+            let tried = attempt.min(settings.retry.attempts.saturating_sub(1));
+            let wait_ms = settings.retry.wait_ms(tried, draw, None).unwrap_or(settings.retry.cap_ms);
+            Judgement { outcome: SendOutcome::Retry { wait_ms, why }, account: AccountFate::Silent { wait_ms } }
+        }
         // It is sent when the account is resumed: the store leases nothing of a paused account.
         Heard::Said(Verdict::StopAccount { why }) => {
             Judgement { outcome: SendOutcome::Retry { wait_ms: 0, why: why.clone() }, account: AccountFate::Paused { why } }
@@ -179,10 +184,13 @@ mod tests {
 
     #[test]
     fn what_surely_did_not_go_out_is_tried_again_until_the_attempts_end() {
-        let refused = || Heard::Unreachable("refused".to_owned());
-        assert!(matches!(outcome(refused(), OnUnknown::Hold, Reconcile::No, 4), SendOutcome::Retry { wait_ms: 8_000, .. }));
-        let why = "refused; that was attempt 5 of 5".to_owned();
-        assert_eq!(outcome(refused(), OnUnknown::Hold, Reconcile::No, 5), SendOutcome::Failed { why });
+        let busy = || {
+            let (why, after_ms) = ("busy".to_owned(), None);
+            Heard::Said(Verdict::Retry { why, after_ms, whole_account: false })
+        };
+        assert!(matches!(outcome(busy(), OnUnknown::Hold, Reconcile::No, 4), SendOutcome::Retry { wait_ms: 8_000, .. }));
+        let why = "busy; that was attempt 5 of 5".to_owned();
+        assert_eq!(outcome(busy(), OnUnknown::Hold, Reconcile::No, 5), SendOutcome::Failed { why });
         let asked = Verdict::Retry { why: "slow".to_owned(), after_ms: Some(9_000), whole_account: false };
         assert!(matches!(
             outcome(Heard::Said(asked), OnUnknown::Hold, Reconcile::No, 1),
@@ -196,6 +204,10 @@ mod tests {
         let judgement = judge(slow, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
         assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 7_000, .. }), "{judgement:?}");
         assert_eq!(judgement.account, AccountFate::Silent { wait_ms: 7_000 });
+        let refused = Heard::Unreachable("refused".to_owned());
+        let judgement = judge(refused, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
+        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 8_000, .. }), "an outage fails nothing: {judgement:?}");
+        assert_eq!(judgement.account, AccountFate::Silent { wait_ms: 8_000 });
         let stopped = Heard::Said(Verdict::StopAccount { why: "190".to_owned() });
         let judgement = judge(stopped, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
         assert_eq!(judgement.outcome, SendOutcome::Retry { wait_ms: 0, why: "190".to_owned() });
