@@ -20,8 +20,7 @@ count := awk '{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6
 
 test: ## Run every test and print how many ran
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		cargo nextest run --all-features; \
-		cargo test --all-features --doc; \
+		cargo test --all-features --doc && cargo nextest run --all-features; \
 	else \
 		cargo test --all-features --no-fail-fast 2>&1 | $(count); \
 	fi
