@@ -12,20 +12,26 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
+use super::rows::named_by;
+use crate::domain::Fence;
+use crate::store::LaneRef;
 
 /// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
 pub(super) type LaneName = [u8; 16];
 
-/// The tables a queue lives in: `waiting` selects items after a number, `leases` the leases, both of one channel.
+/// The tables a queue lives in: `waiting` selects items after a number, `leases` the leases, both of one channel; `extend` moves the end
+/// of a lease.
 #[derive(Clone, Copy)]
 pub(super) struct Tables {
     pub(super) waiting: &'static str,
     pub(super) leases: &'static str,
+    pub(super) extend: &'static str,
 }
 
 pub(super) const INBOX: Tables = Tables {
     waiting: "SELECT item, lane, due, 0, 0 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
+    extend: "UPDATE leases SET ends = ?2 WHERE item = ?1",
 };
 
 /// Lanes whose first items have this in common are told apart when leasing: what goes first, and whose it is.
@@ -197,15 +203,21 @@ impl Lanes {
         Ok(())
     }
 
-    /// Moves the end of a lease; false when it is no longer held.
-    pub(super) fn extend(&mut self, db: &Connection, channel: i64, item: i64, fence: i64, ends: i64) -> rusqlite::Result<bool> {
-        let lanes = self.of(db, channel)?;
-        let Some(lane) = lanes.held_under(item, fence) else { return Ok(false) };
-        if let Some(held) = lanes.lanes.get_mut(&lane).and_then(|lane| lane.held.as_mut()) {
-            held.ends = ends;
+    /// Moves the end of leases, in memory and on disk; tells for each whether it is still held.
+    pub(super) fn extend(&mut self, db: &Connection, leases: &[(LaneRef, Fence)], ends: i64) -> rusqlite::Result<Vec<bool>> {
+        let mut update = db.prepare_cached(self.tables.extend)?;
+        let mut kept = Vec::with_capacity(leases.len());
+        for (lane, fence) in leases {
+            let (channel, item) = named_by(*lane);
+            let lanes = self.of(db, channel)?;
+            let held = lanes.held_under(item, fence.0 as i64);
+            if let Some(lane) = held {
+                lanes.extend(lane, ends);
+                update.execute([item, ends])?;
+            }
+            kept.push(held.is_some());
         }
-        lanes.take_turn(lane);
-        Ok(true)
+        Ok(kept)
     }
 
     /// Ends the lease under this fence; gives its lane and what it was.
@@ -372,6 +384,13 @@ impl ChannelLanes {
         self.leased.insert(held.item, lane);
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.held = Some(held);
+        }
+        self.take_turn(lane);
+    }
+
+    fn extend(&mut self, lane: u64, ends: i64) {
+        if let Some(held) = self.lanes.get_mut(&lane).and_then(|lane| lane.held.as_mut()) {
+            held.ends = ends;
         }
         self.take_turn(lane);
     }

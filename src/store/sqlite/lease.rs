@@ -171,22 +171,10 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn extend(&mut self, leases: &[(LaneRef, Fence)], hold_ms: i64) -> Result<Vec<bool>, StepError> {
-        let ends = self.now_ms + hold_ms;
-        let mut update = self.db.prepare_cached("UPDATE leases SET ends = ?2 WHERE item = ?1")?;
-        let mut kept = Vec::with_capacity(leases.len());
-        for (lane, fence) in leases {
-            let (channel, item) = named_by(*lane);
-            let held = self.lanes.extend(&self.db, channel, item, fence.0 as i64, ends)?;
-            if held {
-                update.execute([item, ends])?;
-            }
-            kept.push(held);
-        }
-        Ok(kept)
-    }
-
     pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: &Outcome) -> Result<Settled, StepError> {
+        if let Outcome::Delivered { replies, .. } = outcome {
+            self.make_sure_of_room(replies)?;
+        }
         let (channel, item) = named_by(lane);
         let ended = self.lanes.end(&self.db, channel, item, fence.0 as i64)?;
         let Some((lane, held)) = ended else { return Ok(Settled::Lost) };

@@ -79,7 +79,8 @@ impl SqliteStore {
                 db,
                 keys,
                 lanes: lanes::Lanes::new(lanes::INBOX, options.window),
-                outgoing: lanes::Lanes::new(outbox::OUTBOX, crate::domain::limits::OUTBOX_MAX + 1),
+                outgoing: lanes::Lanes::new(outbox::OUTBOX, options.outbox_max + 1),
+                outbox_max: options.outbox_max,
                 log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
@@ -219,7 +220,10 @@ impl Store for SqliteStore {
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.write("extending leases", true, move |writer| writer.extend(&leases, hold_ms)).await
+        self.write("extending leases", true, move |writer| {
+            Ok(writer.lanes.extend(&writer.db, &leases, writer.now_ms + hold_ms)?)
+        })
+        .await
     }
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
@@ -227,7 +231,11 @@ impl Store for SqliteStore {
     }
 
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        self.write("submitting", false, move |writer| writer.submit(&message)).await
+        let step = move |writer: &mut Writer| {
+            writer.make_sure_of_room(std::slice::from_ref(&message))?;
+            writer.submit(&message)
+        };
+        self.write("submitting", false, step).await
     }
 
     async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
@@ -239,7 +247,10 @@ impl Store for SqliteStore {
     }
 
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.write("extending leases", true, move |writer| writer.extend_outbox(&leases, hold_ms)).await
+        self.write("extending leases", true, move |writer| {
+            Ok(writer.outgoing.extend(&writer.db, &leases, writer.now_ms + hold_ms)?)
+        })
+        .await
     }
 
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {

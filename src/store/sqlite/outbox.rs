@@ -11,7 +11,7 @@ use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, ste
 use super::threads::{Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
-use crate::domain::{Fence, Status, Steps, ThreadId, ids, limits};
+use crate::domain::{Fence, Status, Steps, ThreadId, ids};
 use crate::store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
 
 /// The outbox as [`super::lanes`] reads it.
@@ -19,6 +19,7 @@ pub(super) const OUTBOX: Tables = Tables {
     waiting: "SELECT number, lane, due, priority, account_key FROM outbox
               WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
+    extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",
 };
 
 /// An open message, as its row in the outbox says.
@@ -30,6 +31,15 @@ pub(super) struct Open {
 }
 
 impl Writer {
+    /// Refuses messages that their channels' outboxes have no room for, before anything is written.
+    pub(super) fn make_sure_of_room(&self, messages: &[NewMessage]) -> Result<(), StepError> {
+        let full = |message: &NewMessage| {
+            let channel = self.channels.get(&message.channel);
+            channel.is_some_and(|channel| self.outgoing.len(*channel) >= self.outbox_max)
+        };
+        if messages.iter().any(full) { Err(StepError::Refused(StoreError::Busy)) } else { Ok(()) }
+    }
+
     pub(super) fn submit(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
         let request = request_hash(&new.account, &new.request_id);
         let known = self
@@ -41,9 +51,6 @@ impl Writer {
             return Ok(if fingerprint == new.fingerprint { Submitted::Replayed(id) } else { Submitted::Mismatch(id) });
         }
         let channel = self.channel(&new.channel)?;
-        if self.outgoing.len(channel) >= limits::OUTBOX_MAX {
-            return Err(StepError::Refused(StoreError::Busy));
-        }
         let number = self.number() as i64;
         let (thread, peer) = self.thread_of_peer(channel, &new.account, &new.peer)?;
         let said = Said { number, at: self.now_ms, out: true, text: new.text.as_deref() };
@@ -254,21 +261,6 @@ impl Writer {
         self.db.prepare_cached("UPDATE outbox SET begun = ?2 WHERE number = ?1")?.execute([number, self.now_ms])?;
         self.hear_step(number, Status::Sending, self.now_ms)?;
         Ok(Settled::Done)
-    }
-
-    pub(super) fn extend_outbox(&mut self, leases: &[(LaneRef, Fence)], hold_ms: i64) -> Result<Vec<bool>, StepError> {
-        let ends = self.now_ms + hold_ms;
-        let mut update = self.db.prepare_cached("UPDATE out_leases SET ends = ?2 WHERE item = ?1")?;
-        let mut kept = Vec::with_capacity(leases.len());
-        for (lane, fence) in leases {
-            let (channel, number) = named_by(*lane);
-            let held = self.outgoing.extend(&self.db, channel, number, fence.0 as i64, ends)?;
-            if held {
-                update.execute([number, ends])?;
-            }
-            kept.push(held);
-        }
-        Ok(kept)
     }
 
     pub(super) fn settle_outbox(&mut self, lane: LaneRef, fence: Fence, outcome: &SendOutcome) -> Result<Settled, StepError> {

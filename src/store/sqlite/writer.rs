@@ -31,6 +31,7 @@ pub(super) struct Writer {
     pub(super) lanes: Lanes,
     /// The lanes of what goes out.
     pub(super) outgoing: Lanes,
+    pub(super) outbox_max: usize,
     pub(super) threads: Threads,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
@@ -80,6 +81,7 @@ pub(super) struct Start {
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
     pub(super) outgoing: Lanes,
+    pub(super) outbox_max: usize,
     pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
@@ -100,6 +102,7 @@ impl Writer {
             keys: start.keys,
             lanes: start.lanes,
             outgoing: start.outgoing,
+            outbox_max: start.outbox_max,
             threads: Threads::new(),
             log: start.log,
             last_number: start.last_number,
