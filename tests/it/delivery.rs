@@ -10,7 +10,7 @@ use hapax::providers::settings::Settings;
 use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
 use hapax::testkit::hand_clock::HandClock;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -273,6 +273,11 @@ async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: O
     let rig = Rig::start(opened, vec![shop]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     let (mut bot, _) = listener.accept().await.expect("a call");
+    // An answer that comes before the request is no answer.
+    let mut asked = Vec::new();
+    while !asked.ends_with(text("wamid.A", "1").as_bytes()) {
+        assert_ne!(bot.read_buf(&mut asked).await.expect("a request"), 0, "the request is whole");
+    }
     bot.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far").await.expect("sent");
     eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
     assert_eq!(rig.metric(r#"hapax_delivery_retries_total{channel="shop"}"#), 0);
