@@ -181,13 +181,9 @@ fn not_started(error: StartError) -> Failure {
 }
 
 fn store_words(store: &StoreUrl, promise: &Promise) -> String {
-    let name = match store {
-        StoreUrl::Memory => "memory:".to_owned(),
-        StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
-    };
     match promise {
-        Promise::Full => format!("{name}, with the full promise: what was answered 200 is on disk"),
-        Promise::Degraded(why) => format!("{name}, degraded: {}", why.join("; ")),
+        Promise::Full => format!("{store}, with the full promise: what was answered 200 is on disk"),
+        Promise::Degraded(why) => format!("{store}, degraded: {}", why.join("; ")),
     }
 }
 

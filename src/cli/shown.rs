@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::{Channel, Config, Mode, OnPoison, OnUnknown, Rate, Send, StoreUrl, hide_userinfo, write_bytes, write_ms};
+use crate::config::{Channel, Config, Mode, OnPoison, OnUnknown, Rate, Send, hide_userinfo, write_bytes, write_ms};
 use crate::domain::Kind;
 use crate::providers::settings::{Settings, SignatureRule};
 
@@ -90,10 +90,7 @@ pub(super) fn show(config: &Config) -> Shown {
         listen: config.listen.to_string(),
         admin_listen: config.admin_listen.map(|address| address.to_string()),
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
-        store: match &config.store {
-            StoreUrl::Memory => "memory:".to_owned(),
-            StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
-        },
+        store: config.store.to_string(),
         instance: config.instance.clone(),
         limits: ShownLimits {
             connections: limits.connections,

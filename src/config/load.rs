@@ -1,7 +1,6 @@
 //! Puts the layers on top of each other and reads the whole config from them.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -15,7 +14,6 @@ const TOP_KEYS: &[&str] = &["listen", "admin_listen", "admin_token", "store", "i
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
 const LIMIT_KEYS: &[&str] = &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
-const STORES_LATER: &[&str] = &["postgres", "postgresql", "mysql", "mariadb", "redis", "rediss", "firestore"];
 
 const ADMIN_TOKEN_MIN_BYTES: usize = 16;
 const CHANNELS_MAX: usize = 1_000;
@@ -242,27 +240,10 @@ fn read_admin_token(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<Secret
 
 /// A database address may hold a password: the text itself is never repeated in a mistake.
 fn read_store(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<StoreUrl> {
-    let text = found.text(mistakes)?;
-    let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
-    match scheme {
-        "memory" => Some(StoreUrl::Memory),
-        "sqlite" => match rest.strip_prefix("//").unwrap_or(rest) {
-            "" | ":memory:" => {
-                found.refuse(mistakes, "`sqlite:` needs a path; write \"sqlite:hapax.db\", or \"memory:\" to keep nothing");
-                None
-            }
-            path => Some(StoreUrl::Sqlite(PathBuf::from(path))),
-        },
-        later if STORES_LATER.contains(&later) => {
-            let instead = match found.origin() {
-                Origin::Env(name) if name.starts_with("DATABASE_URL") => "set HAPAX_STORE=sqlite:hapax.db, which is stronger",
-                _ => "write \"sqlite:hapax.db\"",
-            };
-            found.refuse(mistakes, format!("store `{later}` is not available in this version; {instead}"));
-            None
-        }
-        _ => {
-            found.refuse(mistakes, "this names no store; write \"sqlite:hapax.db\" or \"memory:\"");
+    match StoreUrl::read(found.text(mistakes)?) {
+        Ok(store) => Some(store),
+        Err(what) => {
+            found.refuse(mistakes, what);
             None
         }
     }

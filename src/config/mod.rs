@@ -9,13 +9,13 @@ mod secret;
 mod section;
 mod send;
 mod starter;
+mod store_url;
 mod tree;
 mod units;
 mod warnings;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -27,6 +27,7 @@ pub use address::hide_userinfo;
 pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
 pub use mistake::{Mistake, Mistakes, Origin};
 pub use starter::starter;
+pub use store_url::{StoreAddress, StoreUrl};
 pub use tree::Environment;
 pub use units::{write_bytes, write_ms};
 pub use warnings::warnings;
@@ -52,12 +53,6 @@ pub struct Config {
     pub log: Log,
     /// By name.
     pub channels: Vec<Channel>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
-    Memory,
-    Sqlite(PathBuf),
 }
 
 /// One configured connection to a provider.

@@ -46,11 +46,7 @@ pub(super) fn refuse_unknown(table: &Table, path: &str, known: &[&str], later: &
     }
 }
 
-impl<'t> Found<'t> {
-    pub(super) fn origin(&self) -> &'t Origin {
-        &self.entry.origin
-    }
-
+impl Found<'_> {
     pub(super) fn refuse(&self, mistakes: &mut Mistakes, what: impl Into<String>) {
         mistakes.add(&self.entry.origin, self.path.clone(), what);
     }
