@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::mistake::{Mistakes, Origin, did_you_mean};
+use super::mistake::{Mistakes, did_you_mean};
 use super::tree::{Entry, Node, Table};
 use super::units;
 
@@ -46,7 +46,7 @@ pub(super) fn refuse_unknown(table: &Table, path: &str, known: &[&str], later: &
     }
 }
 
-impl Found<'_> {
+impl<'t> Found<'t> {
     pub(super) fn refuse(&self, mistakes: &mut Mistakes, what: impl Into<String>) {
         mistakes.add(&self.entry.origin, self.path.clone(), what);
     }
