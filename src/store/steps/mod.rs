@@ -1,0 +1,10 @@
+//! The contract's steps, decided once for every engine that keeps records on a server.
+//!
+//! A server engine ([`Engine`], [`Tx`]) only loads, locks and saves [`records`]; what they mean is decided here, in plain Rust, the same for
+//! PostgreSQL, MySQL and Firestore. A step loads what it needs under locks, decides, saves, commits; when another instance was in the way
+//! it runs again from the start.
+
+pub mod engine;
+pub mod records;
+
+pub use engine::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
