@@ -16,6 +16,8 @@ mod outbox;
 mod reads;
 mod threads;
 
+#[cfg(feature = "firestore")]
+pub mod firestore;
 pub mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

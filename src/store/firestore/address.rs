@@ -55,7 +55,8 @@ mod tests {
     fn the_database_and_the_emulator_may_be_left_out() {
         let address = Address::read("firestore://shop", None).expect("an address");
         assert_eq!(address.base(), "https://firestore.googleapis.com/v1/projects/shop/databases/(default)/documents");
-        let address = Address::read("firestore://shop/eu?emulator=127.0.0.1:8080", Some("other:1".to_owned())).expect("an address");
+        let address =
+            Address::read("firestore://shop/eu?emulator=127.0.0.1:8080", Some("other:1".to_owned())).expect("an address");
         assert_eq!(address.base(), "http://127.0.0.1:8080/v1/projects/shop/databases/eu/documents");
         let address = Address::read("firestore://shop/", Some("other:1".to_owned())).expect("an address");
         assert_eq!(address.emulator.as_deref(), Some("other:1"));

@@ -231,9 +231,7 @@ fn fault_of(answer: &Value) -> Fault {
     let error = answer.get("error").or_else(|| answer.pointer("/0/error"));
     let part = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
     match part("status") {
-        Some(status) => {
-            Fault::Said { status: status.to_owned(), message: part("message").unwrap_or_default().to_owned() }
-        }
+        Some(status) => Fault::Said { status: status.to_owned(), message: part("message").unwrap_or_default().to_owned() },
         None => Fault::Lost("an error without a status".to_owned()),
     }
 }

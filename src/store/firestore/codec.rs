@@ -17,8 +17,28 @@ pub(super) const PIECE_BYTES: usize = 900 << 10;
 
 /// All fields of an event but those it carries for its webhook.
 pub(super) const EVENT_FIELDS: &[&str] = &[
-    "number", "webhook", "received_ms", "channel", "kind", "account", "id", "peer", "echo", "at_ms", "text", "index", "item",
-    "part", "thread", "thread_doc", "replays", "body_bytes", "copies", "conflicts", "copied_ms", "pieces",
+    "number",
+    "webhook",
+    "received_ms",
+    "channel",
+    "kind",
+    "account",
+    "id",
+    "peer",
+    "echo",
+    "at_ms",
+    "text",
+    "index",
+    "item",
+    "part",
+    "thread",
+    "thread_doc",
+    "replays",
+    "body_bytes",
+    "copies",
+    "conflicts",
+    "copied_ms",
+    "pieces",
 ];
 
 pub(super) fn key_fields(key: &KeyRec) -> Fields {
@@ -105,7 +125,8 @@ pub(super) fn read_carried(doc: &Doc) -> Option<Carried> {
 pub(super) fn read_copies(doc: &Doc) -> Result<Option<Copies>, StoreError> {
     let Some(copies) = doc.maybe_number("copies") else { return Ok(None) };
     let event = read_event(doc)?.event_id();
-    let (conflicts, last_ms) = (doc.maybe_number("conflicts").unwrap_or_default(), doc.maybe_int("copied_ms").unwrap_or_default());
+    let (conflicts, last_ms) =
+        (doc.maybe_number("conflicts").unwrap_or_default(), doc.maybe_int("copied_ms").unwrap_or_default());
     Ok(Some(Copies { event, copies, conflicts, last_ms }))
 }
 

@@ -74,7 +74,8 @@ pub(super) fn out_fields(out: &OutRec) -> Fields {
 
 /// It has left the outbox.
 pub(super) fn closed_fields() -> Fields {
-    let open = ["open", "inLine", "begun", "unknown"].into_iter().fold(Fields::default(), |fields, name| fields.with(name, flag(false)));
+    let open =
+        ["open", "inLine", "begun", "unknown"].into_iter().fold(Fields::default(), |fields, name| fields.with(name, flag(false)));
     ["nextAttemptAt", "begunAt"].into_iter().fold(open, |fields, name| fields.with(name, null()))
 }
 
@@ -116,7 +117,9 @@ pub(super) fn entry_of_message(message: &MessageRec) -> Fields {
 }
 
 pub(super) fn entry_progress(message: &MessageRec) -> Fields {
-    Fields::default()
-        .with("status", text(message.steps.status().name()))
-        .with_some("providerId", message.provider_id.as_deref(), text)
+    Fields::default().with("status", text(message.steps.status().name())).with_some(
+        "providerId",
+        message.provider_id.as_deref(),
+        text,
+    )
 }
