@@ -8,16 +8,18 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
+use super::hand_clock::HandClock;
+use super::store_bed::{Bed, START_MS};
 use crate::clock::Clock;
 use crate::domain::ids;
 use crate::store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
-    name_hash, request_hash, thread_hash,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, OutRec, Place, ProviderNameRec, Queue,
+    ThreadRec, name_hash, request_hash, thread_hash,
 };
-use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
+use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, ServerStore, Trouble, Tx, Wanted};
 use crate::store::{
-    Answer, ChannelCounts, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Redrive, Stats, StoreError,
-    ThreadQuery,
+    Answer, ChannelCounts, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Redrive, Stats, Store,
+    StoreError, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -82,8 +84,7 @@ impl Data {
         seen.sending = wanted.sending.iter().filter(begun).cloned().collect();
         let named = wanted.provider_names.iter().map(|(account, name)| name_hash(account, name));
         seen.provider_names = named.filter_map(|hash| Some((hash, self.provider_names.get(&hash)?.clone()))).collect();
-        let requested =
-            |message: &&MessageRec| wanted.requests.contains(&request_hash(&message.account, &message.request_id));
+        let requested = |message: &&MessageRec| wanted.requests.contains(&request_hash(&message.account, &message.request_id));
         let messages = wanted.messages.iter().filter_map(|number| self.messages.get(number));
         seen.messages = messages.chain(self.messages.values().filter(requested)).map(|m| (m.number, m.clone())).collect();
         seen.outs = wanted.outs.iter().filter_map(|number| Some((*number, self.outs.get(number)?.clone()))).collect();
@@ -284,9 +285,10 @@ impl Engine for PlainEngine {
         let wanted = |thread: &&ThreadRec| {
             query.channel.as_ref().is_none_or(|channel| *channel == thread.channel)
                 && query.account.as_ref().is_none_or(|account| *account == thread.account)
-                && query.before.as_ref().is_none_or(|(at_ms, id)| {
-                    (thread.last_ms, &thread.account, &thread.peer) < (*at_ms, &id.account, &id.peer)
-                })
+                && query
+                    .before
+                    .as_ref()
+                    .is_none_or(|(at_ms, id)| (thread.last_ms, &thread.account, &thread.peer) < (*at_ms, &id.account, &id.peer))
         };
         let mut rows: Vec<ThreadRec> = self.data.lock().await.threads.values().filter(wanted).cloned().collect();
         rows.sort_by(|a, b| (b.last_ms, &b.account, &b.peer).cmp(&(a.last_ms, &a.account, &a.peer)));
@@ -372,8 +374,7 @@ impl Engine for PlainEngine {
     async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
         let data = self.data.lock().await;
         let carriers = data.events.values().filter(|event| event.webhook == event.number && event.number > after);
-        let old: Vec<u64> =
-            carriers.filter(|event| event.received_ms <= before_ms).map(|event| event.number).take(max).collect();
+        let old: Vec<u64> = carriers.filter(|event| event.received_ms <= before_ms).map(|event| event.number).take(max).collect();
         let mut events: Vec<EventRec> = data.events.values().filter(|event| old.contains(&event.webhook)).cloned().collect();
         events.sort_by_key(|event| event.webhook);
         Ok(events)
@@ -439,5 +440,37 @@ impl Engine for PlainEngine {
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
         Ok(self.clock.now_ms())
+    }
+}
+
+/// The steps on plain maps. All instances share one engine.
+pub struct PlainBed {
+    clock: HandClock,
+    engine: Arc<PlainEngine>,
+}
+
+impl PlainBed {
+    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
+    pub fn new() -> Self {
+        let clock = HandClock::at(START_MS);
+        Self { engine: Arc::new(PlainEngine::new(Arc::new(clock.clone()))), clock }
+    }
+}
+
+impl Bed for PlainBed {
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(ServerStore::new(Arc::clone(&self.engine)))
+    }
+
+    fn crash(&self) -> Arc<dyn Store> {
+        self.open()
+    }
+
+    fn shares(&self) -> bool {
+        true
     }
 }
