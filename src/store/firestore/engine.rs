@@ -1,6 +1,5 @@
 //! The engine's side of the contract, method by method.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,10 +28,11 @@ impl Engine for FirestoreEngine {
         }
     }
 
-    async fn begin(&self, _pool: Pool, _numbers: usize) -> Result<FirestoreTx, Trouble> {
+    async fn begin(&self, pool: Pool, _numbers: usize) -> Result<FirestoreTx, Trouble> {
+        let pass = self.inner.gates.enter(pool).await;
         let begun_micros = self.read_clock().await?;
         let now_ms = self.inner.clock.as_ref().map_or(begun_micros / 1_000, |clock| clock.now_ms());
-        Ok(FirestoreTx::new(Arc::clone(&self.inner), self.adoption.clone(), now_ms, begun_micros))
+        Ok(FirestoreTx::new(self, pass, now_ms, begun_micros))
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {

@@ -74,16 +74,23 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn threads(&self, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, StoreError> {
-        let behind = query.before.as_ref().map(|(at_ms, id)| vec![time(*at_ms), text(&id.account), text(&id.peer)]);
         let threads = Query::of(paths::THREADS)
             .equal_if("channel", query.channel.as_deref().map(text))
             .equal_if("account", query.account.as_deref().map(text))
-            .highest_first("lastAt")
-            .highest_first("account")
-            .highest_first("peer")
-            .behind(behind)
-            .limit(limit);
-        self.read(threads, codec::read_thread).await
+            .highest_first("lastAt");
+        let before = query.before.as_ref();
+        // Within one account, its name orders nothing.
+        let threads = match &query.account {
+            Some(_) => {
+                let behind = before.map(|(at_ms, id)| vec![time(*at_ms), text(&id.peer)]);
+                threads.highest_first("peer").behind(behind)
+            }
+            None => {
+                let behind = before.map(|(at_ms, id)| vec![time(*at_ms), text(&id.account), text(&id.peer)]);
+                threads.highest_first("account").highest_first("peer").behind(behind)
+            }
+        };
+        self.read(threads.limit(limit), codec::read_thread).await
     }
 
     pub(super) async fn names(&self, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {

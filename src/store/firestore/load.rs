@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures_util::future::{try_join, try_join3};
 
-use super::client::Client;
+use super::client::{Client, Got};
 use super::query::Query;
 use super::value::{Doc, flag, hash, int, number, text};
 use super::{codec, outbox_doc, paths};
@@ -74,36 +74,36 @@ pub(super) fn outbox_path(doc: &Doc) -> String {
     format!("{}/{}", paths::OUTBOX, doc.id())
 }
 
-/// Loads in three turns. Lanes come first, because they guard the lines of items and messages; whether an account is sending is asked
-/// before what the provider calls its messages, so that a send which ends in between is seen by one of the two.
+/// Loads in two turns. Lanes come before what waits in them, because they guard the line; whether an account is sending is asked before
+/// what the provider calls its messages, so that a send which ends in between is seen by one of the two.
 pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::default();
-    let lanes: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
-    let got = client.get(&lanes, None).await?;
-    for doc in &got.docs {
+    let (lanes, events, talk) = try_join3(lanes(client, wanted), events(client, wanted), talk(client, wanted)).await?;
+    for doc in &lanes.docs {
         let lane = codec::read_lane(doc)?;
         sight.saw_lane(doc, &lane);
         loaded.lanes.insert(lane.hash, lane);
     }
-    sight.missed(got.missing);
-
-    let (items, events, talk) = try_join3(items(client, wanted), events(client, wanted), talk(client, wanted)).await?;
-    take_items(items, &mut loaded, sight)?;
     for (doc, event) in events {
         sight.saw(&doc);
         loaded.events.insert(event.number, event);
     }
     take_talk(talk, &mut loaded, sight)?;
 
-    let (named, outs) = try_join(provider_names(client, wanted), outs(client, wanted)).await?;
+    let (items, named, outs) = try_join3(items(client, wanted), provider_names(client, wanted), outs(client, wanted)).await?;
+    take_items(items, &mut loaded, sight)?;
     for doc in &named.docs {
         let name = codec::read_provider_name(doc)?;
         sight.lock(doc);
         loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
     }
-    sight.missed(named.missing);
     take_outs(outs, wanted, &mut loaded, sight)?;
     Ok(loaded)
+}
+
+async fn lanes(client: &Client, wanted: &Wanted) -> Result<Got, StoreError> {
+    let paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
+    client.get(&paths, None).await
 }
 
 struct Items {
@@ -181,7 +181,7 @@ pub(super) async fn whole_body(client: &Client, doc: &Doc, inline: bytes::Bytes)
 }
 
 struct Talk {
-    names: super::client::Got,
+    names: Got,
     threads: Vec<Doc>,
     /// One for each account: empty when it sends nothing.
     sending: Vec<(String, bool)>,
@@ -215,7 +215,7 @@ fn take_talk(talk: Talk, loaded: &mut Loaded, sight: &mut Sight) -> Result<(), S
     Ok(())
 }
 
-async fn provider_names(client: &Client, wanted: &Wanted) -> Result<super::client::Got, StoreError> {
+async fn provider_names(client: &Client, wanted: &Wanted) -> Result<Got, StoreError> {
     let names = wanted.provider_names.iter().map(|(account, name)| name_hash(account, name));
     let paths: Vec<String> = names.map(|hash| paths::hashed(paths::PROVIDER_NAMES, &hash)).collect();
     client.get(&paths, None).await

@@ -10,6 +10,7 @@ mod query;
 mod value;
 
 mod codec;
+mod gate;
 mod numbers;
 mod outbox_doc;
 mod paths;
@@ -33,6 +34,7 @@ use tokio::sync::{Mutex, Notify};
 use address::Address;
 use adopt::Adoption;
 use client::Client;
+use gate::Gates;
 use numbers::Numbers;
 
 use crate::clock::Clock;
@@ -58,6 +60,7 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     numbers: Numbers,
     work: Arc<Notify>,
+    gates: Gates,
     emulated: bool,
     /// Where to look for documents of front ends, and when that was last done.
     looked: Mutex<Looked>,
@@ -85,6 +88,7 @@ pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result
         clock,
         numbers: Numbers::new(instance),
         work: Arc::default(),
+        gates: Gates::default(),
         emulated: address.emulator.is_some(),
         looked: Mutex::default(),
         instance,

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::adopt::Adoption;
 use super::client::Fault;
+use super::gate::Pass;
 use super::load::{Sight, load};
 use super::numbers::lead_micros;
 use super::query::Query;
-use super::value::{Doc, Fields, int, micros, number, text, time};
+use super::value::{Doc, Fields, flag, int, micros, number, text, time};
 use super::writes::Writes;
 use super::{FirestoreEngine, Inner, codec, paths};
 use crate::domain::{Priority, ids};
@@ -39,21 +40,25 @@ pub struct FirestoreTx {
     begun_micros: i64,
     nonce: String,
     last_number: Option<u64>,
+    pass: Pass,
 }
 
 impl FirestoreTx {
-    pub(super) fn new(inner: Arc<Inner>, adoption: Option<Arc<Adoption>>, now_ms: i64, begun_micros: i64) -> Self {
+    /// `now_ms` is the store's clock, `begun_micros` the server's.
+    pub(super) fn new(engine: &FirestoreEngine, pass: Pass, now_ms: i64, begun_micros: i64) -> Self {
         let nonce = hex::encode(rand::random::<[u8; 16]>());
+        let (inner, adoption) = (Arc::clone(&engine.inner), engine.adoption.clone());
         let (sight, writes) = (Sight::default(), Writes::default());
-        Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None }
+        Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None, pass }
     }
 
     fn nonce_name(&self) -> String {
         self.inner.client.name(&format!("{}/{}", paths::NONCES, self.nonce))
     }
 
-    fn nonce_fields(&self) -> Fields {
-        Fields::default().with("expires_at", time(self.begun_micros / 1_000 + NONCE_MS))
+    /// With the word of who made it: the transaction, or the question what became of it.
+    fn nonce_fields(&self, committed: bool) -> Fields {
+        Fields::default().with("expires_at", time(self.begun_micros / 1_000 + NONCE_MS)).with("committed", flag(committed))
     }
 
     /// Adds to the writes what protects the decisions they rest on.
@@ -67,23 +72,34 @@ impl FirestoreTx {
         for name in std::mem::take(&mut self.sight.locked) {
             self.writes.verify(name);
         }
-        self.writes.create(self.nonce_name(), self.nonce_fields());
+        self.writes.create(self.nonce_name(), self.nonce_fields(true));
     }
 
     /// Asks what became of a commit without an answer: whoever makes the nonce's document first decides it.
     async fn resolve(&self, fault: Fault) -> Result<(), Trouble> {
-        let mut nonce = Writes::default();
-        nonce.create(self.nonce_name(), self.nonce_fields());
-        let body = nonce.commit(&HashMap::new())?;
+        let mut question = Writes::default();
+        question.create(self.nonce_name(), self.nonce_fields(false));
+        let body = question.commit(&HashMap::new())?;
         let begun = Instant::now();
         loop {
-            match self.inner.client.call("commit", &body).await {
-                Ok(_) => return Err(Trouble::Failed(fault.error("a commit"))),
-                Err(answer) if answer.exists_already() => return Ok(()),
-                Err(_) if begun.elapsed() < DOUBT_PATIENCE => tokio::time::sleep(DOUBT_WAIT).await,
-                Err(_) => return Err(Trouble::Failed(fault.error("a commit of which nobody knows whether it was done"))),
+            let never = match self.inner.client.call("commit", &body).await {
+                Ok(_) => Some(true),
+                // The answer to an earlier question may have been lost as well.
+                Err(answer) if answer.exists_already() => self.made_by_question().await,
+                Err(_) => None,
+            };
+            match never {
+                Some(true) => return Err(Trouble::Failed(fault.error("a commit"))),
+                Some(false) => return Ok(()),
+                None if begun.elapsed() < DOUBT_PATIENCE => tokio::time::sleep(DOUBT_WAIT).await,
+                None => return Err(Trouble::Failed(fault.error("a commit of which nobody knows whether it was done"))),
             }
         }
+    }
+
+    async fn made_by_question(&self) -> Option<bool> {
+        let got = self.inner.client.get(&[format!("{}/{}", paths::NONCES, self.nonce)], None).await.ok()?;
+        Some(!got.docs.first()?.flag("committed"))
     }
 
     /// Ends only when the server's time is past the last number, so that who begins later gets higher ones.
@@ -231,11 +247,17 @@ impl Tx for FirestoreTx {
         let body = self.writes.commit(&self.sight.times)?;
         match self.inner.client.call("commit", &body).await {
             Ok(answer) => {
+                self.pass.went_well();
                 self.outlast(&answer).await;
                 Ok(())
             }
             Err(fault) if fault.in_doubt() => self.resolve(fault).await,
-            Err(fault) => Err(fault.trouble("a commit")),
+            Err(fault) => {
+                if fault.crossed() {
+                    self.pass.crossed();
+                }
+                Err(fault.trouble("a commit"))
+            }
         }
     }
 }
