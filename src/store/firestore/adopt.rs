@@ -47,7 +47,10 @@ impl FirestoreEngine {
             looked.behind = page.last().map(|doc| doc.name.clone());
         }
         for doc in page.iter().filter(|doc| !doc.fields.contains_key("number")) {
-            self.adopt(doc).await?;
+            match self.adopt(doc).await {
+                Err(error) if !error.retryable() => self.refuse(doc, &error.to_string()).await?,
+                other => other?,
+            }
         }
         Ok(())
     }

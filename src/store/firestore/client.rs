@@ -18,9 +18,13 @@ pub(super) const IN_MAX: usize = 30;
 const GET_MAX: usize = 300;
 const SCOPES: &[&str] = &["https://www.googleapis.com/auth/datastore"];
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Reads are tried again for so long.
+/// A read that takes longer is tried once more.
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
+/// After so long nothing is tried again.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A commit of thousands of documents takes its time: so many bytes get a second more.
+const WRITE_BYTES_PER_S: usize = 200_000;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 pub(super) struct Client {
@@ -60,7 +64,6 @@ impl Client {
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(CALL_TIMEOUT)
             .pool_max_idle_per_host(64)
             .tcp_nodelay(true)
             .http1_only()
@@ -78,8 +81,14 @@ impl Client {
         format!("{}/{path}", self.root)
     }
 
-    /// Calls once; whoever calls decides what a fault means.
+    /// Writes, once; whoever calls decides what a fault means.
     pub(super) async fn call(&self, method: &str, body: &Value) -> Result<Value, Fault> {
+        let body = body.to_string();
+        let more = Duration::from_secs((body.len() / WRITE_BYTES_PER_S) as u64);
+        self.post(method, body, WRITE_TIMEOUT + more).await
+    }
+
+    async fn post(&self, method: &str, body: String, timeout: Duration) -> Result<Value, Fault> {
         let token = match &self.auth {
             Auth::Owner => "owner".to_owned(),
             Auth::Google(provider) => {
@@ -87,7 +96,8 @@ impl Client {
                 token.map_err(|error| Fault::Unreached(format!("no token: {error}")))?.as_str().to_owned()
             }
         };
-        let request = self.http.post(format!("{}:{method}", self.base)).bearer_auth(token).json(body);
+        let request = self.http.post(format!("{}:{method}", self.base)).bearer_auth(token);
+        let request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body).timeout(timeout);
         let response = request.send().await.map_err(|error| match error.is_connect() {
             true => Fault::Unreached(causes(&error)),
             false => Fault::Lost(causes(&error)),
@@ -101,7 +111,7 @@ impl Client {
     pub(super) async fn ask(&self, what: &'static str, method: &str, body: &Value) -> Result<Value, StoreError> {
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         loop {
-            match self.call(method, body).await {
+            match self.post(method, body.to_string(), READ_TIMEOUT).await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) if fault.may_pass() && begun.elapsed() + wait < READ_PATIENCE => {
                     tokio::time::sleep(wait).await;

@@ -19,7 +19,7 @@ use super::{FirestoreEngine, Inner, codec, paths};
 use crate::domain::{Priority, ids};
 use crate::store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue};
 use crate::store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
-use crate::store::{Redrive, StoreError};
+use crate::store::{PausedAccount, Redrive, StoreError};
 
 /// How long a transaction's own word is kept: much longer than any commit may take.
 const NONCE_MS: i64 = 3_600_000;
@@ -40,6 +40,8 @@ pub struct FirestoreTx {
     begun_micros: i64,
     nonce: String,
     last_number: Option<u64>,
+    /// Once they were asked for.
+    paused: Option<Vec<PausedAccount>>,
     pass: Pass,
 }
 
@@ -49,7 +51,7 @@ impl FirestoreTx {
         let nonce = hex::encode(rand::random::<[u8; 16]>());
         let (inner, adoption) = (Arc::clone(&engine.inner), engine.adoption.clone());
         let (sight, writes) = (Sight::default(), Writes::default());
-        Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None, pass }
+        Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None, paused: None, pass }
     }
 
     fn nonce_name(&self) -> String {
@@ -201,9 +203,13 @@ impl Tx for FirestoreTx {
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
         let mut resting = due.resting.to_vec();
         if due.queue == Queue::Outbox {
-            FirestoreEngine::on(&self.inner).adopt_new().await?;
-            let paused = Query::of(paths::PAUSED).equal("channel", text(due.channel));
-            resting.extend(self.inner.client.run(&paused).await?.iter().filter_map(|doc| doc.maybe_text("account")));
+            let engine = FirestoreEngine::on(&self.inner);
+            engine.adopt_new().await?;
+            if self.paused.is_none() {
+                self.paused = Some(engine.paused_accounts().await?);
+            }
+            let paused = self.paused.iter().flatten().filter(|paused| paused.channel == due.channel);
+            resting.extend(paused.map(|paused| paused.account.clone()));
         }
         let mut lanes = Vec::new();
         for doc in self.find_lanes(due, &resting).await?.into_iter().filter(|doc| !rests(doc, &resting)) {

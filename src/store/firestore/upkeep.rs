@@ -1,6 +1,7 @@
 //! Settings, pauses, purging, counting and proofs of life.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use serde_json::{Value, json};
@@ -13,6 +14,8 @@ use super::{FirestoreEngine, SCHEMA, codec, outbox_doc, paths};
 use crate::store::steps::records::{EventRec, MessageRec, Place, Queue, name_hash};
 use crate::store::{ChannelCounts, Copies, Stats, StoreError};
 
+/// A database that does not answer so long after the start is not there.
+const OPEN_PATIENCE: Duration = Duration::from_secs(15);
 /// Writes of one `batchWrite`.
 const BATCH_MAX: usize = 500;
 
@@ -43,8 +46,15 @@ impl FirestoreEngine {
         Ok(got.read_micros)
     }
 
+    /// Proves that the database is there and of our layout. One that is just starting is waited for.
     pub(super) async fn check_schema(&self) -> Result<(), StoreError> {
-        self.read_clock().await?;
+        let begun = Instant::now();
+        loop {
+            match self.read_clock().await {
+                Err(error) if error.retryable() && begun.elapsed() < OPEN_PATIENCE => {}
+                other => break other?,
+            };
+        }
         let mut schema = Writes::default();
         let name = self.inner.client.name(&format!("{}/schema", paths::SETTINGS));
         schema.create(name, Fields::default().with("version", int(SCHEMA)));

@@ -10,16 +10,16 @@ use hapax::testkit::servers::Engine;
 use hapax::testkit::store_bed::START_MS;
 use serde_json::{Value, json};
 
-pub struct Emulator {
-    pub url: String,
-    pub clock: HandClock,
-    pub host: String,
-    pub project: String,
+pub(super) struct Emulator {
+    pub(super) url: String,
+    pub(super) clock: HandClock,
+    pub(super) host: String,
+    pub(super) project: String,
     http: reqwest::Client,
 }
 
 /// How a request says who makes it.
-pub enum As<'a> {
+pub(super) enum As<'a> {
     Hapax,
     Nobody,
     User(&'a str),
@@ -27,7 +27,7 @@ pub enum As<'a> {
 
 impl Emulator {
     /// A project of its own on the emulator that all tests share. `None`: it is not installed.
-    pub async fn start() -> Option<Self> {
+    pub(super) async fn start() -> Option<Self> {
         let url = Engine::Firestore.shared().await?.fresh().await;
         let (project, host) =
             url.strip_prefix("firestore://").and_then(|rest| rest.split_once("?emulator=")).expect("its address");
@@ -36,12 +36,12 @@ impl Emulator {
         Some(Self { url, clock: HandClock::at(START_MS), host, project, http })
     }
 
-    pub async fn open(&self) -> ServerStore<FirestoreEngine> {
+    pub(super) async fn open(&self) -> ServerStore<FirestoreEngine> {
         self.open_at(&self.host).await
     }
 
     /// Opens the store by way of another address.
-    pub async fn open_at(&self, host: &str) -> ServerStore<FirestoreEngine> {
+    pub(super) async fn open_at(&self, host: &str) -> ServerStore<FirestoreEngine> {
         let url = format!("firestore://{}?emulator={host}", self.project);
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         firestore::open(&url, Some(clock)).await.expect("the store opens")
@@ -61,31 +61,31 @@ impl Emulator {
         (response.status().as_u16(), response.json().await.unwrap_or(Value::Null))
     }
 
-    pub async fn read(&self, path: &str, who: As<'_>) -> (u16, Value) {
+    pub(super) async fn read(&self, path: &str, who: As<'_>) -> (u16, Value) {
         self.ask(self.http.get(self.address(path)), who).await
     }
 
     /// The fields of a document.
-    pub async fn fields(&self, path: &str) -> Value {
+    pub(super) async fn fields(&self, path: &str) -> Value {
         let (status, mut document) = self.read(path, As::Hapax).await;
         assert_eq!(status, 200, "{path}: {document}");
         document["fields"].take()
     }
 
     /// Writes a document that is not there yet.
-    pub async fn create(&self, collection: &str, id: &str, fields: Value, who: As<'_>) -> u16 {
+    pub(super) async fn create(&self, collection: &str, id: &str, fields: Value, who: As<'_>) -> u16 {
         let address = format!("{}?documentId={id}", self.address(collection));
         self.ask(self.http.post(address).json(&json!({ "fields": fields })), who).await.0
     }
 
     /// Takes over security rules for this project.
-    pub async fn rule(&self, rules: &str) -> (u16, Value) {
+    pub(super) async fn rule(&self, rules: &str) -> (u16, Value) {
         let address = format!("http://{}/emulator/v1/projects/{}:securityRules", self.host, self.project);
         let files = json!({ "rules": { "files": [{ "name": "firestore.rules", "content": rules }] } });
         self.ask(self.http.put(address).json(&files), As::Hapax).await
     }
 }
 
-pub fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     json!({ "stringValue": text })
 }

@@ -13,20 +13,20 @@ use tokio::net::TcpListener;
 
 use super::emulator::Emulator;
 
-pub struct Proxy {
-    pub host: String,
+pub(super) struct Proxy {
+    pub(super) host: String,
     to: String,
     http: reqwest::Client,
     /// How many of the next commits lose their answer, or never arrive.
-    pub lost_answers: AtomicUsize,
-    pub lost_requests: AtomicUsize,
+    pub(super) lost_answers: AtomicUsize,
+    pub(super) lost_requests: AtomicUsize,
     reads: AtomicUsize,
     writes: AtomicUsize,
     deletes: AtomicUsize,
 }
 
 impl Proxy {
-    pub async fn start(emulator: &Emulator) -> Arc<Self> {
+    pub(super) async fn start(emulator: &Emulator) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let host = listener.local_addr().expect("its address").to_string();
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
@@ -47,7 +47,7 @@ impl Proxy {
     }
 
     /// Documents read, written and deleted since this was last asked, as Google counts them.
-    pub fn cost(&self) -> (usize, usize, usize) {
+    pub(super) fn cost(&self) -> (usize, usize, usize) {
         let take = |counter: &AtomicUsize| counter.swap(0, Ordering::SeqCst);
         (take(&self.reads), take(&self.writes), take(&self.deletes))
     }
