@@ -12,6 +12,7 @@ mod delivery;
 mod doors;
 mod faulty;
 mod phones;
+mod postgres_store;
 mod program;
 mod proxy;
 mod python;
