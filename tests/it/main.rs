@@ -18,6 +18,7 @@ mod python;
 mod replies;
 mod restart;
 mod sending;
+mod servers;
 mod stopping;
 mod store_trouble;
 mod stores;

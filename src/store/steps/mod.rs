@@ -7,4 +7,25 @@
 pub mod engine;
 pub mod records;
 
+mod work;
+
+mod lanes;
+mod threads;
+
+mod accept;
+mod hearing;
+mod lease;
+mod settle;
+
+mod outbox;
+mod submit;
+
+mod admin;
+mod purge;
+
+mod reads;
+mod run;
+mod store;
+
 pub use engine::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
+pub use store::ServerStore;

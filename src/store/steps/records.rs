@@ -128,6 +128,7 @@ pub struct LaneRec {
     pub hash: Hash,
     pub queue: Queue,
     pub channel: Arc<str>,
+    /// Of the messages in it; empty in the inbox.
     pub account: String,
     /// Of the first; always `Normal` in the inbox.
     pub priority: Priority,
