@@ -33,6 +33,7 @@ pub struct MysqlTx {
     end: u64,
     /// Written with the commit, or before the next question.
     pending: Vec<Packet>,
+    /// There is something to keep; without it the end costs no fsync.
     wrote: bool,
 }
 
@@ -129,13 +130,13 @@ impl Tx for MysqlTx {
             let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
             sql.add(held, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &(self.end - 1)]);
         }
-        self.wrote = true;
         let mut sets = self.ask(sql).await?;
         let mut holders = HashMap::new();
         for _ in 0..parts {
             sets.skip();
             holders.extend(sets.read(read_key)?.into_iter().map(|holder| (holder.key, holder)));
         }
+        self.wrote |= holders.len() < keys.len();
         Ok(keys.iter().map(|key| holders.remove(&key.key)).collect())
     }
 
@@ -208,10 +209,11 @@ impl Tx for MysqlTx {
 
     async fn commit(mut self) -> Result<(), Trouble> {
         let Some(mut link) = self.link.take() else { return Err(ended()) };
-        if self.next > self.end {
+        let overdrawn = self.next > self.end;
+        if !self.wrote || overdrawn {
             link.undo().await;
             link.give_back();
-            return Err(failed("it used more numbers than it had asked for".to_owned()));
+            return if overdrawn { Err(failed("it used more numbers than it had asked for".to_owned())) } else { Ok(()) };
         }
         let mut packets = std::mem::take(&mut self.pending);
         match packets.last_mut() {
@@ -223,7 +225,7 @@ impl Tx for MysqlTx {
                 link.give_back();
                 Ok(())
             }
-            Err(failure) if failure.in_the_way() || !self.wrote => {
+            Err(failure) if failure.in_the_way() => {
                 link.undo().await;
                 link.give_back();
                 Err(failure.into_trouble("mysql: write"))
