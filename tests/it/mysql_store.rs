@@ -64,7 +64,8 @@ async fn names_that_a_collation_takes_for_one_are_two() {
     let Some((url, store)) = fresh().await else { return };
     let database = url.rsplit('/').next().expect("a database");
     drop(store);
-    run(&url, &format!("DROP DATABASE {database}; CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")).await;
+    run(&url, &format!("DROP DATABASE {database}; CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"))
+        .await;
     let store = mysql::open(&url, None).await.expect("it opens");
     let ids = ["wamid.Ab", "wamid.aB", "wamid.aB ", "wamid.aB\u{301}"];
     for id in ids {

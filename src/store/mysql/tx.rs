@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::link::{Link, Links, Packet, Sets};
+use super::link::{Failure, Link, Links, Packet, Sets};
 use super::load::{Asked, qualified};
 use super::rows::{ITEM, KEY, LANE, put_key, read_item, read_key, read_lane};
 use super::save;
@@ -73,6 +73,16 @@ impl MysqlTx {
                 link.give_back();
                 Err(failure.into_trouble("mysql: a transaction"))
             }
+        }
+    }
+
+    async fn settle_doubt(&self, links: &Links, failure: Failure) -> Result<(), Trouble> {
+        let took_place = self.took_place(links).await;
+        tracing::warn!(error = %failure, ?took_place, "mysql: a commit was not answered; asked whether it took place");
+        match took_place {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(failure.into_trouble("mysql: commit")),
+            Err(why) => Err(failed(format!("it is not known whether it took place, and nobody can be asked: {why}"))),
         }
     }
 
@@ -231,15 +241,11 @@ impl Tx for MysqlTx {
                 Err(failure.into_trouble("mysql: write"))
             }
             Err(failure) => {
+                let links = Arc::clone(link.links());
+                // Closes a broken connection, so that the server ends what it never heard the end of.
                 link.undo().await;
-                tracing::warn!(error = %failure, "mysql: a commit was not answered; asking whether it took place");
-                let took_place = self.took_place(link.links()).await;
                 link.give_back();
-                match took_place {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(failure.into_trouble("mysql: commit")),
-                    Err(why) => Err(failed(format!("it is not known whether it took place, and nobody can be asked: {why}"))),
-                }
+                self.settle_doubt(&links, failure).await
             }
         }
     }
