@@ -18,10 +18,10 @@ mod reads;
 mod threads;
 
 pub mod memory;
-#[cfg(feature = "postgres")]
-pub mod postgres;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod steps;

@@ -9,6 +9,7 @@
 
 mod ask;
 mod bell;
+mod by_hand;
 mod claim;
 mod connect;
 mod lanes;
@@ -39,6 +40,7 @@ use bell::Bell;
 use connect::{Pools, Server};
 use trouble::Failure;
 
+pub use by_hand::by_hand;
 pub use tx::PostgresTx;
 
 /// One database, seen as records.
