@@ -274,7 +274,8 @@ fn read_on_store_failure(
     };
     let chosen = found.choice(&words.map(|word| (word.name(), word)), &[], mistakes).unwrap_or(OnStoreFailure::Retry);
     if chosen == OnStoreFailure::Spool && mode == Mode::Proxy {
-        let what = "mode \"proxy\" answers with what the target says, and what is spooled gets there later; write \"retry\" or \"pass\"";
+        let what =
+            "mode \"proxy\" answers with what the target says, and what is spooled gets there later; write \"retry\" or \"pass\"";
         found.refuse(mistakes, what);
     }
     if chosen == OnStoreFailure::Pass && section.get("target").is_none() {

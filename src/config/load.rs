@@ -11,7 +11,8 @@ use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
 use super::{Channel, Config, DEFAULT, Limits, Log, StoreUrl, channel};
 
-const TOP_KEYS: &[&str] = &["listen", "admin_listen", "admin_token", "store", "spool", "instance", "limits", "log", "defaults", "channel"];
+const TOP_KEYS: &[&str] =
+    &["listen", "admin_listen", "admin_token", "store", "spool", "instance", "limits", "log", "defaults", "channel"];
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
 const LIMIT_KEYS: &[&str] = &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys"];
 const LOG_KEYS: &[&str] = &["filter", "json"];

@@ -11,6 +11,7 @@
 //! *Invariant:* no code outside `store/` knows which database runs.
 
 mod accept;
+mod in_time;
 mod lease;
 mod outbox;
 mod reads;
@@ -24,6 +25,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
