@@ -11,6 +11,7 @@ mod crash;
 mod delivery;
 mod doors;
 mod faulty;
+mod outage;
 mod phones;
 mod program;
 mod proxy;
