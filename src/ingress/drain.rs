@@ -142,3 +142,43 @@ fn waves(batch: Vec<Waiting>) -> Vec<Vec<Waiting>> {
     }
     waves
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Fence;
+    use crate::store::{KeptHeaders, LaneRef};
+    use crate::testkit::store_bed::{message, notice, webhook};
+
+    fn waiting(number: u128, arrival: Arrival) -> Waiting {
+        let lease = InboxLease {
+            lane: LaneRef([0; 32]),
+            fence: Fence(1),
+            until_ms: 0,
+            item: crate::domain::ItemId(uuid::Uuid::from_u128(number)),
+            channel: "shop".into(),
+            attempt: 1,
+            replay: None,
+            received_ms: 0,
+            headers: KeptHeaders::default(),
+            body: arrival.body.clone(),
+            webhook_events: 1,
+            events: Vec::new(),
+        };
+        Waiting { lease, arrival }
+    }
+
+    #[test]
+    fn a_webhook_goes_after_all_that_share_a_lane_with_it() {
+        let batch = vec![
+            waiting(0, webhook(vec![message("a1", "a")])),
+            waiting(1, webhook(vec![message("b1", "b")])),
+            waiting(2, webhook(vec![message("a2", "a"), message("c1", "c")])),
+            waiting(3, webhook(vec![notice("n")])),
+            waiting(4, webhook(vec![message("b2", "b"), message("c2", "c")])),
+            waiting(5, webhook(vec![message("c3", "c")])),
+        ];
+        let numbers = |wave: &Vec<Waiting>| wave.iter().map(|waiting| waiting.lease.item.0.as_u128()).collect::<Vec<_>>();
+        assert_eq!(waves(batch).iter().map(numbers).collect::<Vec<_>>(), [vec![0, 1, 3], vec![2], vec![4], vec![5]]);
+    }
+}

@@ -43,6 +43,9 @@ pub const PATH: &str = "/in/";
 /// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
 const PROXY_WAIT_MAX_MS: i64 = 25_000;
 
+/// How long the store may take to count copies; a count is a hint.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The public door, with everything per channel made ready.
 pub struct Ingress {
     channels: HashMap<Box<str>, Door>,
@@ -172,7 +175,7 @@ impl Ingress {
     pub async fn flush_copies(&self) {
         let copies = self.seen.take_copies();
         if !copies.is_empty()
-            && let Err(error) = self.store.note_copies(copies).await
+            && let Err(error) = in_time("counting copies", FLUSH_PATIENCE, self.store.note_copies(copies)).await
         {
             self.telemetry.store_unavailable("note_copies", &error);
         }

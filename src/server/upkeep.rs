@@ -9,7 +9,7 @@ use crate::api::{PurgeLog, purge_step};
 use crate::clock::Clock;
 use crate::ingress::Ingress;
 use crate::ingress::spool::Spool;
-use crate::store::{Purged, Store, StoreError};
+use crate::store::{Purged, Store, StoreError, in_time};
 use crate::telemetry::Telemetry;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -17,6 +17,8 @@ const FOLD_TICKS: u64 = 5;
 const PING_TICKS: u64 = 5;
 const SIZES_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
+/// A store that hangs must not keep the rest of the upkeep from being done.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two purge steps, so that accept always comes in between.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -52,7 +54,7 @@ impl Upkeep {
                 this.measure().await;
             }
             if tick % PING_TICKS == 0
-                && let Err(closed @ StoreError::Closed) = this.store.ping().await
+                && let Err(closed @ StoreError::Closed) = in_time("pinging", PATIENCE, this.store.ping()).await
             {
                 this.telemetry.store_unavailable("ping", &closed);
                 health = Err(closed);
@@ -74,7 +76,7 @@ impl Upkeep {
                 Err(error) => self.telemetry.store_unavailable("spool", &error),
             }
         }
-        match self.store.stats().await {
+        match in_time("counting", PATIENCE, self.store.stats()).await {
             Ok(stats) => self.telemetry.sizes(&stats, self.clock.now_ms()),
             Err(error) => self.telemetry.store_unavailable("stats", &error),
         }
