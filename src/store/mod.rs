@@ -12,6 +12,7 @@
 
 mod accept;
 mod by_hand;
+mod in_time;
 mod lease;
 mod outbox;
 mod reads;
@@ -31,6 +32,7 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
+pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{

@@ -12,6 +12,7 @@ mod delivery;
 mod doors;
 mod faulty;
 mod mysql_store;
+mod outage;
 mod phones;
 mod postgres_store;
 mod program;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax::clock::{Clock, SystemClock};
-use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, StoreUrl};
+use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, StoreUrl};
 use hapax::domain::{Kind, RetryPolicy, limits};
 use hapax::providers::settings::Settings;
 use hapax::server::{Listeners, Server, StartError};
@@ -87,6 +87,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         lease_ms: 10_000,
         on_poison: OnPoison::Park,
         park_on_4xx: true,
+        on_store_failure: OnStoreFailure::Retry,
         stale_after_ms: None,
         sign_with: None,
         max_body: limits::BODY_MAX_BYTES,
@@ -101,6 +102,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         admin_listen: None,
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
+        spool: "hapax-spool.db".into(),
         instance: Some("test".to_owned()),
         limits: Limits {
             connections: limits::CONNECTIONS_MAX,
