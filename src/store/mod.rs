@@ -18,6 +18,8 @@ mod outbox;
 mod reads;
 mod threads;
 
+#[cfg(feature = "firestore")]
+pub mod firestore;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;

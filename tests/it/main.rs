@@ -11,6 +11,7 @@ mod crash;
 mod delivery;
 mod doors;
 mod faulty;
+mod firestore_store;
 mod mysql_store;
 mod outage;
 mod phones;
