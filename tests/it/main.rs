@@ -15,6 +15,7 @@ mod phones;
 mod program;
 mod proxy;
 mod python;
+mod redis_store;
 mod replies;
 mod restart;
 mod sending;
