@@ -6,8 +6,6 @@ pub mod hand_clock;
 pub mod process;
 #[cfg(test)]
 mod provider_suite;
-#[cfg(feature = "redis")]
-pub mod redis_bed;
 pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;

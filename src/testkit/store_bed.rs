@@ -14,11 +14,6 @@ pub trait Bed: Send + Sync {
     fn clock(&self) -> &HandClock;
     fn open(&self) -> Arc<dyn Store>;
     fn crash(&self) -> Arc<dyn Store>;
-
-    /// True when the data outlives every instance: leases of one that crashed hold until they end.
-    fn shares(&self) -> bool {
-        false
-    }
 }
 
 /// Some day in October 2025.

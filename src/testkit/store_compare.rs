@@ -57,7 +57,7 @@ pub async fn compare(bed: &dyn Bed, seed: u64) {
             91..93 => {
                 // The engine's file has one owner, so its last instance must be gone before it is opened again.
                 pair.engine = Arc::clone(&pair.model);
-                pair.model = if bed.shares() { model_bed.open() } else { model_bed.crash() };
+                pair.model = model_bed.crash();
                 pair.engine = bed.crash();
             }
             _ => pair.look().await,
