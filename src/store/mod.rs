@@ -21,6 +21,7 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod steps;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;

@@ -19,6 +19,7 @@ mod redis_store;
 mod replies;
 mod restart;
 mod sending;
+mod servers;
 mod stopping;
 mod store_trouble;
 mod stores;
