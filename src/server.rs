@@ -29,11 +29,15 @@ use crate::ingress::{Ingress, Links};
 use crate::providers::sending::Sending;
 use crate::providers::{self, Provider};
 use crate::sender::{BadSending, Sender};
+#[cfg(feature = "firestore")]
+use crate::store::firestore;
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 use crate::store::mysql;
 #[cfg(feature = "postgres")]
 use crate::store::postgres;
+#[cfg(feature = "redis")]
+use crate::store::redis;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
 use crate::store::{ByHand, Store, StoreError};
@@ -297,6 +301,11 @@ pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>)
         StoreUrl::Postgres(address) => Ok(Arc::new(postgres::open(address.expose(), None).await?)),
         #[cfg(feature = "mysql")]
         StoreUrl::Mysql(address) => Ok(Arc::new(mysql::open(address.expose(), None).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::open(address.expose(), None).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::open(address.expose(), None).await?)),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "firestore")))]
         other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
     }
 }

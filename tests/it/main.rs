@@ -19,6 +19,7 @@ mod postgres_store;
 mod program;
 mod proxy;
 mod python;
+mod redis_store;
 mod replies;
 mod restart;
 mod sending;
