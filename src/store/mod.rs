@@ -19,6 +19,7 @@ mod threads;
 pub mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod steps;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;

@@ -3,6 +3,7 @@
 pub mod fake_bot;
 pub mod fake_provider;
 pub mod hand_clock;
+pub mod plain_records;
 pub mod process;
 #[cfg(test)]
 mod provider_suite;

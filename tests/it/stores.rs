@@ -14,8 +14,22 @@ mod sqlite {
     hapax::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
 }
 
+/// What the server engines share, without a server.
+mod plain_records {
+    use hapax::testkit::plain_records::PlainBed;
+
+    hapax::store_suite!(PlainBed::new());
+}
+
 /// How many random sequences each engine is compared over.
 const SEQUENCES: u64 = 2_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_steps_answer_like_the_model() {
+    for seed in 0..sequences(SEQUENCES) {
+        compare(&hapax::testkit::plain_records::PlainBed::new(), seed).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_answers_like_the_model() {
