@@ -30,7 +30,7 @@ use crate::sender::{BadSending, Sender};
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
-use crate::store::{Store, StoreError};
+use crate::store::{ByHand, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -271,6 +271,11 @@ pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>)
         }
         other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
     }
+}
+
+/// Opens the hand-made claim of a server, for `hapax bench` to measure against.
+pub async fn open_by_hand(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError> {
+    Err(StoreError::Refused(format!("nobody writes claims by hand for {url}")))
 }
 
 fn instance_name() -> String {

@@ -11,12 +11,17 @@
 //! *Invariant:* no code outside `store/` knows which database runs.
 
 mod accept;
+mod by_hand;
 mod lease;
 mod outbox;
 mod reads;
 mod threads;
 
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod steps;
@@ -25,6 +30,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
