@@ -223,6 +223,11 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
     tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("never came: {what}"));
 }
 
+/// Waits for something that has a signal, but not for ever.
+pub(crate) async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), coming).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
 /// What python's `hmac.new(secret, body, sha256).hexdigest()` gives, as Meta sends it.
 pub(crate) fn signature(body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("any length will do");
