@@ -48,10 +48,12 @@ impl Step for LeaseOutbox {
         work.load(tx, wanted).await?;
         let mut leased = LeasedOut { leases: Vec::new(), again: false };
         for lane in &order {
-            match work.lease_out(lane, &self.0, tx.number()) {
-                Some(lease) => leased.leases.push(lease),
-                None => leased.again = true,
-            }
+            let Some(lease) = work.lease_out(lane, &self.0, tx.number()) else {
+                // The next of this lane may be due before those of the other lanes: what is left is looked for anew.
+                leased.again = true;
+                break;
+            };
+            leased.leases.push(lease);
         }
         tx.save(&work.changes()).await?;
         Ok(leased)
