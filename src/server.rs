@@ -70,6 +70,7 @@ impl Server {
     pub async fn open(config: Config, telemetry: Telemetry) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = open_engine(&config.store, &config.limits, Arc::clone(&clock)).await?;
+        make_sure_it_is_whole(&*store).await?;
         Self::on(store, clock, config, telemetry).await
     }
 
@@ -270,6 +271,14 @@ pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>)
             Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
         }
         other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
+    }
+}
+
+/// Refuses a store that an import has not filled to the end.
+async fn make_sure_it_is_whole(store: &dyn Store) -> Result<(), StoreError> {
+    match store.moving() {
+        Ok(moving) if moving.is_half_filled().await? => Err(crate::store::half_filled()),
+        _ => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod accept;
 mod lease;
+mod moving;
 mod outbox;
 mod reads;
 mod threads;
@@ -30,6 +31,7 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
@@ -132,6 +134,11 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// What this store can promise with its present settings.
     fn promise(&self) -> Promise;
+
+    /// How everything in it is moved to another store, or why that cannot be done.
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Err(StoreError::Refused("this kind of store can neither be exported nor imported".to_owned()))
+    }
 }
 
 /// Which parked items to put back in line.
