@@ -41,34 +41,16 @@ impl Import {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let name = self.file.display().to_string();
         let cannot = |why: std::io::Error| Failure::plain(format!("cannot read {name}: {why}"));
-        let mut file = None;
-        if self.file != Path::new("-") {
-            let opened = File::open(&self.file).map_err(cannot)?;
-            file = opened.metadata().map_err(cannot)?.is_file().then_some(opened);
-        }
-        // What can be read twice is read to its end first.
-        let bytes = match &file {
-            Some(file) => {
-                Source::new(BufReader::new(file), ProgressBar::hidden())?.read_all()?;
-                file.metadata().map_err(cannot)?.len()
-            }
-            None => 0,
+        let mut from = match self.file == Path::new("-") {
+            true => Input::Stdin,
+            false => Input::open(&self.file).map_err(cannot)?,
         };
+        let bytes = from.read_ahead()?;
         let store = open(global, self.store, false).await?;
         let moving = store.moving().map_err(failed)?;
         moving.begin_import().await.map_err(failed)?;
         let bar = bar(bytes);
-        let put = match file {
-            Some(mut file) => {
-                file.rewind().map_err(cannot)?;
-                put_all(moving, Source::new(BufReader::new(file), bar)).await
-            }
-            None if self.file == Path::new("-") => put_all(moving, Source::new(std::io::stdin().lock(), bar)).await,
-            None => {
-                let pipe = File::open(&self.file).map_err(cannot)?;
-                put_all(moving, Source::new(BufReader::new(pipe), bar)).await
-            }
-        };
+        let put = put_all(moving, Source::new(from.reader(), bar)).await;
         let records = put.map_err(|failure| match failure {
             Failure::Unreachable(why) => Failure::Unreachable(format!("{why}; {BEGIN_AGAIN}")),
             other => Failure::plain(format!("{other}; {BEGIN_AGAIN}")),
@@ -79,6 +61,36 @@ impl Import {
             output.line(format_args!("{records} records are in the store"));
         }
         Ok(())
+    }
+}
+
+/// Where the lines come from.
+enum Input {
+    Stdin,
+    /// What can be read twice.
+    File(File),
+    Pipe(File),
+}
+
+impl Input {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        Ok(if file.metadata()?.is_file() { Input::File(file) } else { Input::Pipe(file) })
+    }
+
+    /// Reads what can be read twice to its end, so that nothing is written when it is not whole. Gives its size.
+    fn read_ahead(&mut self) -> Result<u64, Failure> {
+        let Input::File(file) = self else { return Ok(0) };
+        Source::new(BufReader::new(&*file), ProgressBar::hidden())?.read_all()?;
+        let rewound = file.rewind().and_then(|()| file.metadata());
+        Ok(rewound.map_err(|why| Failure::plain(format!("cannot read the file: {why}")))?.len())
+    }
+
+    fn reader(self) -> Box<dyn BufRead> {
+        match self {
+            Input::Stdin => Box::new(BufReader::new(std::io::stdin())),
+            Input::File(file) | Input::Pipe(file) => Box::new(BufReader::new(file)),
+        }
     }
 }
 

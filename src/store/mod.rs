@@ -11,6 +11,7 @@
 //! *Invariant:* no code outside `store/` knows which database runs.
 
 mod accept;
+mod by_hand;
 mod lease;
 mod moving;
 mod outbox;
@@ -30,6 +31,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};

@@ -1,6 +1,6 @@
 //! MariaDB 10.6+ and MySQL 8: for several instances, on a server that many already run.
 //!
-//! - A packet of statements is one round trip ([`sql`]): an accept begins, claims, looks and commits in four of them, however many webhooks
+//! - A packet of statements is one round trip ([`sql`]): an accept begins, claims, looks twice and commits in five of them, however many webhooks
 //!   share it.
 //! - A key is claimed by one multi-row INSERT that takes over what has expired and leaves the rest; whose number stands in the row afterwards
 //!   has won ([`tx`]). No SELECT before the INSERT, and no INSERT IGNORE, which would hide other errors.
@@ -10,6 +10,7 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
+mod by_hand;
 mod dump;
 mod link;
 mod lists;
@@ -32,12 +33,13 @@ use self::link::{Links, Sets};
 use self::load::Asked;
 use self::sql::Sql;
 use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
-use super::steps::{Engine, Entry, Loaded, Pool, Trouble, Wanted};
+use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
 use super::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
 };
 use crate::clock::Clock;
+pub use by_hand::by_hand;
 pub use tx::MysqlTx;
 
 const INGEST_LINKS: usize = 4;
@@ -61,17 +63,17 @@ pub struct MysqlEngine {
 }
 
 /// Opens the database at `mysql://user:password@host/database` and brings its schema up to date. Its clock is the server's, unless one is given.
-pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<MysqlEngine>, StoreError> {
+pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<ServerStore<MysqlEngine>, StoreError> {
     let server = open::server(address).await?;
     let links = |max| Links::new(server.opts.clone(), server.setup.clone(), max);
-    Ok(Arc::new(MysqlEngine {
+    Ok(ServerStore::new(Arc::new(MysqlEngine {
         ingest: links(INGEST_LINKS),
         workers: links(WORKER_LINKS),
         admin: links(ADMIN_LINKS),
         degraded: server.degraded,
         clock,
         work: Arc::default(),
-    }))
+    })))
 }
 
 impl MysqlEngine {

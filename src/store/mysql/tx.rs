@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::link::{Link, Links, Packet, Sets};
+use super::link::{Failure, Link, Links, Packet, Sets};
 use super::load::{Asked, qualified};
 use super::rows::{ITEM, KEY, LANE, put_key, read_item, read_key, read_lane};
 use super::save;
@@ -33,6 +33,7 @@ pub struct MysqlTx {
     end: u64,
     /// Written with the commit, or before the next question.
     pending: Vec<Packet>,
+    /// There is something to keep; without it the end costs no fsync.
     wrote: bool,
 }
 
@@ -72,6 +73,16 @@ impl MysqlTx {
                 link.give_back();
                 Err(failure.into_trouble("mysql: a transaction"))
             }
+        }
+    }
+
+    async fn settle_doubt(&self, links: &Links, failure: Failure) -> Result<(), Trouble> {
+        let took_place = self.took_place(links).await;
+        tracing::warn!(error = %failure, ?took_place, "mysql: a commit was not answered; asked whether it took place");
+        match took_place {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(failure.into_trouble("mysql: commit")),
+            Err(why) => Err(failed(format!("it is not known whether it took place, and nobody can be asked: {why}"))),
         }
     }
 
@@ -129,13 +140,13 @@ impl Tx for MysqlTx {
             let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
             sql.add(held, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &(self.end - 1)]);
         }
-        self.wrote = true;
         let mut sets = self.ask(sql).await?;
         let mut holders = HashMap::new();
         for _ in 0..parts {
             sets.skip();
             holders.extend(sets.read(read_key)?.into_iter().map(|holder| (holder.key, holder)));
         }
+        self.wrote |= holders.len() < keys.len();
         Ok(keys.iter().map(|key| holders.remove(&key.key)).collect())
     }
 
@@ -208,10 +219,11 @@ impl Tx for MysqlTx {
 
     async fn commit(mut self) -> Result<(), Trouble> {
         let Some(mut link) = self.link.take() else { return Err(ended()) };
-        if self.next > self.end {
+        let overdrawn = self.next > self.end;
+        if !self.wrote || overdrawn {
             link.undo().await;
             link.give_back();
-            return Err(failed("it used more numbers than it had asked for".to_owned()));
+            return if overdrawn { Err(failed("it used more numbers than it had asked for".to_owned())) } else { Ok(()) };
         }
         let mut packets = std::mem::take(&mut self.pending);
         match packets.last_mut() {
@@ -223,21 +235,17 @@ impl Tx for MysqlTx {
                 link.give_back();
                 Ok(())
             }
-            Err(failure) if failure.in_the_way() || !self.wrote => {
+            Err(failure) if failure.in_the_way() => {
                 link.undo().await;
                 link.give_back();
                 Err(failure.into_trouble("mysql: write"))
             }
             Err(failure) => {
+                let links = Arc::clone(link.links());
+                // Closes a broken connection, so that the server ends what it never heard the end of.
                 link.undo().await;
-                tracing::warn!(error = %failure, "mysql: a commit was not answered; asking whether it took place");
-                let took_place = self.took_place(link.links()).await;
                 link.give_back();
-                match took_place {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(failure.into_trouble("mysql: commit")),
-                    Err(why) => Err(failed(format!("it is not known whether it took place, and nobody can be asked: {why}"))),
-                }
+                self.settle_doubt(&links, failure).await
             }
         }
     }

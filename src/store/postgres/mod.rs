@@ -9,6 +9,7 @@
 
 mod ask;
 mod bell;
+mod by_hand;
 mod claim;
 mod connect;
 mod dump;
@@ -33,7 +34,7 @@ use deadpool_postgres::Object;
 use futures_util::future::BoxFuture;
 
 use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
-use super::steps::{Engine, Entry, Loaded, Pool, Trouble, Wanted};
+use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
 use super::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
@@ -43,6 +44,7 @@ use bell::Bell;
 use connect::{Pools, Server};
 use trouble::Failure;
 
+pub use by_hand::by_hand;
 pub use tx::PostgresTx;
 
 /// One database, seen as records.
@@ -55,12 +57,12 @@ pub struct PostgresEngine {
 }
 
 /// Reaches the server, looks at its settings, brings the tables up to this version. Several instances may do so at once.
-pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<PostgresEngine>, StoreError> {
+pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<ServerStore<PostgresEngine>, StoreError> {
     let server = Server::new(address)?;
     let found = migrate::prepare(&server).await?;
     let pools = server.pools()?;
     let bell = Bell::new(server, &found.schema);
-    Ok(Arc::new(PostgresEngine { pools, clock, promise: found.promise, bell }))
+    Ok(ServerStore::new(Arc::new(PostgresEngine { pools, clock, promise: found.promise, bell })))
 }
 
 impl PostgresEngine {
