@@ -1,5 +1,6 @@
 //! Loads what a step wants to see, in one round trip: the wanted kinds only, in the order of the contract.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
@@ -134,8 +135,10 @@ fn some<'w, T>(wanted: &'w [T], param: impl Fn(&'w [T]) -> Param<'w>) -> Option<
     (!wanted.is_empty()).then(|| param(wanted))
 }
 
+/// A batch names the same account many times; it is looked through once.
 fn texts(texts: &[String]) -> Param<'_> {
-    Box::new(texts.iter().map(|text| escape(text)).collect::<Vec<_>>())
+    let distinct: BTreeSet<&String> = texts.iter().collect();
+    Box::new(distinct.into_iter().map(|text| escape(text)).collect::<Vec<_>>())
 }
 
 fn name_hashes(names: &[(String, String)]) -> Param<'_> {
@@ -189,4 +192,5 @@ fn add_lowest(loaded: &mut Loaded, lane: Hash, number: u64) {
     let lowest = loaded.lowest.entry(lane).or_default();
     lowest.push(number);
     lowest.sort_unstable();
+    lowest.dedup();
 }

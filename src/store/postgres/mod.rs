@@ -100,7 +100,12 @@ impl Engine for PostgresEngine {
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<PostgresTx, Trouble> {
-        Ok(PostgresTx::begin(&self.pools, pool, numbers, self.clock.as_deref()).await?)
+        let clock = self.clock.as_deref();
+        match PostgresTx::begin(&self.pools, pool, numbers, clock).await {
+            // After a restart of the server the pool is full of connections that nobody has tried since.
+            Err(Failure::Server(_)) => Ok(PostgresTx::begin(&self.pools, pool, numbers, clock).await?),
+            begun => Ok(begun?),
+        }
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {

@@ -1,6 +1,6 @@
 //! One transaction: few round trips, and an answer to "was it committed?" even when the server's own answer is lost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::{ClientWrapper, Object};
@@ -46,6 +46,7 @@ pub struct PostgresTx {
     handed_out: u64,
     /// What was saved and not sent yet: it goes together with the commit.
     unsent: Option<Changes>,
+    /// Something would be lost with it; a transaction that only looked needs no nonce.
     wrote: bool,
 }
 
@@ -116,7 +117,9 @@ impl PostgresTx {
 
     async fn flush(&mut self) -> Result<(), Failure> {
         if let Some(changes) = self.unsent.take() {
-            let flushed = run(self.connection.client()?, &save::asks(&changes)).await;
+            let asks = save::asks(&changes);
+            self.wrote |= !asks.is_empty();
+            let flushed = run(self.connection.client()?, &asks).await;
             flushed.map_err(|failure| self.after(failure))?;
         }
         Ok(())
@@ -128,6 +131,7 @@ impl PostgresTx {
 
     async fn commit_all(&mut self, changes: &Changes) -> Result<(), Trouble> {
         let mut asks = save::asks(changes);
+        self.wrote |= !asks.is_empty();
         if self.wrote {
             asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce())]));
         }
@@ -180,15 +184,19 @@ async fn send_and_commit(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<(),
 /// which is now taken. When the server cannot be reached for the whole time, the error leaves it open: whoever sent the webhook comes
 /// again, and the keys decide whether it is a copy.
 async fn resolve(pools: &Pools, nonce: i64) -> Result<(), Trouble> {
-    let deadline = Instant::now() + RESOLVE;
-    while Instant::now() < deadline {
-        match ask_for(pools, nonce).await {
-            Ok(true) => return Ok(()),
-            Ok(false) => return Err(Trouble::Again("the connection was lost before the commit".to_owned())),
-            Err(_) => tokio::time::sleep(RESOLVE_PAUSE).await,
+    let found_out = async {
+        loop {
+            if let Ok(committed) = ask_for(pools, nonce).await {
+                return committed;
+            }
+            tokio::time::sleep(RESOLVE_PAUSE).await;
         }
+    };
+    match tokio::time::timeout(RESOLVE, found_out).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Trouble::Again("the connection was lost before the commit".to_owned())),
+        Err(_) => Err(Failure::InDoubt.into()),
     }
-    Err(Failure::InDoubt.into())
 }
 
 async fn ask_for(pools: &Pools, nonce: i64) -> Result<bool, Failure> {
@@ -216,9 +224,9 @@ impl Tx for PostgresTx {
     }
 
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
-        self.wrote = true;
-        let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
-        Ok(claimed.map_err(|failure| self.after(failure))?)
+        let claimed = claim(self.connection.client()?, keys, self.now_ms).await.map_err(|failure| self.after(failure))?;
+        self.wrote |= claimed.iter().any(Option::is_none);
+        Ok(claimed)
     }
 
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
@@ -241,7 +249,6 @@ impl Tx for PostgresTx {
 
     async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
         self.flush().await?;
-        self.wrote = true;
         self.unsent = Some(changes.clone());
         Ok(())
     }
