@@ -81,6 +81,7 @@ impl Server {
     pub async fn open(config: Config, telemetry: Telemetry) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = open_engine(&config.store, &config.limits, Arc::clone(&clock)).await?;
+        make_sure_it_is_whole(&*store).await?;
         Self::on(store, clock, config, telemetry).await
     }
 
@@ -354,6 +355,14 @@ async fn open_spool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Ar
             tracing::warn!(%error, "a spool is there that nobody needs, and it cannot be looked into");
             Ok(None)
         }
+    }
+}
+
+/// Refuses a store that an import has not filled to the end.
+async fn make_sure_it_is_whole(store: &dyn Store) -> Result<(), StoreError> {
+    match store.moving() {
+        Ok(moving) if moving.is_half_filled().await? => Err(crate::store::half_filled()),
+        _ => Ok(()),
     }
 }
 

@@ -14,6 +14,7 @@ mod accept;
 mod by_hand;
 mod in_time;
 mod lease;
+mod moving;
 mod outbox;
 mod reads;
 mod threads;
@@ -38,6 +39,7 @@ pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
@@ -140,6 +142,11 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// What this store can promise with its present settings.
     fn promise(&self) -> Promise;
+
+    /// How everything in it is moved to another store, or why that cannot be done.
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Err(StoreError::Refused("this kind of store can neither be exported nor imported".to_owned()))
+    }
 }
 
 /// Which parked items to put back in line.

@@ -51,7 +51,7 @@ impl Writer {
     }
 
     /// The channel and thread by which an event is put in line.
-    fn line_of(&self, number: i64) -> rusqlite::Result<Option<(i64, Option<ThreadId>)>> {
+    pub(super) fn line_of(&self, number: i64) -> rusqlite::Result<Option<(i64, Option<ThreadId>)>> {
         self.db
             .prepare_cached("SELECT channel, kind, account, peer FROM events WHERE number = ?1")?
             .query_row([number], |row| Ok((row.get(0)?, lane_thread(kind_of(row.get(1)?), row.get(2)?, row.get(3)?))))

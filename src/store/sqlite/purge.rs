@@ -27,15 +27,17 @@ struct Webhook {
     number: i64,
     received: i64,
     channel: i64,
-    /// No event of the same webhook has a higher number: each took at most one for itself and one for its thread.
+    /// No event of the same webhook has a higher number.
     last: i64,
 }
 
+/// The last number of the webhook `w`: each event took at most one for itself and one for its thread, unless it came from another store.
+pub(super) const LAST_OF_WEBHOOK: &str =
+    "coalesce((SELECT s.last FROM spans s WHERE s.webhook = w.number), w.number + 2 * (w.webhook_events - 1))";
+
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let number = row.get(0)?;
-        let last = number + 2 * (row.get::<_, i64>(3)? - 1);
-        Ok(Self { number, received: row.get(1)?, channel: row.get(2)?, last })
+        Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)? })
     }
 }
 
@@ -79,10 +81,10 @@ impl Writer {
         }
         let webhooks: Vec<Webhook> = self
             .db
-            .prepare_cached(
-                "SELECT number, received, channel, webhook_events FROM events WHERE number > ?1 AND webhook = number
-                 ORDER BY number LIMIT ?2",
-            )?
+            .prepare_cached(&format!(
+                "SELECT w.number, w.received, w.channel, {LAST_OF_WEBHOOK} FROM events w WHERE w.number > ?1 AND w.webhook = w.number
+                 ORDER BY w.number LIMIT ?2"
+            ))?
             .query_map(params![sweep.to, max as i64], Webhook::read)?
             .collect::<Result<_, _>>()?;
         let old = webhooks.iter().take_while(|webhook| webhook.received + keep_ms <= self.now_ms).count();
@@ -152,6 +154,7 @@ impl Writer {
         ] {
             self.db.prepare_cached(delete)?.execute(range)?;
         }
+        self.db.prepare_cached("DELETE FROM spans WHERE webhook = ?1")?.execute([webhook.number])?;
         let delete = "DELETE FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1";
         Ok(self.db.prepare_cached(delete)?.execute(range)? as u64)
     }

@@ -23,6 +23,8 @@ mod submit;
 mod admin;
 mod purge;
 
+mod moving;
+
 mod reads;
 mod run;
 mod store;
