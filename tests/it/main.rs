@@ -13,6 +13,7 @@ mod doors;
 mod faulty;
 mod mysql_store;
 mod phones;
+mod postgres_store;
 mod program;
 mod proxy;
 mod python;

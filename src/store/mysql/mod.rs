@@ -10,6 +10,7 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
+mod by_hand;
 mod link;
 mod lists;
 mod load;
@@ -34,6 +35,7 @@ use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, Out
 use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
 use super::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Stats, StoreError, ThreadQuery};
 use crate::clock::Clock;
+pub use by_hand::by_hand;
 pub use tx::MysqlTx;
 
 const INGEST_LINKS: usize = 4;
