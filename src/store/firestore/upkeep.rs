@@ -16,6 +16,7 @@ use crate::store::{ChannelCounts, Copies, Stats, StoreError};
 
 /// A database that does not answer so long after the start is not there.
 const OPEN_PATIENCE: Duration = Duration::from_secs(15);
+const OPEN_WAIT: Duration = Duration::from_millis(200);
 /// Writes of one `batchWrite`.
 const BATCH_MAX: usize = 500;
 
@@ -50,11 +51,17 @@ impl FirestoreEngine {
     pub(super) async fn check_schema(&self) -> Result<(), StoreError> {
         let begun = Instant::now();
         loop {
-            match self.read_clock().await {
-                Err(error) if error.retryable() && begun.elapsed() < OPEN_PATIENCE => {}
-                other => break other?,
-            };
+            match self.settle_schema().await {
+                Err(error) if error.retryable() && begun.elapsed() < OPEN_PATIENCE => {
+                    tokio::time::sleep(OPEN_WAIT).await;
+                }
+                settled => return settled,
+            }
         }
+    }
+
+    async fn settle_schema(&self) -> Result<(), StoreError> {
+        self.read_clock().await?;
         let mut schema = Writes::default();
         let name = self.inner.client.name(&format!("{}/schema", paths::SETTINGS));
         schema.create(name, Fields::default().with("version", int(SCHEMA)));
