@@ -62,7 +62,11 @@ impl Orders {
     /// Whether the answer to what was just sent is to be eaten; `sent` is what the client sent since its last commit.
     fn take(&self, sent: &[u8]) -> bool {
         let mut armed = self.lock();
-        let hit = armed.as_ref().is_some_and(|text| text.is_empty() || places(sent, text.as_bytes()).next().is_some());
+        // Some engines write every value in hex.
+        let carries = |text: &str| {
+            [text.to_owned(), hex::encode_upper(text)].iter().any(|form| places(sent, form.as_bytes()).next().is_some())
+        };
+        let hit = armed.as_ref().is_some_and(|text| text.is_empty() || carries(text));
         if hit {
             *armed = None;
         }
