@@ -25,6 +25,7 @@ mod proxy;
 mod cost;
 mod documents;
 mod front_ends;
+mod indexes;
 mod lost_answers;
 mod records;
 mod rules;

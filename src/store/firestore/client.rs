@@ -61,7 +61,11 @@ pub(super) struct Got {
 
 impl Client {
     pub(super) async fn open(address: &Address) -> Result<Self, StoreError> {
-        let http = reqwest::Client::builder()
+        let builder = match address.emulator {
+            Some(_) => reqwest::Client::builder().no_proxy(),
+            None => reqwest::Client::builder(),
+        };
+        let http = builder
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(64)

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 use crate::store::steps::records::{Held, MessageRec, OutRec, read_steps, request_hash, write_steps};
 
 /// All that never changes, and what changes too.
-pub(super) fn message_fields(message: &MessageRec, thread_doc: &str) -> Fields {
+pub(super) fn message_fields(message: &MessageRec, thread_doc: Option<&str>) -> Fields {
     let payload = std::str::from_utf8(&message.payload).map_or_else(|_| bytes(&message.payload), text);
     let fields = Fields::default()
         .with("number", number(message.number))
@@ -24,7 +24,7 @@ pub(super) fn message_fields(message: &MessageRec, thread_doc: &str) -> Fields {
         .with_some("replyTo", message.reply_to, |event| text(&event.to_string()))
         .with("home", hash(&message.home))
         .with("thread", hash(&message.thread))
-        .with("threadId", text(thread_doc));
+        .with_some("threadId", thread_doc, text);
     fields.and(progress_fields(message))
 }
 

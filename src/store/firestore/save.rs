@@ -7,7 +7,7 @@ use futures_util::future::try_join3;
 use super::load::MessagePlace;
 use super::query::Query;
 use super::tx::FirestoreTx;
-use super::value::{Doc, Fields, bytes, int, number};
+use super::value::{Doc, Fields, bytes, hash, int, number};
 use super::{codec, outbox_doc, paths};
 use crate::store::StoreError;
 use crate::store::steps::Changes;
@@ -19,6 +19,7 @@ const TEXT_MAX_BYTES: usize = 300 << 10;
 impl FirestoreTx {
     pub(super) async fn save_all(&mut self, changes: &Changes) -> Result<(), StoreError> {
         self.save_threads(changes);
+        self.find_threads(changes).await?;
         for event in &changes.new_events {
             self.save_event(event)?;
         }
@@ -76,6 +77,20 @@ impl FirestoreTx {
         for hash in &changes.gone_provider_names {
             self.writes.delete(self.name(&paths::hashed(paths::PROVIDER_NAMES, hash)));
         }
+    }
+
+    /// Finds the documents of threads that something is said in and that were neither seen nor made.
+    async fn find_threads(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        let said = changes.new_events.iter().filter_map(|event| event.thread);
+        let mut unseen: Vec<Hash> = said.chain(changes.new_messages.iter().map(|message| message.thread)).collect();
+        unseen.retain(|thread| !self.sight.threads.contains_key(thread));
+        unseen.sort_unstable();
+        unseen.dedup();
+        let unseen = unseen.iter().map(hash).collect();
+        for doc in self.inner.client.run_any(&Query::of(paths::THREADS), "hash", unseen).await? {
+            self.sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
+        }
+        Ok(())
     }
 
     fn save_event(&mut self, event: &EventRec) -> Result<(), StoreError> {
@@ -157,9 +172,8 @@ impl FirestoreTx {
     async fn save_messages(&mut self, changes: &Changes) -> Result<(), StoreError> {
         self.name_messages(&changes.new_messages).await?;
         for message in &changes.new_messages {
-            let thread_doc = self.sight.threads.get(&message.thread).cloned().unwrap_or_default();
             let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
-            let fields = outbox_doc::message_fields(message, &thread_doc);
+            let fields = outbox_doc::message_fields(message, place.thread_doc.as_deref()).and(outbox_doc::lease_fields(None));
             match &self.adoption {
                 Some(_) => self.writes.update(self.name(&place.path), fields),
                 None => self.writes.create(self.name(&place.path), fields),
@@ -167,8 +181,10 @@ impl FirestoreTx {
             let request = request_hash(&message.account, &message.request_id);
             let unique = Fields::default().with("number", number(message.number));
             self.writes.create(self.name(&paths::hashed(paths::REQUESTS, &request)), unique);
-            let entry = self.entry(&thread_doc, &message.message_id().to_string());
-            self.writes.create(entry, outbox_doc::entry_of_message(message));
+            if let Some(thread_doc) = &place.thread_doc {
+                let entry = self.entry(thread_doc, &message.message_id().to_string());
+                self.writes.create(entry, outbox_doc::entry_of_message(message));
+            }
         }
         for message in &changes.messages {
             let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
@@ -281,13 +297,15 @@ impl FirestoreTx {
         let known = |number: &u64| Some(self.sight.messages.get(number)?.path.clone());
         let paths: Vec<(u64, String)> = leases.keys().filter_map(|number| Some((*number, known(number)?))).collect();
         // A document that this transaction has not seen may have been removed by hand, which must not keep the lane from going on.
-        let unseen = paths.iter().map(|(_, path)| path).filter(|path| !self.sight.times.contains_key(&self.name(path)));
+        let known = |name: &String| self.sight.times.contains_key(name) || self.writes.has(name);
+        let unseen = paths.iter().map(|(_, path)| path).filter(|path| !known(&self.name(path)));
         let got = self.inner.client.get(&unseen.cloned().collect::<Vec<_>>(), Some(&["number"])).await?;
         got.docs.iter().for_each(|doc| self.sight.saw(doc));
         self.sight.missed(got.missing);
         for (number, path) in paths {
             let name = self.name(&path);
-            if let (Some(Some(_)), Some(fields)) = (self.sight.times.get(&name), leases.remove(&number)) {
+            let there = self.writes.has(&name) || matches!(self.sight.times.get(&name), Some(Some(_)));
+            if let Some(fields) = leases.remove(&number).filter(|_| there) {
                 self.writes.update(name, fields);
             }
         }

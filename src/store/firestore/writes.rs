@@ -31,6 +31,11 @@ impl Writes {
         self.0.is_empty()
     }
 
+    /// Whether something is written to this document already.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     pub(super) fn create(&mut self, name: String, fields: Fields) {
         self.0.insert(name, Write::Create(fields));
     }

@@ -1,7 +1,7 @@
 //! A proxy between hapax and the emulator that loses answers or requests, and counts what they cost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -23,6 +23,7 @@ pub(super) struct Proxy {
     reads: AtomicUsize,
     writes: AtomicUsize,
     deletes: AtomicUsize,
+    queries: Mutex<Vec<Value>>,
 }
 
 impl Proxy {
@@ -40,6 +41,7 @@ impl Proxy {
             reads: none(),
             writes: none(),
             deletes: none(),
+            queries: Mutex::default(),
         });
         let app = Router::new().fallback(pass).with_state(Arc::clone(&proxy));
         tokio::spawn(async move { axum::serve(listener, app).await });
@@ -52,8 +54,16 @@ impl Proxy {
         (take(&self.reads), take(&self.writes), take(&self.deletes))
     }
 
+    /// All structured queries that came by, as they were written.
+    pub(super) fn queries(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.queries.lock().expect("nobody panics with it"))
+    }
+
     fn count(&self, path: &str, request: &[u8], answer: &[u8]) {
         let [request, answer] = [request, answer].map(|text| serde_json::from_slice::<Value>(text).unwrap_or(Value::Null));
+        let query = [&request, &request["structuredAggregationQuery"]].map(|part| part["structuredQuery"].clone());
+        let query = query.into_iter().filter(|query| !query.is_null());
+        self.queries.lock().expect("nobody panics with it").extend(query);
         let rows = |rows: &Value| rows.as_array().map_or(0, Vec::len);
         match path.rsplit(':').next() {
             Some("batchGet") => self.reads.fetch_add(rows(&answer), Ordering::SeqCst),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::emulator::{As, Emulator, text};
 
 const RULES: &str = include_str!("../../../deploy/firestore/firestore.rules");
-const INDEXES: &str = include_str!("../../../deploy/firestore/firestore.indexes.json");
+pub(super) const INDEXES: &str = include_str!("../../../deploy/firestore/firestore.indexes.json");
 
 /// What the emulator takes for a signed-in user.
 fn user() -> String {
