@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use hapax::domain::{Event, EventKey, Kind};
 use hapax::store::redis::{RedisStore, open};
-use hapax::store::{Accepted, Arrival, LeaseAsk, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted};
+use hapax::store::{
+    Accepted, Arrival, LeaseAsk, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted,
+};
 use hapax::testkit::hand_clock::HandClock;
 use hapax::testkit::server_beds::compare_with_model;
 use hapax::testkit::servers::{Engine, Private};
@@ -83,7 +85,7 @@ async fn with_replicas_redis_waits_for_them_and_promises_less() {
     let port = master.server().port().to_string();
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(port).exec_async(&mut there).await.expect("it follows");
     // The master counts a replica that has all there is.
-    while redis::cmd("WAIT").arg(1).arg(1_000).query_async::<u32>(&mut here).await.expect("an answer") == 0 {}
+    while redis::cmd("WAIT").arg(1).arg(100).query_async::<u32>(&mut here).await.expect("an answer") == 0 {}
     let store = open(&address, None).await.expect("opens");
     assert!(lacks(&store).contains("it has 1 replicas"), "{}", lacks(&store));
     accept_one(&store, message("m1", "ana")).await;
@@ -324,9 +326,9 @@ async fn purge_leaves_no_trace() {
     let prefix = address.split_once("?prefix=").expect("a prefix").1.to_owned();
     let keys = async || {
         let pattern = format!("{prefix}:*");
-        let keys: Vec<String> =
-            redis::cmd("KEYS").arg(pattern).query_async(&mut connect(&address).await).await.expect("keys as text");
-        let mut kinds: Vec<_> = keys.iter().filter_map(|key| key.split(':').nth(2)).map(str::to_owned).collect();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(pattern).query_async(&mut connect(&address).await).await.expect("keys");
+        let kind_of = |key: &Vec<u8>| String::from_utf8_lossy(key).split(':').nth(2).map(str::to_owned);
+        let mut kinds: Vec<_> = keys.iter().filter_map(kind_of).collect();
         kinds.retain(|kind| kind != "done");
         kinds.sort();
         kinds

@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_without_the_password() {
-        for text in ["redis://u:p4ss@h/?prefix=a{b}", "redis://u:p4ss@h/?prefix=", "redis://u:p4ss@h/?cluster=true", "http://u:p4ss@h"] {
+        for text in
+            ["redis://u:p4ss@h/?prefix=a{b}", "redis://u:p4ss@h/?prefix=", "redis://u:p4ss@h/?cluster=true", "http://u:p4ss@h"]
+        {
             let error = Address::read(text).expect_err(text).to_string();
             assert!(!error.contains("p4ss") && error.contains("no address"), "{error}");
         }

@@ -26,8 +26,7 @@ impl Place {
     pub(super) fn of(id: Uuid) -> Option<Self> {
         let number = ids::number_of(id);
         let at_s = (id.as_u64_pair().0 >> 16) as i64 / 1_000;
-        let place =
-            Self { account: (number & ACCOUNTS_MAX) as u32, seq: number >> ACCOUNT_BITS, at_s };
+        let place = Self { account: (number & ACCOUNTS_MAX) as u32, seq: number >> ACCOUNT_BITS, at_s };
         (place.account > 0 && make_id(at_s * 1_000, place.account, place.seq) == id).then_some(place)
     }
 

@@ -218,9 +218,7 @@ fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
         (b"P", _) => ItemState::Parked,
         (b"Q", _) => ItemState::Quarantined,
         (_, None) => ItemState::Waiting { due_ms },
-        (_, Some(mut held)) => {
-            ItemState::Leased { worker: held.text()?, until_ms: held.int()?, fence: Fence(held.count()?) }
-        }
+        (_, Some(mut held)) => ItemState::Leased { worker: held.text()?, until_ms: held.int()?, fence: Fence(held.count()?) },
     };
     let item = ItemId(make_id(received_ms, account, seq));
     let event = EventId(make_id(event_ms, account, event_seq));

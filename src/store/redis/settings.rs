@@ -157,24 +157,32 @@ mod tests {
             assert!(matches!(&promise, Promise::Degraded(lacks) if lacks.len() == 1 && lacks[0].contains(name)), "{promise:?}");
         }
         let replicated = MASTER.replace("connected_slaves:0", "connected_slaves:2");
-        assert!(matches!(server(&replicated, Some(SAFE)).judge(), Ok(Promise::Degraded(lacks)) if lacks[0].contains("2 replicas")));
-        assert!(matches!(server(MASTER, None).judge(), Ok(Promise::Degraded(lacks)) if lacks[0].contains("could not be checked")));
+        assert!(
+            matches!(server(&replicated, Some(SAFE)).judge(), Ok(Promise::Degraded(lacks)) if lacks[0].contains("2 replicas"))
+        );
+        assert!(
+            matches!(server(MASTER, None).judge(), Ok(Promise::Degraded(lacks)) if lacks[0].contains("could not be checked"))
+        );
     }
 
     #[test]
     fn a_server_that_may_drop_keys_is_refused() {
-        let config = [("maxmemory", "1000000"), ("maxmemory-policy", "volatile-lru"), ("appendonly", "yes"), ("appendfsync", "always")];
+        let config =
+            [("maxmemory", "1000000"), ("maxmemory-policy", "volatile-lru"), ("appendonly", "yes"), ("appendfsync", "always")];
         let error = server(MASTER, Some(&config)).judge().expect_err("refused");
         assert!(!error.retryable() && error.to_string().contains("volatile-lru"), "{error}");
-        let roomy = [("maxmemory", "1000000"), ("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("appendfsync", "always")];
+        let roomy =
+            [("maxmemory", "1000000"), ("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("appendfsync", "always")];
         assert_eq!(server(MASTER, Some(&roomy)).judge().ok(), Some(Promise::Full));
     }
 
     #[test]
     fn an_old_server_a_replica_and_a_cluster_are_refused() {
-        for (from, to) in
-            [("redis_version:7.0.15", "redis_version:6.0.16"), ("role:master", "role:slave"), ("cluster_enabled:0", "cluster_enabled:1")]
-        {
+        for (from, to) in [
+            ("redis_version:7.0.15", "redis_version:6.0.16"),
+            ("role:master", "role:slave"),
+            ("cluster_enabled:0", "cluster_enabled:1"),
+        ] {
             assert!(server(&MASTER.replace(from, to), Some(SAFE)).judge().is_err(), "{to}");
         }
         let valkey = "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nrole:master\r\n";
