@@ -316,6 +316,27 @@ async fn accounts_of_a_channel_take_turns() {
     server.remove(&address).await;
 }
 
+/// A server without a log comes back empty: from then on everything is as on a new one, for instances that knew the old data too.
+#[tokio::test]
+async fn a_server_that_lost_its_data_is_begun_anew() {
+    let Some(server) = Engine::Redis.private().await else { return };
+    let address = server.fresh().await;
+    let (store, other) = (open(&address, None).await.expect("opens"), open(&address, None).await.expect("opens"));
+    for account in ["a", "b"] {
+        accept(&store, webhook(vec![of_account(account, "m1", "ana")])).await;
+    }
+    assert_eq!(lease(&other, 1).await.len(), 1);
+    redis::cmd("FLUSHALL").exec_async(&mut connect(&address).await).await.expect("flushed");
+    assert!(accept(&other, webhook(vec![of_account("c", "m1", "ana")])).await[0].is_new());
+    assert!(accept(&store, webhook(vec![of_account("a", "m1", "ana")])).await[0].is_new());
+    let fresh = open(&address, None).await.expect("opens");
+    let threads = |leases: Vec<hapax::store::InboxLease>| leases.into_iter().filter_map(|held| held.events[0].thread.clone());
+    let mut accounts: Vec<_> = threads(lease(&fresh, 1).await).map(|thread| thread.account).collect();
+    accounts.extend(threads(lease(&store, 9).await).map(|thread| thread.account));
+    accounts.sort();
+    assert_eq!(accounts, ["a", "c"]);
+}
+
 /// Everything lives in memory, so what is purged must be gone to the last key.
 #[tokio::test]
 async fn purge_leaves_no_trace() {
