@@ -85,7 +85,7 @@ async fn with_replicas_redis_waits_for_them_and_promises_less() {
     let port = master.server().port().to_string();
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(port).exec_async(&mut there).await.expect("it follows");
     // The master counts a replica that has all there is.
-    while redis::cmd("WAIT").arg(1).arg(1_000).query_async::<u32>(&mut here).await.expect("an answer") == 0 {}
+    while redis::cmd("WAIT").arg(1).arg(100).query_async::<u32>(&mut here).await.expect("an answer") == 0 {}
     let store = open(&address, None).await.expect("opens");
     assert!(lacks(&store).contains("it has 1 replicas"), "{}", lacks(&store));
     accept_one(&store, message("m1", "ana")).await;
@@ -316,6 +316,27 @@ async fn accounts_of_a_channel_take_turns() {
     server.remove(&address).await;
 }
 
+/// A server without a log comes back empty: from then on everything is as on a new one, for instances that knew the old data too.
+#[tokio::test]
+async fn a_server_that_lost_its_data_is_begun_anew() {
+    let Some(server) = Engine::Redis.private().await else { return };
+    let address = server.fresh().await;
+    let (store, other) = (open(&address, None).await.expect("opens"), open(&address, None).await.expect("opens"));
+    for account in ["a", "b"] {
+        accept(&store, webhook(vec![of_account(account, "m1", "ana")])).await;
+    }
+    assert_eq!(lease(&other, 1).await.len(), 1);
+    redis::cmd("FLUSHALL").exec_async(&mut connect(&address).await).await.expect("flushed");
+    assert!(accept(&other, webhook(vec![of_account("c", "m1", "ana")])).await[0].is_new());
+    assert!(accept(&store, webhook(vec![of_account("a", "m1", "ana")])).await[0].is_new());
+    let fresh = open(&address, None).await.expect("opens");
+    let threads = |leases: Vec<hapax::store::InboxLease>| leases.into_iter().filter_map(|held| held.events[0].thread.clone());
+    let mut accounts: Vec<_> = threads(lease(&fresh, 1).await).map(|thread| thread.account).collect();
+    accounts.extend(threads(lease(&store, 9).await).map(|thread| thread.account));
+    accounts.sort();
+    assert_eq!(accounts, ["a", "c"]);
+}
+
 /// Everything lives in memory, so what is purged must be gone to the last key.
 #[tokio::test]
 async fn purge_leaves_no_trace() {
@@ -326,9 +347,9 @@ async fn purge_leaves_no_trace() {
     let prefix = address.split_once("?prefix=").expect("a prefix").1.to_owned();
     let keys = async || {
         let pattern = format!("{prefix}:*");
-        let keys: Vec<String> =
-            redis::cmd("KEYS").arg(pattern).query_async(&mut connect(&address).await).await.expect("keys as text");
-        let mut kinds: Vec<_> = keys.iter().filter_map(|key| key.split(':').nth(2)).map(str::to_owned).collect();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg(pattern).query_async(&mut connect(&address).await).await.expect("keys");
+        let kind_of = |key: &Vec<u8>| String::from_utf8_lossy(key).split(':').nth(2).map(str::to_owned);
+        let mut kinds: Vec<_> = keys.iter().filter_map(kind_of).collect();
         kinds.retain(|kind| kind != "done");
         kinds.sort();
         kinds

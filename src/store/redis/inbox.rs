@@ -30,20 +30,13 @@ impl RedisStore {
         }
         let mut accepted = vec![None; arrival.events.len()];
         for (account, indexes) in by_account {
-            let number = self.registry.enter(&self.link, account, &arrival.channel).await?;
-            let answers = self.link.run_safely("accepting", self.accept_call(&arrival, number, &indexes)).await?;
+            let args = |call: Call, number: u32| accept_args(call, &arrival, number, &indexes);
+            let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
             for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
                 accepted[index] = Some(read_accepted(answer?, number)?);
             }
         }
         accepted.into_iter().map(|one| one.ok_or_else(|| odd("an event without an answer"))).collect()
-    }
-
-    fn accept_call(&self, arrival: &Arrival, account: u32, indexes: &[usize]) -> Call {
-        let call = self.link.call(&script::ACCEPT, account);
-        let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
-        let call = call.arg(arrival.events.len()).arg(indexes.len());
-        indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], account))
     }
 
     pub(super) async fn add_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
@@ -163,6 +156,12 @@ impl RedisStore {
         let Some(seq) = answer.maybe_int()? else { return Ok(None) };
         Ok(Some(ItemId(make_id(answer.int()?, place.account, seq.cast_unsigned()))))
     }
+}
+
+fn accept_args(call: Call, arrival: &Arrival, account: u32, indexes: &[usize]) -> Call {
+    let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
+    let call = call.arg(arrival.events.len()).arg(indexes.len());
+    indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], account))
 }
 
 fn event_args(call: Call, new: &NewEvent, account: u32) -> Call {

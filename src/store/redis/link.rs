@@ -17,7 +17,7 @@ pub(super) const CALL_TIME: Duration = Duration::from_millis(1_500);
 /// The first pause before a call is sent again; doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// How long a call waits until the replicas have it. What they have not by then they get later; the call is answered all the same.
-const REPLICAS_MS: u64 = 1_000;
+const REPLICAS_MS: u64 = 500;
 
 /// What all parts of the engine share.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Link {
             Some(clock) => command.arg(clock.now_ms()),
             None => command.arg(""),
         };
-        command.arg(&rand::random::<u128>().to_le_bytes()[..]).arg(&*self.news);
+        command.arg(&rand::random::<u64>().to_le_bytes()[..]).arg(&*self.news);
         Call { script, command }
     }
 

@@ -21,7 +21,6 @@ mod script;
 mod settings;
 mod urgent;
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -37,21 +36,11 @@ pub use open::open;
 
 /// One instance on the data of a server. Clones share the connection.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
-
-pub struct Inner {
+pub struct RedisStore {
     link: link::Link,
-    registry: registry::Registry,
-    news: news::News,
+    registry: Arc<registry::Registry>,
+    news: Arc<news::News>,
     promise: Promise,
-}
-
-impl Deref for RedisStore {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
-    }
 }
 
 #[async_trait]

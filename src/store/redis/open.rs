@@ -11,7 +11,7 @@ use super::link::{CALL_TIME, Link, failed, news_channel};
 use super::news::News;
 use super::row::int;
 use super::settings::Settings;
-use super::{Inner, RedisStore, script};
+use super::{RedisStore, script};
 use crate::clock::Clock;
 use crate::store::StoreError;
 
@@ -37,7 +37,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisS
         )));
     }
     let news = News::listen(client, news_channel(&address.prefix)).await.map_err(|error| failed("listening to redis", error))?;
-    Ok(RedisStore(Arc::new(Inner { link, registry: super::registry::Registry::default(), news, promise })))
+    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise })
 }
 
 /// A lost connection is made again for ever: each call that finds it broken starts a few tries, and waits for them no longer than it may.

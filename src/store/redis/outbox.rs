@@ -13,9 +13,9 @@ use crate::store::{Changed, LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOut
 
 impl RedisStore {
     pub(super) async fn submit_one(&self, new: &NewMessage) -> Result<Submitted, StoreError> {
-        let account = self.registry.enter(&self.link, &new.account, &new.channel).await?;
-        let call = message_args(self.link.call(&script::SUBMIT, account).arg(limits::OUTBOX_MAX), new);
-        let mut answer = Row::of(self.link.run_safely("submitting", call).await?)?;
+        let args = |call: Call, _| message_args(call.arg(limits::OUTBOX_MAX), new);
+        let (account, answer) = self.begin_for(&new.account, &new.channel, "submitting", &script::SUBMIT, args).await?;
+        let mut answer = Row::of(answer)?;
         let what = letter(&answer.value())?;
         let seq = answer.count()?;
         let id = MessageId(make_id(answer.int()?, account, seq));
@@ -76,9 +76,8 @@ impl RedisStore {
     }
 
     pub(super) async fn pause(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
-        let number = self.registry.enter(&self.link, account, &channel.into()).await?;
-        let call = self.link.call(&script::PAUSE_ACCOUNT, number).arg(channel).maybe(why);
-        self.link.run_safely("pausing an account", call).await.map(drop)
+        let args = |call: Call, _| call.arg(channel).maybe(why);
+        self.begin_for(account, &channel.into(), "pausing an account", &script::PAUSE_ACCOUNT, args).await.map(drop)
     }
 }
 

@@ -9,7 +9,8 @@ use super::row::{Row, int, odd};
 use super::script;
 use crate::store::StoreError;
 
-/// A copy of what is in the store. Accounts are only ever added, so what it holds is true; what it lacks is looked up.
+/// A copy of what is in the store. Accounts are only ever added, so what it holds is true until the server loses its data; that is noticed
+/// by the version, and by the scripts that begin something for an account, which check its name.
 #[derive(Default)]
 pub(super) struct Registry {
     known: Mutex<Known>,
@@ -17,7 +18,7 @@ pub(super) struct Registry {
 
 #[derive(Default)]
 struct Known {
-    version: i64,
+    version: Vec<u8>,
     numbers: HashMap<String, u32>,
     names: HashMap<u32, Arc<str>>,
     places: BTreeSet<(u32, Arc<str>)>,
@@ -44,8 +45,19 @@ impl Registry {
         let call = link.shared_call(&script::REGISTER).arg(account).arg(&**channel).arg(ACCOUNTS_MAX);
         let number = int(link.run_safely("registering an account", call).await?)?;
         let number = u32::try_from(number).map_err(|_| odd("an account number out of range"))?;
+        self.name_account(link, number, account).await?;
         self.lock().add(account, number, channel);
         Ok(number)
+    }
+
+    async fn name_account(&self, link: &Link, number: u32, account: &str) -> Result<(), StoreError> {
+        let call = link.call(&script::NAME_ACCOUNT, number).arg(account);
+        link.run_safely("registering an account", call).await.map(drop)
+    }
+
+    /// Forgets the copy: the server has lost what it was made from.
+    pub(super) fn forget(&self) {
+        *self.lock() = Known::default();
     }
 
     /// The number of an account, if it has one.
@@ -74,16 +86,16 @@ impl Registry {
 
     /// Reads the registry again if there is something new in it.
     async fn refresh(&self, link: &Link) -> Result<(), StoreError> {
-        let known = self.lock().version;
-        let mut answer = Row::of(link.run("reading the registry", link.shared_call(&script::REGISTRY).arg(known)).await?)?;
-        let version = answer.int()?;
-        let Some(mut accounts) = answer.maybe_row()? else { return Ok(()) };
+        let version = self.lock().version.clone();
+        let answer = link.run("reading the registry", link.shared_call(&script::REGISTRY).arg(version)).await?;
+        let Some(mut answer) = Row::maybe_of(answer)? else { return Ok(()) };
+        let mut known = Known { version: answer.bytes()?.to_vec(), ..Known::default() };
+        let mut accounts = answer.row()?;
         let mut numbers = HashMap::new();
         while let Some(account) = accounts.maybe_text()? {
             numbers.insert(accounts.small()?, account);
         }
         let mut places = answer.row()?;
-        let mut known = self.lock();
         while let Some(place) = places.maybe_text()? {
             let (number, channel) = place.split_once(':').ok_or_else(|| odd("no place"))?;
             let number = number.parse().map_err(|_| odd("no account number"))?;
@@ -91,7 +103,7 @@ impl Registry {
                 known.add(account, number, &channel.into());
             }
         }
-        known.version = version;
+        *self.lock() = known;
         Ok(())
     }
 }

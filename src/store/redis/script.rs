@@ -53,6 +53,7 @@ scripts! {
     PAUSED_ACCOUNTS = "common" "paused_accounts";
     STATS = "common" "stats";
     REGISTER = "common" "register";
+    NAME_ACCOUNT = "common" "name_account";
     REGISTRY = "common" "registry";
     REMEMBER = "common" "remember";
     MIGRATE = "common" "migrate";

@@ -1,5 +1,6 @@
 -- Takes in the events of one webhook that are of this account. A claim is `k:`: the event, when, its fingerprint, when it ends, and which
 -- call won it with which of its events, so that the same call made again after a cut gets the same answer.
+if not is_account(take()) then return 'U' end
 local channel, window, headers, body, total, count = take(), number(), take(), take(), take(), number()
 local webhook, webhook_events, new_items, any = false, {}, {}, false
 

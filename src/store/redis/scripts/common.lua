@@ -53,6 +53,10 @@ local function announce() redis.call('PUBLISH', ARGV[3], '') end
 -- Numbers of one width sort as text.
 local function wide(seq) return string.format('%014.0f', tonumber(seq)) end
 
+-- Whether these keys are the account's that the caller takes them for. They are not when the server has lost its data since the caller
+-- looked the account up; then nothing may be written.
+local function is_account(name) return redis.call('HGET', key('meta'), 'account') == name end
+
 local function next_seq() return redis.call('HINCRBY', key('meta'), 'seq', 1) end
 
 local function next_fence() return redis.call('HINCRBY', key('meta'), 'fence', 1) end

@@ -1,4 +1,5 @@
 -- Lets the account rest in a channel, or resumes it.
+if not is_account(take()) then return 'U' end
 local channel, why = take(), maybe()
 if why then
   local known = redis.call('HGET', key('paused'), channel)

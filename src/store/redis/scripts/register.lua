@@ -6,7 +6,7 @@ if not known then
   known = tostring(redis.call('HLEN', key('accounts')) + 1)
   redis.call('HSET', key('accounts'), account, known)
 end
-if redis.call('SADD', key('places'), known .. ':' .. channel) == 1 then
-  redis.call('HINCRBY', key('meta'), 'version', 1)
-end
+redis.call('SADD', key('places'), known .. ':' .. channel)
+-- The name of this call tells this state of the registry from every other, also from those that the server has lost.
+redis.call('HSET', key('meta'), 'version', ARGV[2])
 return tonumber(known)
