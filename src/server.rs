@@ -30,9 +30,13 @@ use crate::providers::sending::Sending;
 use crate::providers::{self, Provider};
 use crate::sender::{BadSending, Sender};
 use crate::store::memory::MemoryStore;
+#[cfg(feature = "mysql")]
+use crate::store::mysql;
+#[cfg(feature = "postgres")]
+use crate::store::postgres;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
-use crate::store::{Store, StoreError};
+use crate::store::{ByHand, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -288,6 +292,11 @@ pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>)
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         #[cfg(feature = "sqlite")]
         StoreUrl::Sqlite(path) => open_embedded(path, limits, clock).await,
+        // The clock of a server is its own: instances whose clocks differ still agree when a lease ends.
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::open(address.expose(), None).await?)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::open(address.expose(), None).await?)),
         other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
     }
 }
@@ -325,6 +334,17 @@ async fn open_spool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Ar
             tracing::warn!(%error, "a spool is there that nobody needs, and it cannot be looked into");
             Ok(None)
         }
+    }
+}
+
+/// Opens the hand-made claim of a server, for `hapax bench` to measure against.
+pub async fn open_by_hand(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError> {
+    match url {
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::by_hand(address.expose()).await?)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::by_hand(address.expose()).await?)),
+        other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::no_store::NoStore;
 use super::{BenchError, requests};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, StoreUrl};
+use crate::config::{
+    Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, StoreAddress, StoreUrl,
+};
 use crate::domain::{Kind, RetryPolicy, limits as bounds};
 use crate::server::{self, Listeners, Server};
 use crate::store::Store;
@@ -22,11 +24,18 @@ use crate::telemetry::Telemetry;
 /// The hidden command that [`Child::start`] starts this program with.
 pub(super) const COMMAND: &str = "bench-server";
 
+/// What the server keeps its events in.
 #[derive(Clone, Copy)]
 pub(super) enum StoreKind<'p> {
     None,
     Sqlite(&'p Path),
+    Server(&'p StoreAddress),
+    /// Keeps nothing but keys, each taken as people do it by hand.
+    ByHand(&'p StoreAddress),
 }
+
+/// The address goes by the environment: a command line can be read by everybody on the machine.
+const STORE: &str = "HAPAX_BENCH_STORE";
 
 /// Who is on the other side of the server.
 #[derive(Clone, Copy)]
@@ -48,8 +57,11 @@ impl Child {
     pub(super) async fn start(store: StoreKind<'_>, side: Side<'_>) -> Result<Self, BenchError> {
         let mut command = tokio::process::Command::new(std::env::current_exe()?);
         command.arg(COMMAND).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
-        if let StoreKind::Sqlite(path) = store {
-            command.arg("--path").arg(path);
+        match store {
+            StoreKind::None => {}
+            StoreKind::Sqlite(path) => drop(command.env(STORE, format!("sqlite:{}", path.display()))),
+            StoreKind::Server(address) => drop(command.env(STORE, address.expose())),
+            StoreKind::ByHand(address) => drop(command.arg("--by-hand").env(STORE, address.expose())),
         }
         match side {
             Side::Nobody => {}
@@ -74,11 +86,13 @@ impl Child {
 }
 
 /// Runs the server until it is killed; says its address on standard output.
-pub async fn serve_child(path: Option<PathBuf>, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
+pub async fn serve_child(by_hand: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store: Arc<dyn Store> = match path {
-        Some(path) => server::open_engine(&StoreUrl::Sqlite(path), &limits(), Arc::clone(&clock)).await?,
+    let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
+    let store: Arc<dyn Store> = match url {
         None => Arc::new(NoStore::default()),
+        Some(url) if by_hand => Arc::new(NoStore::claiming(server::open_by_hand(&url).await?)),
+        Some(url) => server::open_engine(&url, &limits(), Arc::clone(&clock)).await?,
     };
     let server = Server::on(store, clock, config(target, api_base), Telemetry::new()).await?;
     let public = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -117,10 +131,10 @@ fn unlimited(api_base: String) -> Send {
 }
 
 fn config(target: Option<String>, api_base: Option<String>) -> Config {
-    let channel = Channel {
-        name: "bench".into(),
+    let waiting = Channel {
+        name: requests::WAITING.into(),
         provider: requests::settings(),
-        target,
+        target: None,
         mode: Mode::Queue,
         deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
         window_ms: 8 * 86_400_000,
@@ -137,6 +151,8 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         concurrency: 64,
         send: api_base.map(unlimited),
     };
+    let delivered =
+        target.map(|target| Channel { name: requests::DELIVERED.into(), target: Some(target), send: None, ..waiting.clone() });
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin_listen: None,
@@ -146,6 +162,6 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         instance: Some("bench".to_owned()),
         limits: limits(),
         log: Log { filter: "warn".to_owned(), json: false },
-        channels: vec![channel],
+        channels: std::iter::once(waiting).chain(delivered).collect(),
     }
 }

@@ -18,6 +18,13 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// `took` in microseconds, in any order.
+    pub(super) fn of(mut took: Vec<u32>, seconds: f64) -> Self {
+        took.sort_unstable();
+        let at = |part: f64| took.get((took.len() as f64 * part) as usize).copied().unwrap_or_default().into();
+        Self { requests: took.len(), seconds, p50_us: at(0.5), p99_us: at(0.99) }
+    }
+
     pub(super) fn rate(&self) -> f64 {
         self.requests as f64 / self.seconds
     }
@@ -37,10 +44,7 @@ pub(super) async fn run(address: SocketAddr, scripts: Vec<Script>) -> Result<Mea
     for task in tasks {
         took.extend(task.await??);
     }
-    let seconds = started.elapsed().as_secs_f64();
-    took.sort_unstable();
-    let at = |part: f64| took.get((took.len() as f64 * part) as usize).copied().unwrap_or_default().into();
-    Ok(Measured { requests: took.len(), seconds, p50_us: at(0.5), p99_us: at(0.99) })
+    Ok(Measured::of(took, started.elapsed().as_secs_f64()))
 }
 
 async fn converse(mut stream: TcpStream, script: Script) -> Result<Vec<u32>, BenchError> {

@@ -5,17 +5,22 @@
 
 mod bot;
 mod child;
+mod claims;
 mod load;
 mod no_store;
 mod preload;
 mod requests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use child::serve_child;
 
 use self::child::{Child, Side, StoreKind};
+use crate::clock::SystemClock;
+use crate::config::{StoreAddress, StoreUrl};
+use crate::server;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -26,6 +31,8 @@ pub struct Plan {
     pub requests: usize,
     /// How many keys to put into the store beforehand, one measurement each.
     pub preloads: Vec<u64>,
+    /// Servers to measure beside the embedded store.
+    pub stores: Vec<StoreUrl>,
 }
 
 /// One line of the table: a phase over all rounds.
@@ -36,7 +43,7 @@ pub struct Line {
     pub rates: Vec<f64>,
     /// This phase's rate to its yardstick's of the same round.
     pub ratios: Vec<f64>,
-    pub yardstick: &'static str,
+    pub yardstick: String,
     pub p50_us: u64,
     pub p99_us: u64,
     /// Most memory the server held.
@@ -61,10 +68,9 @@ pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
 const NO_STORE_64: &str = "no store, 64 connections";
 const NO_STORE_256: &str = "no store, 256 connections";
-const FRESH_64: &str = "fresh keys, 64 connections";
 const BARE_LOOP: &str = "bare sending loop, 64 connections";
-/// Phases of one round.
-const PHASES: usize = 8;
+/// The longest that what was taken in may take to be delivered or sent.
+const DRAINED: Duration = Duration::from_secs(300);
 
 /// Runs the plan.
 pub async fn run(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchError> {
@@ -76,9 +82,9 @@ pub async fn run(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchErr
 
 async fn run_in(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchError> {
     let mut report = Report { sync_us: sync_us(&plan.folder)?, ..Report::default() };
-    let mut stage = Stage { plan, report: &mut report, round: 0 };
+    let mut stage = Stage { plan, report: &mut report, round: 0, steps: 0 };
     for round in 0..plan.rounds {
-        stage.round = round;
+        (stage.round, stage.steps) = (round, 0);
         stage.round_of_phases(progress).await?;
     }
     for &keys in &plan.preloads {
@@ -104,52 +110,102 @@ struct Stage<'a> {
     plan: &'a Plan,
     report: &'a mut Report,
     round: usize,
+    /// Measurements made in this round.
+    steps: usize,
+}
+
+/// A store that is measured.
+#[derive(Clone, Copy)]
+struct Subject<'s> {
+    name: &'static str,
+    /// `None`: the embedded store, in a new file each time.
+    server: Option<&'s StoreAddress>,
+}
+
+impl<'s> Subject<'s> {
+    fn kind<'k>(self, file: &'k Path) -> StoreKind<'k>
+    where
+        's: 'k,
+    {
+        self.server.map_or(StoreKind::Sqlite(file), StoreKind::Server)
+    }
+
+    fn line(self, phase: &str) -> String {
+        format!("{}: {phase}", self.name)
+    }
 }
 
 impl Stage<'_> {
+    /// All phases of one round on the embedded store.
     async fn round_of_phases(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
-        let total = (self.plan.rounds * PHASES) as f64;
-        let done = self.round * PHASES;
-        let round = self.round + 1;
-        let mut at = |step: usize, name: &str| progress(&format!("round {round}: {name}"), (done + step) as f64 / total);
-        at(0, NO_STORE_64);
-        self.fresh(NO_STORE_64, NO_STORE_64, StoreKind::None, 64).await?;
-        at(1, FRESH_64);
-        let path = self.new_store();
-        self.fresh(FRESH_64, NO_STORE_64, StoreKind::Sqlite(&path), 64).await?;
-        at(2, NO_STORE_256);
-        self.fresh(NO_STORE_256, NO_STORE_256, StoreKind::None, 256).await?;
-        at(3, "fresh keys, 256 connections");
-        let path = self.new_store();
-        self.fresh("fresh keys, 256 connections", NO_STORE_256, StoreKind::Sqlite(&path), 256).await?;
-        at(4, "half copies");
-        self.copies("half copies, 64 connections", 2).await?;
-        at(5, "only copies");
-        self.copies("only copies, 64 connections", 1).await?;
-        at(6, "accept + deliver");
-        self.delivered().await?;
-        at(7, "sending");
-        self.sent().await
+        let subject = Subject { name: "sqlite", server: None };
+        self.fresh(NO_STORE_64, NO_STORE_64, StoreKind::None, 64, progress).await?;
+        self.fresh(NO_STORE_256, NO_STORE_256, StoreKind::None, 256, progress).await?;
+        self.phases(subject, progress).await?;
+        for url in &self.plan.stores {
+            let server = match url {
+                StoreUrl::Memory | StoreUrl::Sqlite(_) => continue,
+                StoreUrl::Postgres(it) | StoreUrl::Mysql(it) | StoreUrl::Redis(it) | StoreUrl::Firestore(it) => it,
+            };
+            let subject = Subject { name: url.engine(), server: Some(server) };
+            self.by_hand(subject, url, progress).await?;
+            self.phases(subject, progress).await?;
+        }
+        Ok(())
+    }
+
+    /// The same measurements for every store.
+    async fn phases(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
+        let file = self.new_store();
+        self.fresh(&subject.line("fresh keys, 64 connections"), NO_STORE_64, subject.kind(&file), 64, progress).await?;
+        let file = self.new_store();
+        self.fresh(&subject.line("fresh keys, 256 connections"), NO_STORE_256, subject.kind(&file), 256, progress).await?;
+        self.copies(subject, "half copies, 64 connections", 2, progress).await?;
+        self.copies(subject, "only copies, 64 connections", 1, progress).await?;
+        self.delivered(subject, progress).await?;
+        self.sent(subject, progress).await
+    }
+
+    /// What a server does when every request takes its key by itself, beside what it does when hapax gathers them.
+    async fn by_hand(&mut self, subject: Subject<'_>, url: &StoreUrl, progress: Progress<'_>) -> Result<(), BenchError> {
+        let Some(address) = subject.server else { return Ok(()) };
+        let by_hand = server::open_by_hand(url).await?;
+        let name = subject.line(&format!("{} per request, 64 connections", by_hand.what()));
+        self.fresh(&name, NO_STORE_64, StoreKind::ByHand(address), 64, progress).await?;
+        let tag = format!("{:x}", rand::random::<u64>());
+        let yardstick = subject.line(&format!("claims, {} each, 64 connections", by_hand.what()));
+        self.say(&yardstick, progress);
+        let measured = claims::by_hand(by_hand, &tag, self.plan.requests).await?;
+        self.note(&yardstick, &yardstick, &measured, 0);
+        let name = subject.line("claims, gathered by hapax");
+        self.say(&name, progress);
+        let store = server::open_engine(url, &child::limits(), Arc::new(SystemClock::new())).await?;
+        let measured = claims::through(store, &tag, self.plan.requests).await?;
+        self.note(&name, &yardstick, &measured, 0);
+        Ok(())
     }
 
     /// Submitting and sending, against a client that makes the same calls to the provider itself, one after the other per connection.
-    async fn sent(&mut self) -> Result<(), BenchError> {
+    async fn sent(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
+        self.say(&subject.line("sending"), progress);
         let provider = bot::Bot::start(|n| format!(r#"{{"messages":[{{"id":"wamid.{n}"}}]}}"#)).await?;
         let requests = self.plan.requests / 4;
         let bare = load::run(provider.address, requests::direct_sends(64, requests)).await?;
-        self.note(BARE_LOOP, BARE_LOOP, &bare, 0);
-        let path = self.new_store();
+        if subject.server.is_none() {
+            self.note(BARE_LOOP, BARE_LOOP, &bare, 0);
+        }
+        let file = self.new_store();
         let api = format!("http://{}", provider.address);
-        let server = Child::start(StoreKind::Sqlite(&path), Side::Provider(&api)).await?;
+        let server = Child::start(subject.kind(&file), Side::Provider(&api)).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         let submits = requests::submits(&tag, 64, requests);
         let count: usize = submits.iter().map(|connection| connection.len()).sum();
         let started = Instant::now();
         let mut measured = load::run(server.address, submits).await?;
-        self.note("submit, 64 connections", BARE_LOOP, &measured, server.peak_mb());
-        tokio::time::timeout(Duration::from_secs(120), provider.handled(bare.requests + count)).await?;
+        self.note(&subject.line("submit, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
+        tokio::time::timeout(DRAINED, provider.handled(bare.requests + count)).await?;
         measured.seconds = started.elapsed().as_secs_f64();
-        self.note("submit + send + settle, 64 connections", BARE_LOOP, &measured, server.peak_mb());
+        self.note(&subject.line("submit + send + settle, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -157,13 +213,25 @@ impl Stage<'_> {
         self.plan.folder.join(format!("{:x}.db", rand::random::<u64>()))
     }
 
+    fn say(&self, name: &str, progress: Progress<'_>) {
+        let done = (self.round as f64 + self.steps as f64 / self.steps_in_all()) / self.plan.rounds as f64;
+        progress(&format!("round {}: {name}", self.round + 1), done.min(1.0));
+    }
+
+    /// About how many measurements a round has.
+    fn steps_in_all(&self) -> f64 {
+        10.0 + 10.0 * self.plan.stores.len() as f64
+    }
+
     async fn fresh(
         &mut self,
         name: &str,
-        yardstick: &'static str,
+        yardstick: &str,
         store: StoreKind<'_>,
         connections: usize,
+        progress: Progress<'_>,
     ) -> Result<(), BenchError> {
+        self.say(name, progress);
         let server = Child::start(store, Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&format!("{tag}w"), connections, 2_000)).await?;
@@ -173,30 +241,40 @@ impl Stage<'_> {
     }
 
     /// Every `one_in`-th request is a copy of a message that was taken in before; `one_in = 1` means all of them.
-    async fn copies(&mut self, name: &str, one_in: usize) -> Result<(), BenchError> {
-        let path = self.new_store();
-        let server = Child::start(StoreKind::Sqlite(&path), Side::Nobody).await?;
+    async fn copies(
+        &mut self,
+        subject: Subject<'_>,
+        name: &str,
+        one_in: usize,
+        progress: Progress<'_>,
+    ) -> Result<(), BenchError> {
+        let name = subject.line(name);
+        self.say(&name, progress);
+        let file = self.new_store();
+        let server = Child::start(subject.kind(&file), Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&tag, 64, requests::COPIED)).await?;
         let mixed = requests::mixed(&tag, 64, self.plan.requests, one_in);
         let measured = load::run(server.address, mixed).await?;
-        self.note(name, NO_STORE_64, &measured, server.peak_mb());
+        self.note(&name, NO_STORE_64, &measured, server.peak_mb());
         Ok(())
     }
 
-    async fn delivered(&mut self) -> Result<(), BenchError> {
+    async fn delivered(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
+        let name = subject.line("accept + deliver + settle, 64 connections");
+        self.say(&name, progress);
         let bot = bot::Bot::start(|_| String::new()).await?;
-        let path = self.new_store();
+        let file = self.new_store();
         let target = format!("http://{}/bot", bot.address);
-        let server = Child::start(StoreKind::Sqlite(&path), Side::Target(&target)).await?;
+        let server = Child::start(subject.kind(&file), Side::Target(&target)).await?;
         let tag = format!("{:x}", rand::random::<u32>());
-        let requests = requests::fresh(&tag, 64, self.plan.requests);
+        let requests = requests::fresh_on(requests::DELIVERED, &tag, 64, self.plan.requests);
         let count: usize = requests.iter().map(|connection| connection.len()).sum();
         let started = Instant::now();
         let mut measured = load::run(server.address, requests).await?;
-        tokio::time::timeout(Duration::from_secs(120), bot.handled(count)).await?;
+        tokio::time::timeout(DRAINED, bot.handled(count)).await?;
         measured.seconds = started.elapsed().as_secs_f64();
-        self.note("accept + deliver + settle, 64 connections", NO_STORE_64, &measured, server.peak_mb());
+        self.note(&name, NO_STORE_64, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -215,15 +293,17 @@ impl Stage<'_> {
     }
 
     /// Adds a measurement whose yardstick was measured in this round already.
-    fn note(&mut self, name: &str, yardstick: &'static str, measured: &load::Measured, peak_mb: u64) {
+    fn note(&mut self, name: &str, yardstick: &str, measured: &load::Measured, peak_mb: u64) {
+        self.steps += 1;
         let round = self.round;
         let base = self.report.lines.iter().find(|line| line.name == yardstick).and_then(|line| line.rates.get(round).copied());
         self.line(name, yardstick, measured.rate() / base.unwrap_or(measured.rate()), measured, peak_mb);
     }
 
-    fn line(&mut self, name: &str, yardstick: &'static str, ratio: f64, measured: &load::Measured, peak_mb: u64) {
+    fn line(&mut self, name: &str, yardstick: &str, ratio: f64, measured: &load::Measured, peak_mb: u64) {
         let at = self.report.lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-            let new = Line { name: name.to_owned(), rates: vec![], ratios: vec![], yardstick, p50_us: 0, p99_us: 0, peak_mb: 0 };
+            let (name, yardstick) = (name.to_owned(), yardstick.to_owned());
+            let new = Line { name, rates: vec![], ratios: vec![], yardstick, p50_us: 0, p99_us: 0, peak_mb: 0 };
             self.report.lines.push(new);
             self.report.lines.len() - 1
         });

@@ -1,5 +1,6 @@
-//! The yardstick: takes everything in and keeps nothing.
+//! The yardsticks: takes everything in and keeps nothing, or nothing but the keys.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -7,19 +8,38 @@ use futures_util::future::BoxFuture;
 
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, ids};
 use crate::store::{
-    Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery, InboxRow,
-    LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount, Promise,
-    Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery, ThreadRow,
+    Accepted, Answer, Arrival, ByHand, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery,
+    InboxRow, LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
+    Promise, Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
+    ThreadRow,
 };
 
 #[derive(Default)]
-pub(super) struct NoStore(AtomicU64);
+pub(super) struct NoStore {
+    last: AtomicU64,
+    /// Takes each key by a round trip of its own.
+    by_hand: Option<Arc<dyn ByHand>>,
+}
+
+impl NoStore {
+    pub(super) fn claiming(by_hand: Arc<dyn ByHand>) -> Self {
+        Self { by_hand: Some(by_hand), ..Self::default() }
+    }
+}
 
 #[async_trait]
 impl Store for NoStore {
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
-        let new = |_| Accepted::New(EventId(ids::numbered(0, self.0.fetch_add(1, Ordering::Relaxed))));
-        Ok(arrival.events.iter().map(new).collect())
+        let mut accepted = Vec::with_capacity(arrival.events.len());
+        for new in &arrival.events {
+            let id = EventId(ids::numbered(0, self.last.fetch_add(1, Ordering::Relaxed)));
+            let won = match &self.by_hand {
+                None => true,
+                Some(by_hand) => by_hand.claim(&new.event.key.0).await?,
+            };
+            accepted.push(if won { Accepted::New(id) } else { Accepted::Duplicate(id) });
+        }
+        Ok(accepted)
     }
 
     async fn note_copies(&self, _: Vec<Copies>) -> Result<(), StoreError> {

@@ -34,28 +34,36 @@ pub(super) fn settings() -> Settings {
     Settings::Whatsapp { secrets: vec![SECRET.into()], verify_token: None }
 }
 
+/// The channel whose events wait, and the one whose events are delivered.
+pub(super) const WAITING: &str = "bench";
+pub(super) const DELIVERED: &str = "delivered";
+
 /// About `total` messages that nobody has seen, over this many connections.
 pub(super) fn fresh(tag: &str, connections: usize, total: usize) -> Vec<Script> {
-    scripts(connections, total, |connection, n| format!("{tag}.{connection}.{n}"))
+    fresh_on(WAITING, tag, connections, total)
+}
+
+pub(super) fn fresh_on(channel: &str, tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    scripts(channel, connections, total, |connection, n| format!("{tag}.{connection}.{n}"))
 }
 
 /// Like [`fresh`], but one in `one_in` is a copy of one of the first [`COPIED`] messages of `fresh(tag, connections, COPIED)`.
 pub(super) fn mixed(tag: &str, connections: usize, total: usize, one_in: usize) -> Vec<Script> {
     let known = COPIED.div_ceil(connections);
-    scripts(connections, total, |connection, n| match n % one_in {
+    scripts(WAITING, connections, total, |connection, n| match n % one_in {
         0 => format!("{tag}.{connection}.{}", n % known),
         _ => format!("{tag}x.{connection}.{n}"),
     })
 }
 
-fn scripts(connections: usize, total: usize, id: impl Fn(usize, usize) -> String) -> Vec<Script> {
+fn scripts(channel: &str, connections: usize, total: usize, id: impl Fn(usize, usize) -> String) -> Vec<Script> {
     let provider = providers::build(&settings());
     let each = total.div_ceil(connections);
     let script = |connection: usize| {
         let mut script = Script { text: Vec::with_capacity(each * 960), ends: Vec::with_capacity(each) };
         for n in 0..each {
             let id = id(connection, n);
-            append(&mut script, &provider, &id, spread(&id));
+            append(&mut script, &provider, channel, &id, spread(&id));
         }
         script
     };
@@ -104,7 +112,7 @@ fn spread(id: &str) -> usize {
     blake3::hash(id.as_bytes()).as_bytes()[..4].iter().fold(0, |sum, &byte| sum * 256 + usize::from(byte)) % PEERS
 }
 
-fn append(script: &mut Script, provider: &Arc<dyn Provider>, id: &str, peer: usize) {
+fn append(script: &mut Script, provider: &Arc<dyn Provider>, channel: &str, id: &str, peer: usize) {
     let body = format!(
         concat!(
             r#"{{"object":"whatsapp_business_account","entry":[{{"id":"900001","changes":[{{"field":"messages","value":{{"#,
@@ -118,7 +126,7 @@ fn append(script: &mut Script, provider: &Arc<dyn Provider>, id: &str, peer: usi
         id = id
     );
     let mut head = format!(
-        "POST /in/bench HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nUser-Agent: facebookexternalua\r\nContent-Length: {}\r\n",
+        "POST /in/{channel} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nUser-Agent: facebookexternalua\r\nContent-Length: {}\r\n",
         body.len()
     );
     for (name, value) in provider.sign(body.as_bytes(), 0) {

@@ -8,13 +8,15 @@ use serde_json::json;
 
 use super::{Failure, Output};
 use crate::bench::{self, Line, Plan, Report};
+use crate::config::StoreUrl;
 
 /// Measure this machine: webhooks a second, as ratios to the same server that stores nothing
 ///
 /// Starts its own servers, load and bot on loopback and removes everything afterwards. Only the ratios mean anything on another day:
 /// both sides of a ratio are measured in the same run, one after the other. Nothing else should be busy meanwhile.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hapax bench --quick\n  hapax bench --json > bench.json")]
+#[command(after_help = "Examples:\n  hapax bench --quick\n  hapax bench --json > bench.json\n  hapax bench --quick \
+    --store postgres://hapax@127.0.0.1/bench --store redis://127.0.0.1/1")]
 pub struct Bench {
     /// Leave out the stores with 1 and 10 million keys, which take minutes to fill
     #[arg(long)]
@@ -28,13 +30,23 @@ pub struct Bench {
     /// Where the stores are put while measuring; the disk that matters to you
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     folder: PathBuf,
+    /// Measure this server too, beside the embedded store; may be given several times. Give it a database of its own: what is written stays
+    #[arg(long, value_name = "URL", value_parser = read_server)]
+    store: Vec<StoreUrl>,
+}
+
+fn read_server(text: &str) -> Result<StoreUrl, String> {
+    match StoreUrl::read(text)? {
+        StoreUrl::Memory | StoreUrl::Sqlite(_) => Err("the embedded store is measured anyway; name a server here".to_owned()),
+        server => Ok(server),
+    }
 }
 
 /// The server that `hapax bench` measures
 #[derive(Args, Debug)]
 pub struct BenchServer {
     #[arg(long)]
-    path: Option<PathBuf>,
+    by_hand: bool,
     #[arg(long)]
     target: Option<String>,
     #[arg(long)]
@@ -43,7 +55,7 @@ pub struct BenchServer {
 
 impl BenchServer {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        bench::serve_child(self.path, self.target, self.api_base).await.map_err(|why| Failure::plain(why.to_string()))
+        bench::serve_child(self.by_hand, self.target, self.api_base).await.map_err(|why| Failure::plain(why.to_string()))
     }
 }
 
@@ -53,6 +65,7 @@ impl Bench {
             folder: self.folder.join(format!("hapax-bench-{}", std::process::id())),
             rounds: self.rounds.into(),
             requests: self.requests as usize,
+            stores: self.store,
             preloads: if self.quick { vec![] } else { vec![1_000_000, 10_000_000] },
         };
         let bar = ProgressBar::new(1_000);
@@ -83,7 +96,7 @@ fn show(report: &Report, output: &Output) {
             line.name.clone(),
             format!("{:.2}", ratio.median),
             format!("{:.2}-{:.2}", ratio.least, ratio.most),
-            line.yardstick.to_owned(),
+            line.yardstick.clone(),
             format!("{:.0}", rate.median),
             format!("{:.1}", line.p50_us as f64 / 1e3),
             format!("{:.1}", line.p99_us as f64 / 1e3),

@@ -71,6 +71,18 @@ impl StoreUrl {
         matches!(self, StoreUrl::Memory | StoreUrl::Sqlite(_))
     }
 
+    /// The engine's name, as the address begins.
+    pub fn engine(&self) -> &'static str {
+        match self {
+            StoreUrl::Memory => "memory",
+            StoreUrl::Sqlite(_) => "sqlite",
+            StoreUrl::Postgres(_) => "postgres",
+            StoreUrl::Mysql(_) => "mysql",
+            StoreUrl::Redis(_) => "redis",
+            StoreUrl::Firestore(_) => "firestore",
+        }
+    }
+
     /// Reads an address; the error says what is wrong without repeating a password.
     pub fn read(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));

@@ -11,6 +11,7 @@
 //! *Invariant:* no code outside `store/` knows which database runs.
 
 mod accept;
+mod by_hand;
 mod in_time;
 mod lease;
 mod outbox;
@@ -18,13 +19,19 @@ mod reads;
 mod threads;
 
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod steps;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};

@@ -3,9 +3,14 @@
 pub mod fake_bot;
 pub mod fake_provider;
 pub mod hand_clock;
+pub mod plain_records;
 pub mod process;
 #[cfg(test)]
 mod provider_suite;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+pub mod server_beds;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+pub mod servers;
 pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;

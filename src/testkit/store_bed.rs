@@ -14,6 +14,33 @@ pub trait Bed: Send + Sync {
     fn clock(&self) -> &HandClock;
     fn open(&self) -> Arc<dyn Store>;
     fn crash(&self) -> Arc<dyn Store>;
+
+    /// Whether several instances share its data: then the crash of one ends no lease.
+    fn shares(&self) -> bool {
+        false
+    }
+}
+
+/// What a suite may be given: a bed, or none where the engine's server is not installed.
+pub trait MaybeBed {
+    type Bed: Bed;
+    fn bed(self) -> Option<Self::Bed>;
+}
+
+impl<B: Bed> MaybeBed for B {
+    type Bed = B;
+
+    fn bed(self) -> Option<B> {
+        Some(self)
+    }
+}
+
+impl<B: Bed> MaybeBed for Option<B> {
+    type Bed = B;
+
+    fn bed(self) -> Option<B> {
+        self
+    }
 }
 
 /// Some day in October 2025.
@@ -29,7 +56,11 @@ pub struct MemoryBed {
 impl MemoryBed {
     #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
     pub fn new() -> Self {
-        let clock = HandClock::at(START_MS);
+        Self::at(START_MS)
+    }
+
+    pub fn at(now_ms: i64) -> Self {
+        let clock = HandClock::at(now_ms);
         Self { store: MemoryStore::new(Arc::new(clock.clone())), clock }
     }
 }

@@ -15,7 +15,7 @@ pub mod settling;
 #[doc(hidden)]
 pub mod talking;
 
-/// Makes one test per case for the engine whose test bed the expression makes.
+/// Makes one test per case for the engine whose test bed the expression makes, if there is one. It may await.
 #[macro_export]
 macro_rules! store_suite {
     ($bed:expr) => {
@@ -95,7 +95,9 @@ macro_rules! store_suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                $crate::testkit::store_suite::$area::$case(&$bed).await;
+                if let Some(bed) = $crate::testkit::store_bed::MaybeBed::bed($bed) {
+                    $crate::testkit::store_suite::$area::$case(&bed).await;
+                }
             }
         )+
     };

@@ -1,5 +1,7 @@
 //! Every engine runs the whole store suite.
 
+use hapax::testkit::store_compare::{compare, sequences};
+
 mod memory {
     use hapax::testkit::store_bed::MemoryBed;
 
@@ -12,14 +14,28 @@ mod sqlite {
     hapax::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
 }
 
-/// How many random sequences each engine is compared over; every seed is its own sequence.
-const SEQUENCES: u64 = 300;
+/// What the server engines share, without a server.
+mod plain_records {
+    use hapax::testkit::plain_records::PlainBed;
+
+    hapax::store_suite!(PlainBed::new());
+}
+
+/// How many random sequences each engine is compared over.
+const SEQUENCES: u64 = 2_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_steps_answer_like_the_model() {
+    for seed in 0..sequences(SEQUENCES) {
+        compare(&hapax::testkit::plain_records::PlainBed::new(), seed).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_answers_like_the_model() {
-    for seed in 0..SEQUENCES {
+    for seed in 0..sequences(SEQUENCES) {
         let bed = hapax::testkit::store_bed::SqliteBed::new(crate::quick_folder().keep());
-        hapax::testkit::store_compare::compare(&bed, seed).await;
+        compare(&bed, seed).await;
     }
 }
 

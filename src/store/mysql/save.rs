@@ -1,0 +1,130 @@
+//! Writing what a step decided. Tables in the order they are locked in, rows in the order of their key: whoever waits, waits for one who
+//! is further on.
+
+use super::link::Packet;
+use super::rows::{
+    ANSWER, ATTEMPT, BODY_BESIDE_BYTES, EVENT, EVENT_CARRIED, EVENT_KEYS, ITEM, LANE, MESSAGE, NAME, OUT, PROVIDER_NAME, THREAD,
+    put_answer, put_attempt, put_event, put_item, put_lane, put_message, put_name, put_out, put_provider_name, put_thread,
+};
+use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
+use crate::store::steps::Changes;
+use crate::store::steps::records::{Queue, name_hash, thread_hash, write_steps};
+
+/// The statements that write all of it, and the bodies that are too large for a statement.
+pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
+    let mut sql = Sql::default();
+    save_lanes(&mut sql, changes);
+    save_threads(&mut sql, changes);
+    save_messages(&mut sql, changes);
+    save_outs(&mut sql, changes);
+    save_events(&mut sql, changes);
+    save_items(&mut sql, changes);
+    put_rows(&mut sql, "hapax_attempts", ATTEMPT, &changes.attempts, Put::New, |a| (a.queue.code(), a.of, a.fence), put_attempt);
+    put_rows(&mut sql, "hapax_answers", ANSWER, &changes.answers, Put::Over, |answer| answer.event, put_answer);
+    let mut packets: Vec<Packet> = sql.into_packets().into_iter().map(Packet::Text).collect();
+    for event in &changes.new_events {
+        if let Some(carried) = event.carried.as_ref().filter(|carried| carried.body.len() > BODY_BESIDE_BYTES) {
+            packets.push(Packet::Body(event.number, carried.body.clone()));
+        }
+    }
+    packets
+}
+
+fn save_lanes(sql: &mut Sql, changes: &Changes) {
+    put_rows(sql, "hapax_lanes", LANE, &changes.lanes, Put::Over, |lane| lane.hash, put_lane);
+    put_rows(sql, "hapax_lanes", LANE, &changes.new_lanes, Put::New, |lane| lane.hash, put_lane);
+    remove(sql, "hapax_lanes WHERE hash", &changes.gone_lanes);
+}
+
+fn save_threads(sql: &mut Sql, changes: &Changes) {
+    let hash = |thread: &crate::store::steps::records::ThreadRec| thread_hash(&thread.account, &thread.peer);
+    put_rows(sql, "hapax_names", NAME, &changes.names, Put::Over, |name| name_hash(&name.account, &name.name), put_name);
+    put_rows(sql, "hapax_threads", THREAD, &changes.threads, Put::Over, hash, put_thread);
+    put_rows(sql, "hapax_threads", THREAD, &changes.new_threads, Put::New, hash, put_thread);
+}
+
+fn save_messages(sql: &mut Sql, changes: &Changes) {
+    let hash = |name: &crate::store::steps::records::ProviderNameRec| name_hash(&name.account, &name.provider_id);
+    let (table, columns) = ("hapax_provider_names", PROVIDER_NAME);
+    put_rows(sql, table, columns, &changes.provider_names, Put::Over, hash, put_provider_name);
+    put_rows(sql, table, columns, &changes.new_provider_names, Put::New, hash, put_provider_name);
+    remove(sql, "hapax_provider_names WHERE hash", &changes.gone_provider_names);
+    let mut changed: Vec<_> = changes.messages.iter().collect();
+    changed.sort_unstable_by_key(|message| message.number);
+    for message in changed {
+        sql.add(
+            "UPDATE hapax_messages SET provider_id = ?, steps = ?, why = ? WHERE number = ?",
+            &[&message.provider_id, &write_steps(&message.steps), &message.why, &message.number],
+        );
+    }
+    put_rows(sql, "hapax_messages", MESSAGE, &changes.new_messages, Put::New, |message| message.number, put_message);
+    remove(sql, "hapax_messages WHERE number", &changes.gone_messages);
+    remove_attempts(sql, Queue::Outbox, &changes.gone_messages);
+}
+
+fn save_outs(sql: &mut Sql, changes: &Changes) {
+    put_rows(sql, "hapax_outs", OUT, &changes.outs, Put::Over, |out| out.number, put_out);
+    put_rows(sql, "hapax_outs", OUT, &changes.new_outs, Put::New, |out| out.number, put_out);
+    remove(sql, "hapax_outs WHERE number", &changes.gone_outs);
+}
+
+fn save_events(sql: &mut Sql, changes: &Changes) {
+    let columns = format!("{EVENT},{EVENT_KEYS},{EVENT_CARRIED}");
+    put_rows(sql, "hapax_events", &columns, &changes.new_events, Put::New, |event| event.number, put_event);
+    for (event, replays) in &changes.replays {
+        sql.add("UPDATE hapax_events SET replays = ? WHERE number = ?", &[replays, event]);
+    }
+    remove(sql, "hapax_events WHERE number", &changes.gone_events);
+    remove_attempts(sql, Queue::Inbox, &changes.gone_events);
+    remove(sql, "hapax_answers WHERE event", &changes.gone_events);
+    remove(sql, "hapax_copies WHERE event", &changes.gone_events);
+}
+
+fn save_items(sql: &mut Sql, changes: &Changes) {
+    put_rows(sql, "hapax_items", ITEM, &changes.items, Put::Over, |item| item.number, put_item);
+    put_rows(sql, "hapax_items", ITEM, &changes.new_items, Put::New, |item| item.number, put_item);
+    remove(sql, "hapax_items WHERE number", &changes.gone_items);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Put {
+    /// A row that is there already is an error: somebody else was faster.
+    New,
+    /// Rows that are there, locked or ours alone to change, or that may be there or not.
+    Over,
+}
+
+fn put_rows<T, K: Ord>(
+    sql: &mut Sql,
+    table: &str,
+    columns: &str,
+    rows: &[T],
+    how: Put,
+    key: impl Fn(&T) -> K,
+    put: impl Fn(&T, &mut Values<'_>),
+) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut sorted: Vec<&T> = rows.iter().collect();
+    sorted.sort_by_cached_key(|row| key(row));
+    let head = format!("INSERT INTO {table} ({columns}) VALUES ");
+    let tail = if how == Put::Over { over(columns) } else { String::new() };
+    sql.add_rows(&head, &sorted, &tail, |row, values| put(row, values));
+}
+
+fn remove<T: Literal + Ord + Clone>(sql: &mut Sql, from: &str, keys: &[T]) {
+    let mut sorted = keys.to_vec();
+    sorted.sort_unstable();
+    for some in sorted.chunks(ROWS_MAX) {
+        sql.add(&format!("DELETE FROM {from} IN ?"), &[&List(some)]);
+    }
+}
+
+fn remove_attempts(sql: &mut Sql, queue: Queue, of: &[u64]) {
+    let mut sorted = of.to_vec();
+    sorted.sort_unstable();
+    for some in sorted.chunks(ROWS_MAX) {
+        sql.add("DELETE FROM hapax_attempts WHERE queue = ? AND of_number IN ?", &[&queue.code(), &List(some)]);
+    }
+}

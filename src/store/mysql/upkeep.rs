@@ -1,0 +1,225 @@
+//! What hapax does beside its work: pausing, counting, forgetting in small steps.
+
+use std::collections::BTreeMap;
+
+use super::rows::{EVENT, MESSAGE, read_event, read_message};
+use super::sql::{List, ROWS_MAX, Raw, Sql, account_key, channel_key};
+use super::{MysqlEngine, load};
+use crate::domain::ids;
+use crate::domain::key::KeyHasher;
+use crate::store::steps::records::{EventRec, Hash, MessageRec, Place};
+use crate::store::{ChannelCounts, Copies, Stats, StoreError};
+
+/// Rows of a table that are counted one by one; of larger tables the server's own estimate is shown.
+const COUNTED_MAX: u64 = 100_000;
+/// How long the row that proves a commit is kept; it is asked for within seconds.
+const PROOF_S: u32 = 3_600;
+/// Pages of messages that one step looks through, when most of them are still in the outbox.
+const PAGES_MAX: usize = 20;
+
+pub(super) async fn pause(engine: &MysqlEngine, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+    let mut sql = Sql::default();
+    let keys = (channel_key(channel), account_key(account));
+    match why {
+        Some(why) => sql.add(
+            "INSERT INTO hapax_paused (channel_key, account_key, channel, account, why, since_ms) VALUES (?, ?, ?, ?, ?, ?)
+             ON DUPLICATE KEY UPDATE why = VALUES(why)",
+            &[&keys.0, &keys.1, &channel, &account, &why, &Raw(&engine.now())],
+        ),
+        None => sql.add("DELETE FROM hapax_paused WHERE channel_key = ? AND account_key = ?", &[&keys.0, &keys.1]),
+    }
+    write(engine, sql).await
+}
+
+async fn write(engine: &MysqlEngine, sql: Sql) -> Result<(), StoreError> {
+    for packet in sql.into_packets() {
+        engine.write(&packet).await?;
+    }
+    Ok(())
+}
+
+/// Counts are a hint: a lost answer may count a copy twice.
+pub(super) async fn note_copies(engine: &MysqlEngine, copies: &[Copies]) -> Result<(), StoreError> {
+    let mut sorted: Vec<Copies> = copies.to_vec();
+    sorted.sort_unstable_by_key(|more| more.event);
+    let mut sql = Sql::default();
+    for some in sorted.chunks(ROWS_MAX) {
+        let row = |more: &Copies| {
+            let Copies { event, copies, conflicts, last_ms } = more;
+            format!(
+                "SELECT {} AS event, {copies} AS copies, {conflicts} AS conflicts, {last_ms} AS last_ms",
+                ids::number_of(event.0)
+            )
+        };
+        let rows = some.iter().map(row).collect::<Vec<_>>().join(" UNION ALL ");
+        // Only of events that are still there.
+        let add = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms)
+                   SELECT m.event, m.copies, m.conflicts, m.last_ms FROM (?) m JOIN hapax_events e ON e.number = m.event
+                   ON DUPLICATE KEY UPDATE copies = hapax_copies.copies + VALUES(copies),
+                   conflicts = hapax_copies.conflicts + VALUES(conflicts), last_ms = GREATEST(hapax_copies.last_ms, VALUES(last_ms))";
+        sql.add(add, &[&Raw(&rows)]);
+    }
+    write(engine, sql).await
+}
+
+/// Expired keys are looked up first, and then removed by key as they are claimed, so that a purge and a claim never wait for each other in a circle.
+pub(super) async fn purge_keys(engine: &MysqlEngine, max: usize) -> Result<u64, StoreError> {
+    let now = engine.now();
+    let mut sql = Sql::default();
+    sql.add(
+        "SELECT k FROM hapax_keys FORCE INDEX (expiring) WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
+        &[&Raw(&now), &max],
+    );
+    let mut expired: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.bytes())?;
+    expired.sort_unstable();
+    let mut removed = 0;
+    for some in expired.chunks(ROWS_MAX) {
+        let mut sql = Sql::default();
+        sql.add("DELETE FROM hapax_keys WHERE k IN ? AND expires_ms <= ?", &[&List(some), &Raw(&now)]);
+        sql.add("SELECT ROW_COUNT()", &[]);
+        for packet in sql.into_packets() {
+            let mut sets = engine.write(&packet).await?;
+            sets.skip();
+            removed += sets.one(|fields| fields.next::<u64>())?;
+        }
+    }
+    purge_numbers(engine, max).await?;
+    Ok(removed)
+}
+
+/// Forgets transactions of long ago. The newest row stays, so that the counter can be seen to be above all others whatever happens to it.
+async fn purge_numbers(engine: &MysqlEngine, max: usize) -> Result<(), StoreError> {
+    let newest = engine.write("SELECT COALESCE(MAX(id), 0) FROM hapax_numbers").await?.one(|fields| fields.next::<u64>())?;
+    let old =
+        format!("DELETE FROM hapax_numbers WHERE id < {newest} AND at_s < UNIX_TIMESTAMP() - {PROOF_S} ORDER BY id LIMIT {max}");
+    engine.write(&old).await.map(|_| ())
+}
+
+/// Webhooks come in the order of their numbers, which is that of time but for a moment: the first page is looked at, and of it those that are old.
+pub(super) async fn old_webhooks(
+    engine: &MysqlEngine,
+    after: u64,
+    before_ms: i64,
+    max: usize,
+) -> Result<Vec<EventRec>, StoreError> {
+    let mut sql = Sql::default();
+    let first = "SELECT number, received_ms FROM hapax_events FORCE INDEX (PRIMARY) WHERE number > ? AND webhook = number
+                 ORDER BY number LIMIT ?";
+    sql.add(first, &[&after, &max]);
+    let page: Vec<(u64, i64)> = engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?)))?;
+    let old: Vec<u64> = page.into_iter().filter(|(_, received_ms)| *received_ms <= before_ms).map(|(number, _)| number).collect();
+    let mut sql = Sql::default();
+    let chunks = old.chunks(ROWS_MAX);
+    let statements = chunks.len();
+    for some in chunks {
+        let all = "SELECT ? FROM hapax_events FORCE INDEX (webhook) WHERE webhook IN ? ORDER BY webhook, number";
+        sql.add(all, &[&Raw(EVENT), &List(some)]);
+    }
+    let mut sets = engine.ask(sql).await?;
+    let mut events = Vec::new();
+    for _ in 0..statements {
+        events.extend(sets.read(read_event)?);
+    }
+    Ok(events)
+}
+
+pub(super) async fn old_messages(
+    engine: &MysqlEngine,
+    after: u64,
+    before_ms: i64,
+    max: usize,
+) -> Result<Vec<MessageRec>, StoreError> {
+    let mut old = Vec::new();
+    let mut after = after;
+    for _ in 0..PAGES_MAX {
+        let mut sql = Sql::default();
+        let page = "SELECT ?, o.number IS NOT NULL FROM hapax_messages m FORCE INDEX (PRIMARY)
+                    LEFT JOIN hapax_outs o ON o.number = m.number WHERE m.number > ? ORDER BY m.number LIMIT ?";
+        sql.add(page, &[&Raw(&load::qualified("m", MESSAGE)), &after, &max]);
+        let page = engine.ask(sql).await?.read(|fields| Ok((read_message(fields)?, fields.next::<bool>()?)))?;
+        let Some((last, _)) = page.last() else { break };
+        let ended = page.len() < max || last.created_ms > before_ms;
+        after = last.number;
+        old.extend(
+            page.into_iter().filter(|(message, open)| message.created_ms <= before_ms && !open).map(|(message, _)| message),
+        );
+        if ended || old.len() >= max {
+            break;
+        }
+    }
+    old.truncate(max);
+    Ok(old)
+}
+
+pub(super) async fn remember(engine: &MysqlEngine, name: &str, value: &str) -> Result<String, StoreError> {
+    let mut hasher = KeyHasher::new("setting");
+    hasher.part(name.as_bytes());
+    let hash = hasher.finish();
+    let mut sql = Sql::default();
+    sql.add(
+        "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE hash = hash",
+        &[&hash, &name, &value],
+    );
+    write(engine, sql).await?;
+    let mut sql = Sql::default();
+    sql.add("SELECT value FROM hapax_settings WHERE hash = ?", &[&hash]);
+    engine.ask(sql).await?.one(|fields| fields.next())
+}
+
+pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
+    let mut sql = Sql::default();
+    for table in ["hapax_keys", "hapax_events"] {
+        let some = format!("SELECT COUNT(*) FROM (SELECT 1 FROM {table} LIMIT {COUNTED_MAX}) s");
+        sql.add(
+            &format!(
+                "SELECT IF(({some}) < {COUNTED_MAX}, ({some}), GREATEST({COUNTED_MAX}, (SELECT TABLE_ROWS
+            FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}')))"
+            ),
+            &[],
+        );
+    }
+    sql.add(
+        "SELECT COALESCE(SUM(DATA_LENGTH + INDEX_LENGTH), 0) FROM information_schema.TABLES
+             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'hapax\\_%'",
+        &[],
+    );
+    sql.add("SELECT COALESCE(SUM(in_doubt = 0), 0), COALESCE(SUM(in_doubt = 1), 0) FROM hapax_outs", &[]);
+    sql.add(
+        "SELECT MIN(i.channel), i.place, l.hash IS NOT NULL, COUNT(*), MIN(i.received_ms) FROM hapax_items i
+             LEFT JOIN hapax_lanes l ON l.hash = i.lane AND l.held_number = i.number AND i.place = ?
+             GROUP BY i.channel_key, i.place, l.hash IS NOT NULL",
+        &[&Place::InLane.code()],
+    );
+    let mut sets = engine.ask(sql).await?;
+    let mut stats = Stats {
+        keys: sets.one(|fields| fields.next())?,
+        events: sets.one(|fields| fields.next())?,
+        store_bytes: sets.one(|fields| fields.next())?,
+        ..Stats::default()
+    };
+    (stats.outbox_waiting, stats.outbox_unknown) = sets.one(|fields| Ok((fields.next()?, fields.next()?)))?;
+    let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
+    let groups = sets.read(|fields| {
+        Ok((
+            fields.next::<String>()?,
+            fields.next::<i16>()?,
+            fields.next::<bool>()?,
+            fields.next::<u64>()?,
+            fields.next::<i64>()?,
+        ))
+    })?;
+    for (channel, place, leased, count, oldest_ms) in groups {
+        let counts = channels.entry(channel.clone()).or_default();
+        counts.channel = channel;
+        match Place::from_code(place) {
+            Some(Place::Parked) => counts.parked += count,
+            Some(Place::Quarantined) => counts.quarantined += count,
+            _ => {
+                *(if leased { &mut counts.leased } else { &mut counts.waiting }) += count;
+                counts.oldest_ms = Some(counts.oldest_ms.map_or(oldest_ms, |known| known.min(oldest_ms)));
+            }
+        }
+    }
+    stats.channels = channels.into_values().collect();
+    Ok(stats)
+}

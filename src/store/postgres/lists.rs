@@ -1,0 +1,266 @@
+//! Questions: lists by number, threads, stories.
+
+use std::sync::{Arc, LazyLock};
+
+use deadpool_postgres::ClientWrapper;
+
+use super::ask::{Ask, run, run_one};
+use super::rows::{Fields, Kept, numbers, plain_columns, read_all};
+use super::texts::escape;
+use super::trouble::Failure;
+use crate::domain::{EventId, ids};
+use crate::store::steps::Entry;
+use crate::store::steps::records::{
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec, thread_hash,
+};
+use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, ThreadQuery};
+
+/// How many rows that are too young are looked at before a search for old ones ends. Numbers follow the clock but for small jumps.
+const YOUNG_MAX: usize = 1_000;
+
+fn select<R: Kept>(rest: &str) -> String {
+    format!("SELECT {} FROM {} {rest}", plain_columns::<R>(""), R::TABLE)
+}
+
+static EVENTS: LazyLock<String> = LazyLock::new(|| {
+    select::<EventRec>(
+        "WHERE ($1::int8 IS NULL OR number < $1) AND ($2::text IS NULL OR channel = $2) AND ($3::text IS NULL OR kind = $3)
+           AND ($4::text IS NULL OR (account = $4 AND peer = $5::text)) ORDER BY number DESC LIMIT $6::int8",
+    )
+});
+
+pub(super) async fn events(
+    client: &ClientWrapper,
+    query: &EventQuery,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<Vec<EventRec>, Failure> {
+    let thread = query.thread.as_ref();
+    let ask = Ask::new(
+        &**EVENTS,
+        vec![
+            Box::new(before.map(|before| before as i64)),
+            Box::new(query.channel.as_deref().map(escape)),
+            Box::new(query.kind.map(|kind| kind.name())),
+            Box::new(thread.map(|thread| escape(&thread.account))),
+            Box::new(thread.map(|thread| escape(&thread.peer))),
+            Box::new(limit as i64),
+        ],
+    );
+    read_all(&run_one(client, ask).await?)
+}
+
+fn items_sql(place: &str) -> String {
+    select::<ItemRec>(&format!(
+        "WHERE ($1::int8 IS NULL OR number > $1) AND ($2::text IS NULL OR channel = $2){place} ORDER BY number LIMIT $3::int8"
+    ))
+}
+
+static ITEMS: LazyLock<String> = LazyLock::new(|| items_sql(""));
+static ITEMS_PARKED: LazyLock<String> = LazyLock::new(|| items_sql(" AND place <> 0"));
+static ITEMS_IN_LANES: LazyLock<String> = LazyLock::new(|| items_sql(" AND place = 0"));
+
+pub(super) async fn items(
+    client: &ClientWrapper,
+    query: &InboxQuery,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Vec<ItemRec>, Failure> {
+    let sql = match query.parked {
+        None => &ITEMS,
+        Some(true) => &ITEMS_PARKED,
+        Some(false) => &ITEMS_IN_LANES,
+    };
+    let after = after.map(|after| after as i64);
+    let channel = query.channel.as_deref().map(escape);
+    let ask = Ask::new(&***sql, vec![Box::new(after), Box::new(channel), Box::new(limit as i64)]);
+    read_all(&run_one(client, ask).await?)
+}
+
+static REPLAYS: LazyLock<String> =
+    LazyLock::new(|| select::<ItemRec>("WHERE first = $1::int8 AND replay IS NOT NULL ORDER BY number"));
+
+pub(super) async fn replays(client: &ClientWrapper, event: u64) -> Result<Vec<ItemRec>, Failure> {
+    read_all(&run_one(client, Ask::new(&**REPLAYS, vec![Box::new(event as i64)])).await?)
+}
+
+static ATTEMPTS: LazyLock<String> =
+    LazyLock::new(|| select::<AttemptRec>("WHERE queue = $1::int2 AND made_for = ANY($2::int8[]) ORDER BY fence"));
+
+pub(super) async fn attempts(client: &ClientWrapper, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, Failure> {
+    read_all(&run_one(client, Ask::new(&**ATTEMPTS, vec![Box::new(queue.code()), numbers(of)])).await?)
+}
+
+const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms
+    FROM hapax_copies c JOIN hapax_events e ON e.number = c.event WHERE c.event = $1::int8";
+
+pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<Copies>, Failure> {
+    let rows = run_one(client, Ask::new(COPIES, vec![Box::new(event as i64)])).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let mut fields = Fields::of(row);
+    let (number, received_ms) = (fields.number()?, fields.take()?);
+    let event = EventId(ids::numbered(received_ms, number));
+    Ok(Some(Copies { event, copies: fields.number()?, conflicts: fields.number()?, last_ms: fields.take()? }))
+}
+
+static ANSWER: LazyLock<String> = LazyLock::new(|| select::<AnswerRec>("WHERE event = $1::int8"));
+
+pub(super) async fn answer(client: &ClientWrapper, event: u64) -> Result<Option<Answer>, Failure> {
+    let rows = run_one(client, Ask::new(&**ANSWER, vec![Box::new(event as i64)])).await?;
+    Ok(read_all::<AnswerRec>(&rows)?.pop().map(|kept| kept.answer))
+}
+
+static THREADS: LazyLock<String> = LazyLock::new(|| {
+    select::<ThreadRec>(
+        "WHERE ($1::text IS NULL OR channel = $1) AND ($2::text IS NULL OR account = $2)
+           AND ($3::int8 IS NULL OR (last_ms, account, peer) < ($3, $4::text, $5::text))
+         ORDER BY last_ms DESC, account DESC, peer DESC LIMIT $6::int8",
+    )
+});
+
+pub(super) async fn threads(client: &ClientWrapper, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, Failure> {
+    let before = query.before.as_ref();
+    let ask = Ask::new(
+        &**THREADS,
+        vec![
+            Box::new(query.channel.as_deref().map(escape)),
+            Box::new(query.account.as_deref().map(escape)),
+            Box::new(before.map(|(at_ms, _)| *at_ms)),
+            Box::new(before.map(|(_, id)| escape(&id.account))),
+            Box::new(before.map(|(_, id)| escape(&id.peer))),
+            Box::new(limit as i64),
+        ],
+    );
+    read_all(&run_one(client, ask).await?)
+}
+
+const NAMES_OF: &str = "SELECT name FROM hapax_names WHERE thread = $1::bytea ORDER BY name";
+
+pub(super) async fn names_of(client: &ClientWrapper, account: &str, peer: &str) -> Result<Vec<String>, Failure> {
+    let rows = run_one(client, Ask::new(NAMES_OF, vec![Box::new(thread_hash(account, peer).to_vec())])).await?;
+    rows.iter().map(|row| Fields::of(row).text()).collect()
+}
+
+fn entries_sql<R: Kept>() -> String {
+    select::<R>(
+        "WHERE thread = $1::bytea AND number > $2::int8 AND ($3::int8 IS NULL OR number < $3) ORDER BY number DESC LIMIT $4::int8",
+    )
+}
+
+static EVENT_ENTRIES: LazyLock<String> = LazyLock::new(entries_sql::<EventRec>);
+static MESSAGE_ENTRIES: LazyLock<String> = LazyLock::new(entries_sql::<MessageRec>);
+
+pub(super) async fn entries(
+    client: &ClientWrapper,
+    thread: &Hash,
+    above: u64,
+    below: Option<u64>,
+    limit: usize,
+) -> Result<Vec<Entry>, Failure> {
+    let ask = |sql: &'static str| {
+        let below = below.map(|below| below as i64);
+        Ask::new(sql, vec![Box::new(&thread[..]), Box::new(above as i64), Box::new(below), Box::new(limit as i64)])
+    };
+    let answers = run(client, &[ask(&EVENT_ENTRIES), ask(&MESSAGE_ENTRIES)]).await?;
+    let [events, messages] = &answers[..] else { return Ok(Vec::new()) };
+    let events = read_all::<EventRec>(events)?.into_iter().map(|event| Entry::Event(Arc::new(event)));
+    let messages = read_all::<MessageRec>(messages)?.into_iter().map(|message| Entry::Message(Arc::new(message)));
+    let mut entries: Vec<Entry> = events.chain(messages).collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
+    entries.truncate(limit);
+    Ok(entries)
+}
+
+fn outs_sql(which: &str) -> String {
+    select::<OutRec>(&format!(
+        "WHERE ($1::int8 IS NULL OR number > $1) AND ($2::text IS NULL OR channel = $2) AND ($3::text IS NULL OR account = $3)
+         {which} ORDER BY number LIMIT $4::int8"
+    ))
+}
+
+static OUTS: LazyLock<String> = LazyLock::new(|| outs_sql(""));
+static OUTS_UNKNOWN: LazyLock<String> = LazyLock::new(|| {
+    outs_sql(
+        "AND unknown AND NOT EXISTS
+         (SELECT 1 FROM hapax_lanes l WHERE l.hash = hapax_outs.lane AND l.held_number = hapax_outs.number)",
+    )
+});
+
+pub(super) async fn outs(
+    client: &ClientWrapper,
+    query: &OutboxQuery,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Vec<OutRec>, Failure> {
+    let sql: &'static str = if query.unknown { &OUTS_UNKNOWN } else { &OUTS };
+    let ask = Ask::new(
+        sql,
+        vec![
+            Box::new(after.map(|after| after as i64)),
+            Box::new(query.channel.as_deref().map(escape)),
+            Box::new(query.account.as_deref().map(escape)),
+            Box::new(limit as i64),
+        ],
+    );
+    read_all(&run_one(client, ask).await?)
+}
+
+pub(super) async fn paused(client: &ClientWrapper) -> Result<Vec<PausedAccount>, Failure> {
+    let rows = run_one(client, Ask::new("SELECT channel, account, why, since_ms FROM hapax_paused", vec![])).await?;
+    let read = |row| {
+        let mut fields = Fields::of(row);
+        Ok(PausedAccount { channel: fields.text()?, account: fields.text()?, why: fields.text()?, since_ms: fields.take()? })
+    };
+    let mut paused = rows.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+    paused.sort_by(|a, b| (&a.channel, &a.account).cmp(&(&b.channel, &b.account)));
+    Ok(paused)
+}
+
+/// The webhooks come from a bounded stretch of the table, so that a search among many young ones ends.
+static OLD_WEBHOOKS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH heads AS (SELECT number FROM
+             (SELECT number, received_ms FROM hapax_events WHERE number > $1::int8 AND number = webhook
+              ORDER BY number LIMIT $4::int8) AS stretch
+             WHERE received_ms <= $2::int8 ORDER BY number LIMIT $3::int8)
+         SELECT {0} FROM hapax_events WHERE number IN (SELECT number FROM heads)
+         UNION ALL
+         SELECT {0} FROM hapax_events WHERE webhook <> number AND webhook IN (SELECT number FROM heads)",
+        plain_columns::<EventRec>("")
+    )
+});
+
+pub(super) async fn old_webhooks(
+    client: &ClientWrapper,
+    after: u64,
+    before_ms: i64,
+    max: usize,
+) -> Result<Vec<EventRec>, Failure> {
+    let mut events: Vec<EventRec> = read_all(&run_one(client, old(&OLD_WEBHOOKS, after, before_ms, max)).await?)?;
+    events.sort_by_key(|event| (event.webhook, event.number));
+    Ok(events)
+}
+
+static OLD_MESSAGES: LazyLock<String> = LazyLock::new(|| {
+    let columns = plain_columns::<MessageRec>("");
+    format!(
+        "SELECT {columns} FROM
+             (SELECT {columns} FROM hapax_messages AS m WHERE number > $1::int8
+              AND NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE o.number = m.number) ORDER BY number LIMIT $4::int8) AS stretch
+         WHERE created_ms <= $2::int8 ORDER BY number LIMIT $3::int8"
+    )
+});
+
+pub(super) async fn old_messages(
+    client: &ClientWrapper,
+    after: u64,
+    before_ms: i64,
+    max: usize,
+) -> Result<Vec<MessageRec>, Failure> {
+    read_all(&run_one(client, old(&OLD_MESSAGES, after, before_ms, max)).await?)
+}
+
+fn old<'a>(sql: &'static str, after: u64, before_ms: i64, max: usize) -> Ask<'a> {
+    let stretch = (max + YOUNG_MAX) as i64;
+    Ask::new(sql, vec![Box::new(after as i64), Box::new(before_ms), Box::new(max as i64), Box::new(stretch)])
+}

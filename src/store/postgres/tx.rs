@@ -1,0 +1,253 @@
+//! One transaction: few round trips, and an answer to "was it committed?" even when the server's own answer is lost.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use deadpool_postgres::{ClientWrapper, Object};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join, join_all};
+use tokio_postgres::Row;
+
+use super::ask::{Ask, in_time, prepare, run, run_one, send};
+use super::claim::claim;
+use super::connect::{CONNECT, Pools};
+use super::load::load;
+use super::rows::Fields;
+use super::trouble::Failure;
+use super::{lanes, save};
+use crate::clock::Clock;
+use crate::store::Redrive;
+use crate::store::steps::records::{ItemRec, KeyRec, LaneRec};
+use crate::store::steps::{Changes, Due, Loaded, Pool, Trouble, Tx, Wanted};
+
+/// One value of the sequence stands for so many numbers.
+const BLOCK: u64 = 1_024;
+
+/// As many values of the sequence as are needed, and the server's clock.
+const NUMBERS: &str = "SELECT nextval('hapax_numbers'), (extract(epoch FROM clock_timestamp()) * 1000)::int8
+    FROM generate_series(1, $1::int4)";
+
+/// How long to look for the server after a commit whose answer was lost.
+const RESOLVE: Duration = Duration::from_secs(5);
+const RESOLVE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits for a transaction that still runs under this nonce. No row: it was committed.
+const RESOLVE_NONCE: &str = "INSERT INTO hapax_nonces (nonce, at_ms)
+    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8) ON CONFLICT (nonce) DO NOTHING RETURNING nonce";
+const WRITE_NONCE: &str = "INSERT INTO hapax_nonces (nonce, at_ms)
+    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8)";
+
+pub struct PostgresTx {
+    connection: Held,
+    pools: Pools,
+    now_ms: i64,
+    /// Values of the sequence, lowest first; the first is the transaction's nonce.
+    blocks: Vec<u64>,
+    handed_out: u64,
+    /// What was saved and not sent yet: it goes together with the commit.
+    unsent: Option<Changes>,
+    wrote: bool,
+}
+
+/// A connection inside a transaction. However it is let go, the transaction does not stay open.
+struct Held(Option<Object>);
+
+impl Held {
+    fn client(&self) -> Result<&ClientWrapper, Failure> {
+        self.0.as_deref().ok_or(Failure::NoConnection("given up".to_owned()))
+    }
+
+    /// The transaction has ended: the connection goes back to its pool as it is.
+    fn release(&mut self) {
+        self.0 = None;
+    }
+
+    /// Nobody knows what the connection is doing: it is closed, and the server ends its transaction.
+    fn discard(&mut self) {
+        self.0.take().map(Object::take);
+    }
+}
+
+impl Drop for Held {
+    /// Sends the end before anybody else can send anything on this connection; nobody has to wait for the answer.
+    fn drop(&mut self) {
+        if let Some(client) = &self.0 {
+            let _ = client.batch_execute("ROLLBACK").now_or_never();
+        }
+    }
+}
+
+impl PostgresTx {
+    pub(super) async fn begin(
+        pools: &Pools,
+        pool: Pool,
+        numbers: usize,
+        clock: Option<&dyn Clock>,
+    ) -> Result<PostgresTx, Failure> {
+        let connection = Held(Some(pools.get(pool).await?));
+        let blocks = (numbers as u64).div_ceil(BLOCK).max(1) as i32;
+        let mut tx = PostgresTx {
+            connection,
+            pools: pools.clone(),
+            now_ms: 0,
+            blocks: Vec::new(),
+            handed_out: 0,
+            unsent: None,
+            wrote: false,
+        };
+        let begun = tokio::time::timeout(CONNECT, begin_on(tx.connection.client()?, blocks)).await;
+        match begun.unwrap_or(Err(Failure::Silent)) {
+            Ok((blocks, now_ms)) => {
+                tx.blocks = blocks;
+                tx.now_ms = clock.map_or(now_ms, Clock::now_ms);
+                Ok(tx)
+            }
+            Err(failure) => Err(tx.after(failure)),
+        }
+    }
+
+    /// A connection that failed in any way the server did not explain is not used again.
+    fn after(&mut self, failure: Failure) -> Failure {
+        if !failure.is_definite() {
+            self.connection.discard();
+        }
+        failure
+    }
+
+    async fn flush(&mut self) -> Result<(), Failure> {
+        if let Some(changes) = self.unsent.take() {
+            let flushed = run(self.connection.client()?, &save::asks(&changes)).await;
+            flushed.map_err(|failure| self.after(failure))?;
+        }
+        Ok(())
+    }
+
+    fn nonce(&self) -> i64 {
+        self.blocks.first().copied().unwrap_or_default() as i64
+    }
+
+    async fn commit_all(&mut self, changes: &Changes) -> Result<(), Trouble> {
+        let mut asks = save::asks(changes);
+        if self.wrote {
+            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce())]));
+        }
+        let sent = in_time(send_and_commit(self.connection.client()?, &asks)).await;
+        match sent {
+            Ok(()) => {
+                self.connection.release();
+                Ok(())
+            }
+            Err(failure) if failure.is_definite() || !self.wrote => Err(self.after(failure).into()),
+            Err(_) => {
+                self.connection.discard();
+                resolve(&self.pools, self.nonce()).await
+            }
+        }
+    }
+}
+
+async fn begin_on(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64), Failure> {
+    let ask = Ask::new(NUMBERS, vec![Box::new(blocks)]);
+    let statement = client.prepare_cached(NUMBERS).await?;
+    let (begun, numbers) = join(client.batch_execute("BEGIN"), send(client, &statement, &ask)).await;
+    begun?;
+    let mut blocks = Vec::new();
+    let mut now_ms = 0;
+    for row in numbers? {
+        let mut fields = Fields::of(&row);
+        blocks.push(fields.number()?);
+        now_ms = fields.take()?;
+    }
+    blocks.sort_unstable();
+    Ok((blocks, now_ms))
+}
+
+/// One round trip. A commit after a statement that failed is a rollback: the statement's failure is the answer.
+async fn send_and_commit(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<(), Failure> {
+    let statements = prepare(client, asks).await?;
+    let commit = async { Ok(client.batch_execute("COMMIT").await.map(|()| Vec::new())?) };
+    let mut sent: Vec<BoxFuture<'_, Result<Vec<Row>, Failure>>> = Vec::with_capacity(asks.len() + 1);
+    for (ask, statement) in asks.iter().zip(&statements) {
+        sent.push(Box::pin(send(client, statement, ask)));
+    }
+    sent.push(Box::pin(commit));
+    join_all(sent).await.into_iter().collect::<Result<Vec<_>, _>>().map(|_| ())
+}
+
+/// Finds out what became of a commit whose answer was lost, by writing its nonce on another connection.
+///
+/// If the nonce is there already, the commit was made. If not, it never will be: the old transaction could only end with its own nonce,
+/// which is now taken. When the server cannot be reached for the whole time, the error leaves it open: whoever sent the webhook comes
+/// again, and the keys decide whether it is a copy.
+async fn resolve(pools: &Pools, nonce: i64) -> Result<(), Trouble> {
+    let deadline = Instant::now() + RESOLVE;
+    while Instant::now() < deadline {
+        match ask_for(pools, nonce).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => return Err(Trouble::Again("the connection was lost before the commit".to_owned())),
+            Err(_) => tokio::time::sleep(RESOLVE_PAUSE).await,
+        }
+    }
+    Err(Failure::InDoubt.into())
+}
+
+async fn ask_for(pools: &Pools, nonce: i64) -> Result<bool, Failure> {
+    let client = pools.get(Pool::Admin).await?;
+    let asked = run_one(&client, Ask::new(RESOLVE_NONCE, vec![Box::new(nonce)])).await;
+    match asked {
+        Ok(rows) => Ok(rows.is_empty()),
+        Err(failure) => {
+            drop(Object::take(client));
+            Err(failure)
+        }
+    }
+}
+
+#[async_trait]
+impl Tx for PostgresTx {
+    fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    fn number(&mut self) -> u64 {
+        let block = self.blocks.get((self.handed_out / BLOCK) as usize).or(self.blocks.last()).copied().unwrap_or_default();
+        self.handed_out += 1;
+        block * BLOCK + (self.handed_out - 1) % BLOCK
+    }
+
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+        self.wrote = true;
+        let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
+        Ok(claimed.map_err(|failure| self.after(failure))?)
+    }
+
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
+        self.flush().await?;
+        let loaded = load(self.connection.client()?, wanted, true).await;
+        Ok(loaded.map_err(|failure| self.after(failure))?)
+    }
+
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+        self.flush().await?;
+        let lanes = lanes::due(self.connection.client()?, due, self.now_ms).await;
+        Ok(lanes.map_err(|failure| self.after(failure))?)
+    }
+
+    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+        self.flush().await?;
+        let items = lanes::parked(self.connection.client()?, which, max).await;
+        Ok(items.map_err(|failure| self.after(failure))?)
+    }
+
+    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+        self.flush().await?;
+        self.wrote = true;
+        self.unsent = Some(changes.clone());
+        Ok(())
+    }
+
+    async fn commit(mut self) -> Result<(), Trouble> {
+        let changes = self.unsent.take().unwrap_or_default();
+        self.commit_all(&changes).await
+    }
+}

@@ -1,0 +1,152 @@
+//! Small writes outside the steps, what grows old, and how much there is.
+
+use std::collections::{BTreeMap, HashMap};
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Row;
+
+use super::ask::{Ask, run, run_one};
+use super::rows::Fields;
+use super::texts::escape;
+use super::trouble::Failure;
+use crate::domain::ids;
+use crate::store::{ChannelCounts, Copies, Stats};
+
+const PAUSE: &str = "INSERT INTO hapax_paused (channel, account, why, since_ms) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (channel, account) DO UPDATE SET why = excluded.why";
+const RESUME: &str = "DELETE FROM hapax_paused WHERE channel = $1 AND account = $2";
+
+pub(super) async fn pause(
+    client: &ClientWrapper,
+    channel: &str,
+    account: &str,
+    why: Option<&str>,
+    now_ms: i64,
+) -> Result<(), Failure> {
+    let (channel, account) = (Box::new(escape(channel)), Box::new(escape(account)));
+    let ask = match why {
+        Some(why) => Ask::new(PAUSE, vec![channel, account, Box::new(escape(why)), Box::new(now_ms)]),
+        None => Ask::new(RESUME, vec![channel, account]),
+    };
+    run_one(client, ask).await.map(|_| ())
+}
+
+const NOTE_COPIES: &str = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms)
+    SELECT n.event, n.copies, n.conflicts, n.last_ms
+    FROM UNNEST($1::int8[], $2::int8[], $3::int8[], $4::int8[]) AS n (event, copies, conflicts, last_ms)
+    JOIN hapax_events e ON e.number = n.event ORDER BY n.event
+    ON CONFLICT (event) DO UPDATE SET copies = hapax_copies.copies + excluded.copies,
+        conflicts = hapax_copies.conflicts + excluded.conflicts, last_ms = GREATEST(hapax_copies.last_ms, excluded.last_ms)";
+
+/// Several notes about one event become one.
+pub(super) async fn note_copies(client: &ClientWrapper, copies: &[Copies]) -> Result<(), Failure> {
+    let mut sums: BTreeMap<u64, (u64, u64, i64)> = BTreeMap::new();
+    for more in copies {
+        let sum = sums.entry(ids::number_of(more.event.0)).or_insert((0, 0, more.last_ms));
+        *sum = (sum.0 + more.copies, sum.1 + more.conflicts, sum.2.max(more.last_ms));
+    }
+    let events: Vec<i64> = sums.keys().map(|&event| event as i64).collect();
+    let counts: Vec<i64> = sums.values().map(|sum| sum.0 as i64).collect();
+    let conflicts: Vec<i64> = sums.values().map(|sum| sum.1 as i64).collect();
+    let last_ms: Vec<i64> = sums.values().map(|sum| sum.2).collect();
+    let params: Vec<super::rows::Param<'_>> = vec![Box::new(events), Box::new(counts), Box::new(conflicts), Box::new(last_ms)];
+    run_one(client, Ask::new(NOTE_COPIES, params)).await.map(|_| ())
+}
+
+const PURGE_KEYS: &str = "DELETE FROM hapax_keys WHERE key IN
+    (SELECT key FROM hapax_keys WHERE expires_ms <= $1::int8 ORDER BY expires_ms LIMIT $2::int8 FOR UPDATE SKIP LOCKED) RETURNING 1";
+/// Nobody asks about a commit after an hour.
+const PURGE_NONCES: &str = "DELETE FROM hapax_nonces WHERE nonce IN
+    (SELECT nonce FROM (SELECT nonce, at_ms FROM hapax_nonces ORDER BY nonce LIMIT $1::int8) AS oldest
+     WHERE at_ms < (extract(epoch FROM clock_timestamp()) * 1000)::int8 - 3600000)";
+
+pub(super) async fn purge_keys(client: &ClientWrapper, max: usize, now_ms: i64) -> Result<u64, Failure> {
+    let keys = Ask::new(PURGE_KEYS, vec![Box::new(now_ms), Box::new(max as i64)]);
+    let nonces = Ask::new(PURGE_NONCES, vec![Box::new(max as i64)]);
+    let answers = run(client, &[keys, nonces]).await?;
+    Ok(answers.first().map_or(0, Vec::len) as u64)
+}
+
+const REMEMBER: &str = "INSERT INTO hapax_settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
+const REMEMBERED: &str = "SELECT value FROM hapax_settings WHERE name = $1";
+
+pub(super) async fn remember(client: &ClientWrapper, name: &str, value: &str) -> Result<String, Failure> {
+    let put = Ask::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(value))]);
+    let get = Ask::new(REMEMBERED, vec![Box::new(escape(name))]);
+    let answers = run(client, &[put, get]).await?;
+    let row = answers.last().and_then(|rows| rows.first()).ok_or(Failure::Unreadable("a setting that is gone"))?;
+    Fields::of(row).text()
+}
+
+/// The row is there since the tables were made; writing it proves that the server takes writes.
+const PING: &str = "UPDATE hapax_schema SET pinged_ms = (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+
+pub(super) async fn ping(client: &ClientWrapper) -> Result<(), Failure> {
+    run_one(client, Ask::new(PING, vec![])).await.map(|_| ())
+}
+
+pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
+    let rows = run_one(client, Ask::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
+    rows.first().map_or(Ok(0), |row| Fields::of(row).take())
+}
+
+/// Tables up to this size are counted; of larger ones the server's own estimate is good enough, and costs nothing.
+const COUNTED_MAX: i64 = 100_000;
+const COUNTS: &str = "SELECT
+    (SELECT count(*) FROM (SELECT 1 FROM hapax_keys LIMIT $1::int8) AS k),
+    (SELECT reltuples::int8 FROM pg_class WHERE oid = 'hapax_keys'::regclass),
+    (SELECT count(*) FROM (SELECT 1 FROM hapax_events LIMIT $1::int8) AS e),
+    (SELECT reltuples::int8 FROM pg_class WHERE oid = 'hapax_events'::regclass),
+    (SELECT count(*) FROM hapax_outs WHERE NOT unknown),
+    (SELECT count(*) FROM hapax_outs WHERE unknown),
+    (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
+     WHERE c.relkind = 'r' AND c.relname LIKE 'hapax\\_%' AND pg_table_is_visible(c.oid))";
+const ITEMS: &str = "SELECT channel, place, count(*), min(received_ms) FROM hapax_items GROUP BY channel, place";
+const LEASED: &str = "SELECT channel, count(*) FROM hapax_lanes WHERE queue = 0 AND held_number IS NOT NULL GROUP BY channel";
+
+pub(super) async fn stats(client: &ClientWrapper) -> Result<Stats, Failure> {
+    let counts = Ask::new(COUNTS, vec![Box::new(COUNTED_MAX)]);
+    let answers = run(client, &[counts, Ask::new(ITEMS, vec![]), Ask::new(LEASED, vec![])]).await?;
+    let [counts, items, leased] = &answers[..] else { return Ok(Stats::default()) };
+    let mut stats = Stats { channels: channels(items, leased)?, ..Stats::default() };
+    if let Some(row) = counts.first() {
+        let mut fields = Fields::of(row);
+        stats.keys = read_count(&mut fields)?;
+        stats.events = read_count(&mut fields)?;
+        stats.outbox_waiting = fields.number()?;
+        stats.outbox_unknown = fields.number()?;
+        stats.store_bytes = fields.number()?;
+    }
+    Ok(stats)
+}
+
+fn read_count(fields: &mut Fields<'_>) -> Result<u64, Failure> {
+    let (counted, estimated): (i64, i64) = (fields.take()?, fields.take()?);
+    Ok(if counted < COUNTED_MAX { counted } else { counted.max(estimated) } as u64)
+}
+
+fn channels(items: &[Row], leased: &[Row]) -> Result<Vec<ChannelCounts>, Failure> {
+    let mut held: HashMap<String, u64> = HashMap::new();
+    for row in leased {
+        let mut fields = Fields::of(row);
+        held.insert(fields.text()?, fields.number()?);
+    }
+    let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
+    for row in items {
+        let mut fields = Fields::of(row);
+        let channel = fields.text()?;
+        let (place, count, oldest_ms): (i16, u64, i64) = (fields.take()?, fields.number()?, fields.take()?);
+        let counts = channels.entry(channel.clone()).or_default();
+        match place {
+            0 => {
+                counts.leased = held.get(&channel).copied().unwrap_or_default();
+                counts.waiting = count.saturating_sub(counts.leased);
+                counts.oldest_ms = Some(oldest_ms);
+            }
+            1 => counts.parked = count,
+            _ => counts.quarantined = count,
+        }
+        counts.channel = channel;
+    }
+    Ok(channels.into_values().collect())
+}

@@ -1,0 +1,200 @@
+//! What a person asks for: retry, cancel, mark as read, redrive, replay.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::engine::{Loaded, Pool, Trouble, Tx, Wanted};
+use super::records::{ItemRec, OutRec, Place, Queue, own_lane, thread_hash};
+use super::run::Step;
+use super::work::Work;
+use crate::domain::{EventId, ItemId, MessageId, Status, Steps, ThreadId, ids};
+use crate::store::{Changed, Redrive};
+
+/// Retries or cancels one message.
+pub(super) enum ChangeMessage {
+    Retry(MessageId),
+    Cancel(MessageId),
+}
+
+#[async_trait]
+impl Step for ChangeMessage {
+    type Out = Changed;
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Changed, Trouble> {
+        let (ChangeMessage::Retry(id) | ChangeMessage::Cancel(id)) = self;
+        let number = ids::number_of(id.0);
+        let mut work = Work::new(tx.now_ms());
+        work.load(tx, Wanted { messages: vec![number], outs: vec![number], ..Wanted::default() }).await?;
+        let Some(home) = work.messages.get(&number).filter(|message| message.message_id() == *id).map(|message| message.home)
+        else {
+            return Ok(Changed::NotFound);
+        };
+        let own = work.outs.get(&number).map_or_else(|| own_lane(Queue::Outbox, number), |out| out.lane);
+        work.load(tx, Wanted { lanes: vec![home, own], lowest_outs: vec![own], ..Wanted::default() }).await?;
+        let changed = match self {
+            ChangeMessage::Retry(_) => work.retry_message(number),
+            ChangeMessage::Cancel(_) => work.cancel_message(number),
+        };
+        if changed == Changed::Done {
+            tx.save(&work.changes()).await?;
+        }
+        Ok(changed)
+    }
+}
+
+impl Work {
+    fn retry_message(&mut self, number: u64) -> Changed {
+        let out = self.outs.get(&number).cloned();
+        let leased = self.is_leased(number);
+        let Some(message) = self.messages.change(&number) else { return Changed::NotFound };
+        let failed = out.is_none() && message.steps.status() == Status::Failed;
+        let doubted = out.as_ref().is_some_and(|out| out.unknown);
+        if !(failed || doubted) || leased {
+            return Changed::TooLate;
+        }
+        message.steps = Steps::new(vec![(Status::Queued, message.created_ms)]);
+        message.why = None;
+        let again = OutRec {
+            number,
+            created_ms: message.created_ms,
+            channel: Arc::clone(&message.channel),
+            account: message.account.clone(),
+            lane: message.home,
+            priority: message.priority,
+            attempt: 0,
+            due_ms: Some(self.now_ms),
+            begun_ms: None,
+            unknown: false,
+        };
+        if let Some(out) = out {
+            self.leave(&out.lane, number);
+        }
+        self.add_out(again);
+        Changed::Done
+    }
+
+    fn cancel_message(&mut self, number: u64) -> Changed {
+        let leased = self.is_leased(number);
+        match self.outs.get(&number).filter(|_| !leased).map(|out| out.unknown) {
+            None => Changed::TooLate,
+            Some(true) => {
+                self.remove_out(number);
+                if let Some(message) = self.messages.change(&number) {
+                    message.why = Some("given up while in doubt".to_owned());
+                }
+                Changed::Done
+            }
+            Some(false) => {
+                self.end_message(number, Status::Failed, Some("cancelled".to_owned()));
+                Changed::Done
+            }
+        }
+    }
+}
+
+pub(super) struct MarkRead(pub(super) ThreadId);
+
+#[async_trait]
+impl Step for MarkRead {
+    type Out = bool;
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<bool, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let ThreadId { account, peer } = &self.0;
+        let (own, names) = (thread_hash(account, peer), vec![(account.clone(), peer.clone())]);
+        work.load(tx, Wanted { names, threads: vec![own], ..Wanted::default() }).await?;
+        let mut hash = own;
+        if work.threads.get(&own).is_none() {
+            let thread = work.thread_of(account, peer);
+            hash = thread_hash(&thread.account, &thread.peer);
+            work.load(tx, Wanted { threads: vec![hash], ..Wanted::default() }).await?;
+        }
+        let Some(thread) = work.threads.change(&hash) else { return Ok(false) };
+        thread.unread = 0;
+        tx.save(&work.changes()).await?;
+        Ok(true)
+    }
+}
+
+pub(super) struct RedriveParked(pub(super) Redrive, pub(super) usize);
+
+#[async_trait]
+impl Step for RedriveParked {
+    type Out = usize;
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, Trouble> {
+        let parked = tx.parked(&self.0, self.1).await?;
+        if parked.is_empty() {
+            return Ok(0);
+        }
+        let mut work = Work::new(tx.now_ms());
+        let lanes = parked.iter().map(|item| item.lane).collect();
+        let items = parked.iter().map(|item| (item.number, item.clone())).collect();
+        work.take(Loaded { items, ..Loaded::default() });
+        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+        let (moved, now_ms) = (parked.len(), work.now_ms);
+        for item in parked {
+            work.add_item(ItemRec { place: Place::InLane, attempt: 0, due_ms: now_ms, ..item });
+        }
+        tx.save(&work.changes()).await?;
+        Ok(moved)
+    }
+}
+
+pub(super) struct Replay(pub(super) EventId);
+
+#[async_trait]
+impl Step for Replay {
+    type Out = Option<ItemId>;
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        1
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Option<ItemId>, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let event = ids::number_of(self.0.0);
+        work.load(tx, Wanted { events: vec![event], ..Wanted::default() }).await?;
+        let Some(event) = work.events.get(&event).filter(|event| event.event_id() == self.0 && !event.part).cloned() else {
+            return Ok(None);
+        };
+        let number = tx.number();
+        let item = ItemRec {
+            number,
+            received_ms: work.now_ms,
+            channel: Arc::clone(&event.channel),
+            lane: event.lane(number),
+            place: Place::InLane,
+            events: vec![event.number],
+            events_ms: event.received_ms,
+            webhook: event.webhook,
+            attempt: 0,
+            replay: Some(event.replays + 1),
+            why: None,
+            due_ms: work.now_ms,
+        };
+        let id = item.item_id();
+        work.load(tx, Wanted { lanes: vec![item.lane], ..Wanted::default() }).await?;
+        work.add_item(item);
+        work.replays.push((event.number, event.replays + 1));
+        tx.save(&work.changes()).await?;
+        Ok(Some(id))
+    }
+}

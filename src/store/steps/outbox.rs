@@ -1,0 +1,291 @@
+//! Leasing, beginning and settling messages that go out.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::engine::{Due, Pool, Trouble, Tx, Wanted};
+use super::lease::{involved, next_fence};
+use super::records::{Hash, Held, OutRec, Queue, own_lane};
+use super::run::Step;
+use super::work::Work;
+use crate::domain::{Fence, Status};
+use crate::store::{LaneRef, OutboxAsk, OutboxLease, SendOutcome, Settled};
+
+pub(super) struct LeaseOutbox(pub(super) OutboxAsk);
+
+/// What was leased, and whether lanes were set free that are due at once.
+pub(super) struct LeasedOut {
+    pub(super) leases: Vec<OutboxLease>,
+    pub(super) again: bool,
+}
+
+#[async_trait]
+impl Step for LeaseOutbox {
+    type Out = LeasedOut;
+    const POOL: Pool = Pool::Workers;
+
+    fn numbers(&self) -> usize {
+        self.0.wants.iter().map(|(_, max)| max).sum()
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<LeasedOut, Trouble> {
+        let mut lanes = Vec::new();
+        for (channel, max) in &self.0.wants {
+            let resting = self.0.resting.iter().filter(|(of, _)| of == channel).map(|(_, account)| account.clone());
+            let resting: Vec<String> = resting.collect();
+            let due = Due { queue: Queue::Outbox, channel, resting: &resting, max: *max };
+            lanes.extend(tx.due_lanes(&due).await?);
+        }
+        if lanes.is_empty() {
+            return Ok(LeasedOut { leases: Vec::new(), again: false });
+        }
+        let order: Vec<Hash> = lanes.iter().map(|lane| lane.hash).collect();
+        let outs: Vec<u64> = lanes.iter().flat_map(involved).collect();
+        let mut work = Work::new(tx.now_ms());
+        work.take_lanes(lanes);
+        let wanted = Wanted { messages: outs.clone(), outs, lowest_outs: order.clone(), ..Wanted::default() };
+        work.load(tx, wanted).await?;
+        let mut leased = LeasedOut { leases: Vec::new(), again: false };
+        for lane in &order {
+            let Some(lease) = work.lease_out(lane, &self.0, tx.number()) else {
+                // The next of this lane may be due before those of the other lanes: what is left is looked for anew.
+                leased.again = true;
+                break;
+            };
+            leased.leases.push(lease);
+        }
+        tx.save(&work.changes()).await?;
+        Ok(leased)
+    }
+}
+
+impl Work {
+    fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {
+        let lane = self.lanes.get(hash)?.clone();
+        let fence = next_fence(&lane, number);
+        if let Some(lost) = &lane.held {
+            self.unhold(hash);
+            self.lose_out(lost);
+            if self.settle_by_known_id(lost.number, self.now_ms) {
+                return None;
+            }
+        }
+        let Some((out, message)) = self.outs.get(&lane.first).zip(self.messages.get(&lane.first)) else {
+            self.leave(hash, lane.first);
+            return None;
+        };
+        let held = Held {
+            number: out.number,
+            attempt: out.attempt + u32::from(out.begun_ms.is_none()),
+            fence,
+            worker: ask.worker.to_string(),
+            leased_ms: self.now_ms,
+            until_ms: self.now_ms + ask.hold_ms,
+        };
+        let lease = OutboxLease {
+            lane: LaneRef(*hash),
+            fence: Fence(fence),
+            until_ms: held.until_ms,
+            message: message.message_id(),
+            request_id: message.request_id.clone(),
+            channel: Arc::clone(&message.channel),
+            account: message.account.clone(),
+            peer: message.peer.clone(),
+            payload: message.payload.clone(),
+            text: message.text.clone(),
+            attempt: held.attempt,
+            created_ms: message.created_ms,
+            in_doubt_since_ms: out.begun_ms,
+        };
+        let row = self.lanes.change(hash)?;
+        row.due_ms = held.until_ms;
+        row.held = Some(held);
+        Some(lease)
+    }
+
+    fn lose_out(&mut self, lost: &Held) {
+        let Some(out) = self.outs.change(&lost.number) else { return };
+        out.attempt = lost.attempt;
+        let created_ms = out.created_ms;
+        self.log(Queue::Outbox, lost.number, created_ms, lost, "lost", "the lease ran out");
+    }
+}
+
+/// Leases whose sending begins now, in one transaction; each of another lane.
+pub(super) struct BeginAll(pub(super) Vec<(LaneRef, Fence)>);
+
+#[async_trait]
+impl Step for BeginAll {
+    type Out = Vec<Settled>;
+    const POOL: Pool = Pool::Workers;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let held = work.load_held(tx, self.0.iter().copied()).await?;
+        let now_ms = work.now_ms;
+        let mut begun = Vec::with_capacity(held.len());
+        for held in &held {
+            let out = held.as_ref().and_then(|held| work.outs.change(&held.number));
+            let Some(out) = out else {
+                begun.push(Settled::Lost);
+                continue;
+            };
+            out.begun_ms = Some(now_ms);
+            let number = out.number;
+            if let Some(message) = work.messages.change(&number) {
+                message.steps.hear(Status::Sending, now_ms);
+            }
+            begun.push(Settled::Done);
+        }
+        if begun.contains(&Settled::Done) {
+            tx.save(&work.changes()).await?;
+        }
+        Ok(begun)
+    }
+}
+
+/// One outcome of one lane's lease.
+pub(super) type SendEnded = (LaneRef, Fence, SendOutcome);
+
+/// Outcomes that share a transaction; each of another lane.
+pub(super) struct SettleOutbox(pub(super) Vec<SendEnded>);
+
+#[async_trait]
+impl Step for SettleOutbox {
+    type Out = Vec<Settled>;
+    const POOL: Pool = Pool::Workers;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let held = work.load_held(tx, self.0.iter().map(|(lane, fence, _)| (*lane, *fence))).await?;
+        let mut wanted = Wanted::default();
+        for ((lane, _, outcome), held) in self.0.iter().zip(&held) {
+            let Some(held) = held else { continue };
+            wanted.lowest_outs.push(lane.0);
+            let Some(message) = work.messages.get(&held.number) else { continue };
+            if let SendOutcome::Sent { provider_id } = outcome {
+                wanted.provider_names.push((message.account.clone(), provider_id.clone()));
+            }
+            // One in doubt may go back to its thread's lane.
+            if message.home != lane.0 {
+                wanted.lanes.push(message.home);
+            }
+        }
+        work.load(tx, wanted).await?;
+        let mut settled = Vec::with_capacity(held.len());
+        for ((lane, _, outcome), held) in self.0.iter().zip(held) {
+            settled.push(match held {
+                None => Settled::Lost,
+                Some(held) => {
+                    work.settle_out(&lane.0, &held, outcome);
+                    Settled::Done
+                }
+            });
+        }
+        if settled.contains(&Settled::Done) {
+            tx.save(&work.changes()).await?;
+        }
+        Ok(settled)
+    }
+}
+
+impl Work {
+    /// Loads lanes with what is held in them; says for each whether the fence is still its own.
+    async fn load_held<T: Tx>(
+        &mut self,
+        tx: &mut T,
+        leases: impl Iterator<Item = (LaneRef, Fence)> + Clone + Send,
+    ) -> Result<Vec<Option<Held>>, Trouble> {
+        let lanes = leases.clone().map(|(lane, _)| lane.0).collect();
+        self.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+        let held: Vec<Option<Held>> = leases.map(|(lane, fence)| self.held(&lane.0, fence.0)).collect();
+        let outs: Vec<u64> = held.iter().flatten().map(|held| held.number).collect();
+        self.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
+        Ok(held)
+    }
+
+    fn settle_out(&mut self, lane: &Hash, held: &Held, outcome: &SendOutcome) {
+        self.unhold(lane);
+        let Some(out) = self.outs.change(&held.number) else {
+            self.leave(lane, held.number);
+            return;
+        };
+        out.attempt = held.attempt;
+        let (number, created_ms, now_ms) = (out.number, out.created_ms, self.now_ms);
+        let detail = match outcome {
+            SendOutcome::Sent { provider_id } => provider_id,
+            SendOutcome::Failed { why } | SendOutcome::Retry { why, .. } | SendOutcome::Unknown { why, .. } => why,
+            SendOutcome::HandBack { .. } => "",
+        };
+        if !matches!(outcome, SendOutcome::HandBack { .. }) {
+            self.log(Queue::Outbox, number, created_ms, held, outcome.name(), detail);
+        }
+        match outcome {
+            SendOutcome::Sent { provider_id } => {
+                self.name_message(number, provider_id);
+                self.end_message(number, Status::Sent, None);
+            }
+            SendOutcome::Failed { why } => self.end_message(number, Status::Failed, Some(why.clone())),
+            SendOutcome::Retry { wait_ms, why } => self.requeue(number, now_ms + wait_ms, Some(why.clone())),
+            SendOutcome::Unknown { why, check_ms } => self.doubt(number, why.clone(), check_ms.map(|wait| now_ms + wait)),
+            SendOutcome::HandBack { wait_ms } => {
+                if let Some(out) = self.outs.change(&number) {
+                    out.attempt = held.attempt - u32::from(out.begun_ms.is_none());
+                    out.due_ms = Some(now_ms + wait_ms);
+                }
+                self.refresh(lane);
+            }
+        }
+    }
+
+    pub(super) fn end_message(&mut self, number: u64, status: Status, why: Option<String>) {
+        self.remove_out(number);
+        let now_ms = self.now_ms;
+        if let Some(message) = self.messages.change(&number) {
+            message.steps.hear(status, now_ms);
+            message.why = why;
+        }
+    }
+
+    /// Puts the message into its thread's lane, certainly unsent. That lane must have been loaded.
+    pub(super) fn requeue(&mut self, number: u64, due_ms: i64, why: Option<String>) {
+        let Some(message) = self.messages.change(&number) else { return };
+        message.why = why;
+        let home = message.home;
+        let Some(out) = self.outs.get(&number).cloned() else { return };
+        let back = OutRec { begun_ms: None, due_ms: Some(due_ms), unknown: false, lane: home, ..out };
+        if out.lane == home {
+            self.outs.put(number, back);
+            self.refresh(&home);
+        } else {
+            self.leave(&out.lane, number);
+            self.add_out(back);
+        }
+    }
+
+    /// Takes a message whose outcome nobody knows out of its thread's lane.
+    fn doubt(&mut self, number: u64, why: String, check_ms: Option<i64>) {
+        if self.settle_by_known_id(number, self.now_ms) {
+            return;
+        }
+        let now_ms = self.now_ms;
+        if let Some(out) = self.outs.get(&number).cloned() {
+            self.leave(&out.lane, number);
+            let lane = own_lane(Queue::Outbox, number);
+            self.add_out(OutRec { begun_ms: out.begun_ms.or(Some(now_ms)), due_ms: check_ms, unknown: true, lane, ..out });
+        }
+        if let Some(message) = self.messages.change(&number) {
+            message.steps.hear(Status::Unknown, now_ms);
+            message.why = Some(why);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Removing what nobody needs any more, a little at a time.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+
+use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
+use super::records::{EventRec, Hash, MessageRec};
+use super::run::{Step, run};
+use super::work::Work;
+use crate::store::{Purged, StoreError};
+
+/// How far this instance has looked; each purge step goes on from there, and from the start again after the end.
+#[derive(Default)]
+pub(super) struct Cursors {
+    webhooks: AtomicU64,
+    messages: AtomicU64,
+}
+
+/// How long the channels keep what is over.
+struct Keep<'k> {
+    retention: &'k [(String, i64)],
+    now_ms: i64,
+}
+
+impl Keep<'_> {
+    /// A channel that is not listed is kept as long as the one that is kept longest.
+    fn is_old(&self, channel: &str, at_ms: i64) -> bool {
+        let listed = self.retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms);
+        let longest = self.retention.iter().map(|(_, keep_ms)| *keep_ms).max();
+        listed.or(longest).is_some_and(|keep_ms| at_ms + keep_ms <= self.now_ms)
+    }
+
+    /// Nothing younger than this is old in any channel.
+    fn before_ms(&self) -> Option<i64> {
+        self.retention.iter().map(|(_, keep_ms)| self.now_ms - keep_ms).max()
+    }
+}
+
+pub(super) async fn purge<E: Engine>(
+    engine: &E,
+    cursors: &Cursors,
+    retention: &[(String, i64)],
+    max: usize,
+) -> Result<Purged, StoreError> {
+    let keys = engine.purge_keys(max).await?;
+    let keep = Keep { retention, now_ms: engine.now_ms().await? };
+    let mut purged = Purged { keys, events: 0, more: keys as usize >= max };
+    let Some(before_ms) = keep.before_ms() else { return Ok(purged) };
+
+    let events = engine.old_webhooks(cursors.webhooks.load(Ordering::Relaxed), before_ms, max).await?;
+    let webhooks: HashSet<u64> = events.iter().map(|event| event.webhook).collect();
+    purged.more |= advance(&cursors.webhooks, webhooks.iter().max(), webhooks.len() >= max);
+    let mut replayed = HashSet::new();
+    for event in events.iter().filter(|event| event.replays > 0) {
+        if !engine.list_replays(event.number).await?.is_empty() {
+            replayed.insert(event.webhook);
+        }
+    }
+    let over = |event: &EventRec| keep.is_old(&event.channel, event.received_ms) && !replayed.contains(&event.webhook);
+    let old: Vec<EventRec> = events.into_iter().filter(over).collect();
+    if !old.is_empty() {
+        purged.events = run(engine, &PurgeEvents(old)).await?;
+    }
+
+    let messages = engine.old_messages(cursors.messages.load(Ordering::Relaxed), before_ms, max).await?;
+    purged.more |= advance(&cursors.messages, messages.iter().map(|message| &message.number).max(), messages.len() >= max);
+    let old: Vec<MessageRec> = messages.into_iter().filter(|message| keep.is_old(&message.channel, message.created_ms)).collect();
+    if !old.is_empty() {
+        run(engine, &PurgeMessages(old)).await?;
+    }
+    Ok(purged)
+}
+
+/// Remembers where to go on; true when there is more to look at.
+fn advance(cursor: &AtomicU64, last: Option<&u64>, full: bool) -> bool {
+    cursor.store(if full { last.copied().unwrap_or_default() } else { 0 }, Ordering::Relaxed);
+    full
+}
+
+/// Old events of whole webhooks; those with an open item stay, and with them all events of their webhook.
+struct PurgeEvents(Vec<EventRec>);
+
+#[async_trait]
+impl Step for PurgeEvents {
+    type Out = u64;
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<u64, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let items = self.0.iter().filter_map(|event| event.item).collect();
+        work.load(tx, Wanted { items, ..Wanted::default() }).await?;
+        let is_open = |event: &&EventRec| event.item.is_some_and(|item| work.items.get(&item).is_some());
+        let needed: HashSet<u64> = self.0.iter().filter(is_open).map(|event| event.webhook).collect();
+        let gone: Vec<&EventRec> = self.0.iter().filter(|event| !needed.contains(&event.webhook)).collect();
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        work.cut_threads(tx, gone.iter().filter_map(|event| Some((event.thread?, event.number)))).await?;
+        work.gone_events = gone.iter().map(|event| event.number).collect();
+        tx.save(&work.changes()).await?;
+        Ok(gone.len() as u64)
+    }
+}
+
+struct PurgeMessages(Vec<MessageRec>);
+
+#[async_trait]
+impl Step for PurgeMessages {
+    type Out = ();
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let numbers: Vec<u64> = self.0.iter().map(|message| message.number).collect();
+        let named = self.0.iter().filter_map(|message| Some((message.account.clone(), message.provider_id.clone()?)));
+        let wanted =
+            Wanted { provider_names: named.collect(), messages: numbers.clone(), outs: numbers.clone(), ..Wanted::default() };
+        work.load(tx, wanted).await?;
+        // Somebody may have put one back into the outbox meanwhile.
+        let gone: HashSet<u64> = numbers.into_iter().filter(|number| work.outs.get(number).is_none()).collect();
+        let entries = self.0.iter().filter(|message| gone.contains(&message.number));
+        work.cut_threads(tx, entries.map(|message| (message.thread, message.number))).await?;
+        let names: Vec<Hash> = work
+            .provider_names
+            .values()
+            .filter(|name| name.message.is_some_and(|message| gone.contains(&message)))
+            .map(|name| super::records::name_hash(&name.account, &name.provider_id))
+            .collect();
+        for name in &names {
+            work.provider_names.remove(name);
+        }
+        for number in &gone {
+            work.messages.remove(number);
+        }
+        tx.save(&work.changes()).await
+    }
+}
+
+impl Work {
+    /// From now on the threads begin after these entries.
+    async fn cut_threads<T: Tx>(
+        &mut self,
+        tx: &mut T,
+        entries: impl Iterator<Item = (Hash, u64)> + Clone + Send,
+    ) -> Result<(), Trouble> {
+        let threads = entries.clone().map(|(thread, _)| thread).collect();
+        self.load(tx, Wanted { threads, ..Wanted::default() }).await?;
+        for (thread, number) in entries {
+            if let Some(thread) = self.threads.change(&thread) {
+                thread.purged_to = thread.purged_to.max(number);
+            }
+        }
+        Ok(())
+    }
+}

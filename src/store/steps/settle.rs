@@ -1,0 +1,123 @@
+//! Settling inbox items: fenced, with the replies in the same step.
+
+use async_trait::async_trait;
+
+use super::engine::{Pool, Trouble, Tx, Wanted};
+use super::records::{AnswerRec, Hash, Held, Place, Queue};
+use super::run::Step;
+use super::work::Work;
+use crate::domain::Fence;
+use crate::store::{Answer, LaneRef, NewMessage, Outcome, Settled};
+
+/// One outcome of one lane's lease.
+pub(super) type Ended = (LaneRef, Fence, Outcome);
+
+/// Outcomes that share a transaction; each of another lane.
+pub(super) struct SettleInbox(pub(super) Vec<Ended>);
+
+/// What an outcome wants to send.
+pub(super) fn replies(outcome: &Outcome) -> &[NewMessage] {
+    match outcome {
+        Outcome::Delivered { replies, .. } => replies,
+        Outcome::Retry { .. } | Outcome::Parked { .. } | Outcome::HandBack { .. } => &[],
+    }
+}
+
+#[async_trait]
+impl Step for SettleInbox {
+    type Out = Vec<Settled>;
+    const POOL: Pool = Pool::Workers;
+
+    fn numbers(&self) -> usize {
+        self.0.iter().map(|(_, _, outcome)| replies(outcome).len()).sum()
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let lanes: Vec<Hash> = self.0.iter().map(|(lane, _, _)| lane.0).collect();
+        work.load(tx, Wanted { lanes: lanes.clone(), ..Wanted::default() }).await?;
+        let held: Vec<Option<Held>> = self.0.iter().map(|(lane, fence, _)| work.held(&lane.0, fence.0)).collect();
+        if held.iter().all(Option::is_none) {
+            return Ok(vec![Settled::Lost; held.len()]);
+        }
+        let items = held.iter().flatten().map(|held| held.number).collect();
+        work.load(tx, Wanted { items, lowest_items: lanes, ..Wanted::default() }).await?;
+        let sent = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).flat_map(|((_, _, outcome), _)| replies(outcome));
+        work.load_for_submit(tx, sent).await?;
+        let mut settled = Vec::with_capacity(held.len());
+        for ((lane, _, outcome), held) in self.0.iter().zip(held) {
+            let Some(held) = held else {
+                settled.push(Settled::Lost);
+                continue;
+            };
+            work.settle_item(&lane.0, &held, outcome);
+            for reply in replies(outcome) {
+                work.submit(reply, tx.number());
+            }
+            settled.push(Settled::Done);
+        }
+        tx.save(&work.changes()).await?;
+        Ok(settled)
+    }
+}
+
+impl Work {
+    fn settle_item(&mut self, lane: &Hash, held: &Held, outcome: &Outcome) {
+        self.unhold(lane);
+        let Some(item) = self.items.get(&held.number).cloned() else {
+            self.leave(lane, held.number);
+            return;
+        };
+        let detail = match outcome {
+            Outcome::Delivered { status, .. } => status.to_string(),
+            Outcome::Retry { why, .. } | Outcome::Parked { why } => why.clone(),
+            Outcome::HandBack { .. } => String::new(),
+        };
+        if !matches!(outcome, Outcome::HandBack { .. }) {
+            let of = item.events.first().copied().unwrap_or_default();
+            self.log(Queue::Inbox, of, item.received_ms, held, outcome.name(), &detail);
+        }
+        match outcome {
+            Outcome::Delivered { answer, .. } => {
+                // A replay answers nobody.
+                if let Some(answer) = answer.as_ref().filter(|_| item.replay.is_none()) {
+                    self.keep_answer(&item.events, answer);
+                }
+                self.remove_item(item.number);
+            }
+            Outcome::Parked { why } => {
+                if let Some(item) = self.items.change(&held.number) {
+                    item.place = Place::Parked;
+                    item.attempt = held.attempt;
+                    item.why = Some(why.clone());
+                }
+                self.leave(lane, held.number);
+            }
+            Outcome::Retry { wait_ms, why } => {
+                if let Some(item) = self.items.change(&held.number) {
+                    item.attempt = held.attempt;
+                    item.why = Some(why.clone());
+                }
+                self.come_again(lane, held.number, *wait_ms);
+            }
+            Outcome::HandBack { wait_ms } => {
+                if let Some(item) = self.items.change(&held.number) {
+                    item.attempt = held.attempt - 1;
+                }
+                self.come_again(lane, held.number, *wait_ms);
+            }
+        }
+    }
+
+    fn come_again(&mut self, lane: &Hash, number: u64, wait_ms: i64) {
+        let due_ms = self.now_ms + wait_ms;
+        if let Some(item) = self.items.change(&number) {
+            item.due_ms = due_ms;
+        }
+        self.refresh(lane);
+    }
+
+    fn keep_answer(&mut self, events: &[u64], answer: &Answer) {
+        self.answers.extend(events.iter().map(|&event| AnswerRec { event, answer: answer.clone() }));
+    }
+}

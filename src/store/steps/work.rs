@@ -1,0 +1,252 @@
+//! The records one step works on, and what became of them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash as Hashed;
+
+use super::engine::{Changes, Loaded, Trouble, Tx, Wanted};
+use super::records::{
+    AnswerRec, AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
+};
+
+/// Records by key, with a memory of which were there and which were touched.
+pub(super) struct Tracked<K, V> {
+    now: HashMap<K, V>,
+    was: HashSet<K>,
+    touched: BTreeSet<K>,
+}
+
+impl<K, V> Default for Tracked<K, V> {
+    fn default() -> Self {
+        Self { now: HashMap::new(), was: HashSet::new(), touched: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hashed + Ord, V> Tracked<K, V> {
+    /// Takes in what was loaded; what is known already is fresher.
+    fn loaded(&mut self, records: HashMap<K, V>) {
+        for (key, record) in records {
+            if self.was.insert(key) && !self.touched.contains(&key) {
+                self.now.insert(key, record);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.now.get(key)
+    }
+
+    pub(super) fn change(&mut self, key: &K) -> Option<&mut V> {
+        let record = self.now.get_mut(key)?;
+        self.touched.insert(*key);
+        Some(record)
+    }
+
+    pub(super) fn put(&mut self, key: K, record: V) {
+        self.touched.insert(key);
+        self.now.insert(key, record);
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        self.touched.insert(*key);
+        self.now.remove(key)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.now.values()
+    }
+
+    /// What to insert, to update and to remove, each in the order of the keys, so that two instances lock in the same order.
+    fn changes(mut self) -> (Vec<V>, Vec<V>, Vec<K>) {
+        let (mut new, mut changed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for key in self.touched {
+            match (self.was.contains(&key), self.now.remove(&key)) {
+                (false, Some(record)) => new.push(record),
+                (true, Some(record)) => changed.push(record),
+                (true, None) => gone.push(key),
+                (false, None) => {}
+            }
+        }
+        (new, changed, gone)
+    }
+}
+
+/// One step's records.
+pub(super) struct Work {
+    pub(super) now_ms: i64,
+    pub(super) lanes: Tracked<Hash, LaneRec>,
+    pub(super) items: Tracked<u64, ItemRec>,
+    pub(super) events: HashMap<u64, EventRec>,
+    pub(super) threads: Tracked<Hash, ThreadRec>,
+    pub(super) provider_names: Tracked<Hash, ProviderNameRec>,
+    pub(super) messages: Tracked<u64, MessageRec>,
+    pub(super) outs: Tracked<u64, OutRec>,
+    /// (account, name) to the name its thread goes by.
+    pub(super) names: HashMap<(String, String), String>,
+    pub(super) sending: HashSet<String>,
+    /// The lowest numbers that wait in a lane, as far as they are known.
+    pub(super) lowest: HashMap<Hash, BTreeSet<u64>>,
+    pub(super) new_events: Vec<EventRec>,
+    pub(super) replays: Vec<(u64, u32)>,
+    pub(super) gone_events: Vec<u64>,
+    pub(super) new_names: Vec<NameRec>,
+    pub(super) attempts: Vec<AttemptRec>,
+    pub(super) answers: Vec<AnswerRec>,
+}
+
+impl Work {
+    pub(super) fn new(now_ms: i64) -> Self {
+        Self {
+            now_ms,
+            lanes: Tracked::default(),
+            items: Tracked::default(),
+            events: HashMap::new(),
+            threads: Tracked::default(),
+            provider_names: Tracked::default(),
+            messages: Tracked::default(),
+            outs: Tracked::default(),
+            names: HashMap::new(),
+            sending: HashSet::new(),
+            lowest: HashMap::new(),
+            new_events: Vec::new(),
+            replays: Vec::new(),
+            gone_events: Vec::new(),
+            new_names: Vec::new(),
+            attempts: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Loads more; nothing is asked of the engine when nothing is wanted.
+    pub(super) async fn load<T: Tx>(&mut self, tx: &mut T, mut wanted: Wanted) -> Result<(), Trouble> {
+        wanted.tidy();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let loaded = tx.load(&wanted).await?;
+        self.take(loaded);
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, loaded: Loaded) {
+        self.lanes.loaded(loaded.lanes);
+        self.items.loaded(loaded.items);
+        self.events.extend(loaded.events);
+        self.threads.loaded(loaded.threads);
+        self.provider_names.loaded(loaded.provider_names);
+        self.messages.loaded(loaded.messages);
+        self.outs.loaded(loaded.outs);
+        for (name, peer) in loaded.names {
+            self.names.entry(name).or_insert(peer);
+        }
+        self.sending.extend(loaded.sending);
+        for (lane, numbers) in loaded.lowest {
+            self.lowest.entry(lane).or_default().extend(numbers);
+        }
+    }
+
+    pub(super) fn take_lanes(&mut self, lanes: Vec<LaneRec>) {
+        self.lanes.loaded(lanes.into_iter().map(|lane| (lane.hash, lane)).collect());
+    }
+
+    pub(super) fn changes(self) -> Changes {
+        let (new_items, items, gone_items) = self.items.changes();
+        let (new_lanes, lanes, gone_lanes) = self.lanes.changes();
+        let (new_threads, threads, _) = self.threads.changes();
+        let (new_provider_names, provider_names, gone_provider_names) = self.provider_names.changes();
+        let (new_messages, messages, gone_messages) = self.messages.changes();
+        let (new_outs, outs, gone_outs) = self.outs.changes();
+        Changes {
+            new_events: self.new_events,
+            replays: self.replays,
+            gone_events: self.gone_events,
+            new_items,
+            items,
+            gone_items,
+            new_lanes,
+            lanes,
+            gone_lanes,
+            names: self.new_names,
+            new_threads,
+            threads,
+            new_provider_names,
+            provider_names,
+            gone_provider_names,
+            new_messages,
+            messages,
+            gone_messages,
+            new_outs,
+            outs,
+            gone_outs,
+            attempts: self.attempts,
+            answers: self.answers,
+        }
+    }
+
+    /// The lease of a lane, if this is still its fence.
+    pub(super) fn held(&self, lane: &Hash, fence: u64) -> Option<Held> {
+        self.lanes.get(lane)?.held.clone().filter(|held| held.fence == fence)
+    }
+
+    /// Writes down how an attempt ended.
+    pub(super) fn log(&mut self, queue: Queue, of: u64, item_ms: i64, held: &Held, outcome: &str, detail: &str) {
+        self.attempts.push(AttemptRec {
+            queue,
+            of,
+            item: held.number,
+            item_ms,
+            attempt: held.attempt,
+            fence: held.fence,
+            worker: held.worker.clone(),
+            leased_ms: held.leased_ms,
+            ended_ms: self.now_ms,
+            outcome: outcome.to_owned(),
+            detail: detail.to_owned(),
+        });
+    }
+}
+
+impl Wanted {
+    fn is_empty(&self) -> bool {
+        let Wanted {
+            lanes,
+            items,
+            lowest_items,
+            events,
+            bodies,
+            names,
+            threads,
+            sending,
+            provider_names,
+            requests,
+            messages,
+            outs,
+            lowest_outs,
+            doubted,
+        } = self;
+        let hashes = [lanes, lowest_items, threads, requests, lowest_outs];
+        let numbers = [items, events, bodies, messages, outs];
+        let texts = [sending, doubted];
+        let pairs = [names, provider_names];
+        hashes.iter().all(|list| list.is_empty())
+            && numbers.iter().all(|list| list.is_empty())
+            && texts.iter().all(|list| list.is_empty())
+            && pairs.iter().all(|list| list.is_empty())
+    }
+
+    /// Every record once, in order: all instances lock in the same order.
+    fn tidy(&mut self) {
+        fn tidied<T: Ord>(list: &mut Vec<T>) {
+            list.sort_unstable();
+            list.dedup();
+        }
+        [&mut self.lanes, &mut self.lowest_items, &mut self.threads, &mut self.requests, &mut self.lowest_outs]
+            .into_iter()
+            .for_each(tidied);
+        [&mut self.items, &mut self.events, &mut self.bodies, &mut self.messages, &mut self.outs].into_iter().for_each(tidied);
+        [&mut self.sending, &mut self.doubted].into_iter().for_each(tidied);
+        [&mut self.names, &mut self.provider_names].into_iter().for_each(tidied);
+        // A body brings its event along.
+        let bodies = &self.bodies;
+        self.events.retain(|event| bodies.binary_search(event).is_err());
+    }
+}

@@ -1,0 +1,476 @@
+//! Records in plain maps, one transaction at a time: what the steps decide is checked against the model before any server is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+
+use super::hand_clock::HandClock;
+use super::store_bed::{Bed, START_MS};
+use crate::clock::Clock;
+use crate::domain::ids;
+use crate::store::steps::records::{
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, OutRec, Place, ProviderNameRec, Queue,
+    ThreadRec, name_hash, request_hash, thread_hash,
+};
+use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, ServerStore, Trouble, Tx, Wanted};
+use crate::store::{
+    Answer, ChannelCounts, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Redrive, Stats, Store,
+    StoreError, ThreadQuery,
+};
+
+#[derive(Clone, Default)]
+struct Data {
+    last_number: u64,
+    keys: BTreeMap<Hash, KeyRec>,
+    events: BTreeMap<u64, EventRec>,
+    items: BTreeMap<u64, ItemRec>,
+    lanes: BTreeMap<Hash, LaneRec>,
+    names: BTreeMap<(String, String), String>,
+    threads: BTreeMap<Hash, ThreadRec>,
+    provider_names: BTreeMap<Hash, ProviderNameRec>,
+    messages: BTreeMap<u64, MessageRec>,
+    outs: BTreeMap<u64, OutRec>,
+    attempts: Vec<AttemptRec>,
+    answers: BTreeMap<u64, AnswerRec>,
+    copies: BTreeMap<u64, Copies>,
+    paused: BTreeMap<(String, String), PausedAccount>,
+    settings: BTreeMap<String, String>,
+}
+
+pub struct PlainEngine {
+    data: Arc<Mutex<Data>>,
+    clock: Arc<dyn Clock>,
+    work: Arc<Notify>,
+}
+
+impl PlainEngine {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { data: Arc::default(), clock, work: Arc::default() }
+    }
+}
+
+pub struct PlainTx {
+    /// What is there until the commit.
+    committed: OwnedMutexGuard<Data>,
+    data: Data,
+    now_ms: i64,
+}
+
+impl Data {
+    fn load(&self, wanted: &Wanted) -> Loaded {
+        let mut seen = Loaded::default();
+        seen.lanes = wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect();
+        seen.items = wanted.items.iter().filter_map(|number| Some((*number, self.items.get(number)?.clone()))).collect();
+        for lane in &wanted.lowest_items {
+            let waiting = self.items.values().filter(|item| item.lane == *lane && item.place == Place::InLane).take(2);
+            for item in waiting {
+                seen.lowest.entry(*lane).or_default().push(item.number);
+                seen.items.insert(item.number, item.clone());
+            }
+        }
+        for (numbers, bodies) in [(&wanted.events, false), (&wanted.bodies, true)] {
+            for event in numbers.iter().filter_map(|number| self.events.get(number)) {
+                let carried = event.carried.clone().filter(|_| bodies);
+                seen.events.insert(event.number, EventRec { carried, ..event.clone() });
+            }
+        }
+        seen.names = wanted.names.iter().filter_map(|name| Some((name.clone(), self.names.get(name)?.clone()))).collect();
+        seen.threads = wanted.threads.iter().filter_map(|hash| Some((*hash, self.threads.get(hash)?.clone()))).collect();
+        let begun = |account: &&String| self.outs.values().any(|out| out.begun_ms.is_some() && out.account == **account);
+        seen.sending = wanted.sending.iter().filter(begun).cloned().collect();
+        let named = wanted.provider_names.iter().map(|(account, name)| name_hash(account, name));
+        seen.provider_names = named.filter_map(|hash| Some((hash, self.provider_names.get(&hash)?.clone()))).collect();
+        let requested = |message: &&MessageRec| wanted.requests.contains(&request_hash(&message.account, &message.request_id));
+        let messages = wanted.messages.iter().filter_map(|number| self.messages.get(number));
+        seen.messages = messages.chain(self.messages.values().filter(requested)).map(|m| (m.number, m.clone())).collect();
+        seen.outs = wanted.outs.iter().filter_map(|number| Some((*number, self.outs.get(number)?.clone()))).collect();
+        for lane in &wanted.lowest_outs {
+            for out in self.outs.values().filter(|out| out.lane == *lane && out.due_ms.is_some()).take(2) {
+                seen.lowest.entry(*lane).or_default().push(out.number);
+                seen.outs.insert(out.number, out.clone());
+            }
+        }
+        for out in self.outs.values().filter(|out| out.unknown && wanted.doubted.contains(&out.account)) {
+            seen.outs.insert(out.number, out.clone());
+            seen.messages.extend(self.messages.get(&out.number).map(|message| (out.number, message.clone())));
+        }
+        seen
+    }
+
+    fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+        insert(&mut self.events, &changes.new_events, |event| event.number)?;
+        for (event, replays) in &changes.replays {
+            if let Some(event) = self.events.get_mut(event) {
+                event.replays = *replays;
+            }
+        }
+        for number in &changes.gone_events {
+            self.events.remove(number);
+            self.answers.remove(number);
+            self.copies.remove(number);
+        }
+        self.attempts.retain(|row| row.queue != Queue::Inbox || !changes.gone_events.contains(&row.of));
+        change(&mut self.items, &changes.new_items, &changes.items, &changes.gone_items, |item| item.number)?;
+        change(&mut self.lanes, &changes.new_lanes, &changes.lanes, &changes.gone_lanes, |lane| lane.hash)?;
+        for name in &changes.names {
+            self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
+        }
+        let thread = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
+        change(&mut self.threads, &changes.new_threads, &changes.threads, &[], thread)?;
+        let name = |name: &ProviderNameRec| name_hash(&name.account, &name.provider_id);
+        let (new, old, gone) = (&changes.new_provider_names, &changes.provider_names, &changes.gone_provider_names);
+        change(&mut self.provider_names, new, old, gone, name)?;
+        let (new, old, gone) = (&changes.new_messages, &changes.messages, &changes.gone_messages);
+        change(&mut self.messages, new, old, gone, |message| message.number)?;
+        self.attempts.retain(|row| row.queue != Queue::Outbox || !gone.contains(&row.of));
+        change(&mut self.outs, &changes.new_outs, &changes.outs, &changes.gone_outs, |out| out.number)?;
+        self.attempts.extend(changes.attempts.iter().cloned());
+        self.answers.extend(changes.answers.iter().map(|answer| (answer.event, answer.clone())));
+        Ok(())
+    }
+}
+
+fn insert<K: Ord, V: Clone>(map: &mut BTreeMap<K, V>, new: &[V], key: impl Fn(&V) -> K) -> Result<(), Trouble> {
+    for record in new {
+        if map.insert(key(record), record.clone()).is_some() {
+            return Err(Trouble::Again("it is there already".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn change<K: Ord, V: Clone>(
+    map: &mut BTreeMap<K, V>,
+    new: &[V],
+    changed: &[V],
+    gone: &[K],
+    key: impl Fn(&V) -> K,
+) -> Result<(), Trouble> {
+    insert(map, new, &key)?;
+    for record in changed {
+        map.insert(key(record), record.clone()).ok_or_else(|| Trouble::Again("it is not there".to_owned()))?;
+    }
+    for key in gone {
+        map.remove(key).ok_or_else(|| Trouble::Again("it is not there".to_owned()))?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Tx for PlainTx {
+    fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    fn number(&mut self) -> u64 {
+        self.data.last_number += 1;
+        self.data.last_number
+    }
+
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+        let now_ms = self.now_ms;
+        let mut claim = |key: &KeyRec| {
+            let holder = self.data.keys.get(&key.key).filter(|holder| holder.expires_ms > now_ms).cloned();
+            if holder.is_none() {
+                self.data.keys.insert(key.key, key.clone());
+            }
+            holder
+        };
+        Ok(keys.iter().map(&mut claim).collect())
+    }
+
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
+        Ok(self.data.load(wanted))
+    }
+
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+        let rests = |lane: &LaneRec| {
+            due.resting.contains(&lane.account)
+                || (lane.queue == Queue::Outbox
+                    && self.data.paused.contains_key(&(lane.channel.to_string(), lane.account.clone())))
+        };
+        let wanted = |lane: &&LaneRec| {
+            lane.queue == due.queue && *lane.channel == *due.channel && lane.due_ms <= self.now_ms && !rests(lane)
+        };
+        let mut lanes: Vec<LaneRec> = self.data.lanes.values().filter(wanted).cloned().collect();
+        lanes.sort_by_key(|lane| (lane.priority, lane.due_ms, lane.first));
+        lanes.truncate(due.max);
+        Ok(lanes)
+    }
+
+    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+        let wanted = |item: &&ItemRec| {
+            item.place == Place::Parked
+                && match which {
+                    Redrive::Item(id) => item.item_id() == *id,
+                    Redrive::Event(id) => item.events.contains(&ids::number_of(id.0)),
+                    Redrive::Channel(channel) => *item.channel == **channel,
+                    Redrive::All => true,
+                }
+        };
+        Ok(self.data.items.values().filter(wanted).take(max).cloned().collect())
+    }
+
+    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+        self.data.save(changes)
+    }
+
+    async fn commit(mut self) -> Result<(), Trouble> {
+        *self.committed = self.data;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Engine for PlainEngine {
+    type Tx = PlainTx;
+
+    fn in_flight(&self, _pool: Pool) -> usize {
+        2
+    }
+
+    async fn begin(&self, _pool: Pool, _numbers: usize) -> Result<PlainTx, Trouble> {
+        let committed = Arc::clone(&self.data).lock_owned().await;
+        Ok(PlainTx { data: committed.clone(), committed, now_ms: self.clock.now_ms() })
+    }
+
+    async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
+        Ok(self.data.lock().await.load(wanted))
+    }
+
+    async fn list_events(&self, query: &EventQuery, before: Option<u64>, limit: usize) -> Result<Vec<EventRec>, StoreError> {
+        let wanted = |event: &&EventRec| {
+            before.is_none_or(|before| event.number < before)
+                && query.channel.as_ref().is_none_or(|channel| **channel == *event.channel)
+                && query.kind.is_none_or(|kind| kind == event.kind)
+                && query.thread.as_ref().is_none_or(|thread| event.thread_id().as_ref() == Some(thread))
+        };
+        Ok(self.data.lock().await.events.values().rev().filter(wanted).take(limit).cloned().collect())
+    }
+
+    async fn list_items(&self, query: &InboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<ItemRec>, StoreError> {
+        let wanted = |item: &&ItemRec| {
+            after.is_none_or(|after| item.number > after)
+                && query.channel.as_ref().is_none_or(|channel| **channel == *item.channel)
+                && query.parked.is_none_or(|parked| parked != (item.place == Place::InLane))
+        };
+        Ok(self.data.lock().await.items.values().filter(wanted).take(limit).cloned().collect())
+    }
+
+    async fn list_replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {
+        let replay = |item: &&ItemRec| item.replay.is_some() && item.events.contains(&event);
+        Ok(self.data.lock().await.items.values().filter(replay).cloned().collect())
+    }
+
+    async fn list_attempts(&self, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError> {
+        let wanted = |row: &&AttemptRec| row.queue == queue && of.contains(&row.of);
+        let mut rows: Vec<AttemptRec> = self.data.lock().await.attempts.iter().filter(wanted).cloned().collect();
+        rows.sort_by_key(|row| row.fence);
+        Ok(rows)
+    }
+
+    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
+        Ok(self.data.lock().await.copies.get(&event).copied())
+    }
+
+    async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError> {
+        Ok(self.data.lock().await.answers.get(&event).map(|row| row.answer.clone()))
+    }
+
+    async fn list_threads(&self, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, StoreError> {
+        let wanted = |thread: &&ThreadRec| {
+            query.channel.as_ref().is_none_or(|channel| *channel == thread.channel)
+                && query.account.as_ref().is_none_or(|account| *account == thread.account)
+                && query
+                    .before
+                    .as_ref()
+                    .is_none_or(|(at_ms, id)| (thread.last_ms, &thread.account, &thread.peer) < (*at_ms, &id.account, &id.peer))
+        };
+        let mut rows: Vec<ThreadRec> = self.data.lock().await.threads.values().filter(wanted).cloned().collect();
+        rows.sort_by(|a, b| (b.last_ms, &b.account, &b.peer).cmp(&(a.last_ms, &a.account, &a.peer)));
+        rows.truncate(limit);
+        Ok(rows)
+    }
+
+    async fn names_of(&self, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {
+        let data = self.data.lock().await;
+        let names = data.names.iter().filter(|((of, _), leads_to)| of == account && *leads_to == peer);
+        Ok(names.map(|((_, name), _)| name.clone()).collect())
+    }
+
+    async fn thread_entries(
+        &self,
+        thread: &Hash,
+        above: u64,
+        below: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let data = self.data.lock().await;
+        let events = data.events.values().filter(|event| event.thread == Some(*thread));
+        let messages = data.messages.values().filter(|message| message.thread == *thread);
+        let events = events.map(|event| Entry::Event(Arc::new(event.clone())));
+        let mut all: Vec<Entry> = events.chain(messages.map(|message| Entry::Message(Arc::new(message.clone())))).collect();
+        all.retain(|entry| entry.number() > above && below.is_none_or(|below| entry.number() < below));
+        all.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    async fn list_outs(&self, query: &OutboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<OutRec>, StoreError> {
+        let data = self.data.lock().await;
+        let leased = |out: &OutRec| data.lanes.get(&out.lane).is_some_and(|lane| lane.held.is_some());
+        let wanted = |out: &&OutRec| {
+            after.is_none_or(|after| out.number > after)
+                && query.channel.as_ref().is_none_or(|channel| **channel == *out.channel)
+                && query.account.as_ref().is_none_or(|account| *account == out.account)
+                && (!query.unknown || (out.unknown && !leased(out)))
+        };
+        Ok(data.outs.values().filter(wanted).take(limit).cloned().collect())
+    }
+
+    async fn paused(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        Ok(self.data.lock().await.paused.values().cloned().collect())
+    }
+
+    async fn pause(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        let key = (channel.to_owned(), account.to_owned());
+        let before = data.paused.remove(&key);
+        if let Some(why) = why {
+            let since_ms = before.map_or(now_ms, |before| before.since_ms);
+            let (channel, account, why) = (channel.to_owned(), account.to_owned(), why.to_owned());
+            data.paused.insert(key, PausedAccount { channel, account, why, since_ms });
+        }
+        Ok(())
+    }
+
+    async fn note_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
+        let mut data = self.data.lock().await;
+        for more in copies {
+            let number = ids::number_of(more.event.0);
+            if data.events.contains_key(&number) {
+                let known = data.copies.entry(number).or_insert(Copies { copies: 0, conflicts: 0, ..*more });
+                known.copies += more.copies;
+                known.conflicts += more.conflicts;
+                known.last_ms = known.last_ms.max(more.last_ms);
+            }
+        }
+        Ok(())
+    }
+
+    async fn purge_keys(&self, max: usize) -> Result<u64, StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        let over: Vec<Hash> = data.keys.values().filter(|key| key.expires_ms <= now_ms).map(|key| key.key).take(max).collect();
+        for key in &over {
+            data.keys.remove(key);
+        }
+        Ok(over.len() as u64)
+    }
+
+    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
+        let data = self.data.lock().await;
+        let carriers = data.events.values().filter(|event| event.webhook == event.number && event.number > after);
+        let old: Vec<u64> = carriers.filter(|event| event.received_ms <= before_ms).map(|event| event.number).take(max).collect();
+        let mut events: Vec<EventRec> = data.events.values().filter(|event| old.contains(&event.webhook)).cloned().collect();
+        events.sort_by_key(|event| event.webhook);
+        Ok(events)
+    }
+
+    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
+        let data = self.data.lock().await;
+        let ended = data.messages.values().filter(|message| !data.outs.contains_key(&message.number));
+        let old = ended.filter(|message| message.number > after && message.created_ms <= before_ms);
+        Ok(old.take(max).cloned().collect())
+    }
+
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        Ok(self.data.lock().await.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let data = self.data.lock().await;
+        let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
+        for item in data.items.values() {
+            let channel = item.channel.to_string();
+            let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..Default::default() });
+            let held = data.lanes.get(&item.lane).and_then(|lane| lane.held.as_ref());
+            match item.place {
+                Place::InLane if held.is_some_and(|held| held.number == item.number) => counts.leased += 1,
+                Place::InLane => counts.waiting += 1,
+                Place::Parked => counts.parked += 1,
+                Place::Quarantined => counts.quarantined += 1,
+            }
+            if item.place == Place::InLane {
+                counts.oldest_ms = Some(counts.oldest_ms.map_or(item.received_ms, |oldest| oldest.min(item.received_ms)));
+            }
+        }
+        let unknown = data.outs.values().filter(|out| out.unknown).count() as u64;
+        Ok(Stats {
+            keys: data.keys.len() as u64,
+            events: data.events.len() as u64,
+            channels: channels.into_values().collect(),
+            outbox_waiting: data.outs.len() as u64 - unknown,
+            outbox_unknown: unknown,
+            ..Stats::default()
+        })
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::Degraded(vec!["plain maps keep nothing".to_owned()])
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        let hint = Arc::clone(&self.work).notified_owned();
+        Box::pin(async move {
+            let _ = tokio::time::timeout(Duration::from_millis(500), hint).await;
+        })
+    }
+
+    fn wake(&self) {
+        self.work.notify_waiters();
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        Ok(self.clock.now_ms())
+    }
+}
+
+/// The steps on plain maps. All instances share one engine.
+pub struct PlainBed {
+    clock: HandClock,
+    engine: Arc<PlainEngine>,
+}
+
+impl PlainBed {
+    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
+    pub fn new() -> Self {
+        let clock = HandClock::at(START_MS);
+        Self { engine: Arc::new(PlainEngine::new(Arc::new(clock.clone()))), clock }
+    }
+}
+
+impl Bed for PlainBed {
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(ServerStore::new(Arc::clone(&self.engine)))
+    }
+
+    fn crash(&self) -> Arc<dyn Store> {
+        self.open()
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+}

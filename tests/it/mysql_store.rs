@@ -1,0 +1,221 @@
+//! The `mysql:` engine on a real MariaDB: the whole suite, the comparison with the model, and what only this engine can get wrong.
+
+mod records;
+
+use std::time::{Duration, Instant};
+
+use hapax::store::mysql::{self, MysqlEngine};
+use hapax::store::steps::records::{Hash, LaneRec, Queue};
+use hapax::store::steps::{Changes, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
+use hapax::store::{Accepted, EventQuery, Promise, Store, StoreError, ThreadQuery};
+use hapax::testkit::server_beds::{ServerBed, compare_with_model};
+use hapax::testkit::servers::Engine;
+use hapax::testkit::store_bed::{accept, message, webhook};
+use hapax::testkit::store_compare::sequences;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+hapax::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_answers_like_the_model() {
+    compare_with_model(Engine::Mariadb, mysql::open, sequences(2_000)).await;
+}
+
+/// A store in a database of its own on the server that all tests share. `None`: it is not installed.
+async fn fresh() -> Option<(String, ServerStore<MysqlEngine>)> {
+    let url = Engine::Mariadb.shared().await?.fresh().await;
+    let store = mysql::open(&url, None).await.expect("a fresh database opens");
+    Some((url, store))
+}
+
+async fn run(url: &str, sql: &str) {
+    let mut conn = Conn::from_url(url).await.expect("the server answers");
+    conn.query_drop(sql).await.expect("it takes the statement");
+    conn.disconnect().await.expect("a goodbye");
+}
+
+fn lane(n: u8) -> LaneRec {
+    LaneRec {
+        hash: [n; 32],
+        queue: Queue::Inbox,
+        channel: "shop".into(),
+        account: String::new(),
+        priority: hapax::domain::Priority::Normal,
+        first: u64::from(n),
+        due_ms: 0,
+        held: None,
+    }
+}
+
+async fn save(store: &ServerStore<MysqlEngine>, changes: Changes) {
+    let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
+    tx.save(&changes).await.expect("saved");
+    tx.commit().await.expect("committed");
+}
+
+fn lanes(hashes: &[Hash]) -> Wanted {
+    Wanted { lanes: hashes.to_vec(), ..Wanted::default() }
+}
+
+/// In a database whose texts compare without case, accents or trailing blanks, as most are.
+#[tokio::test]
+async fn names_that_a_collation_takes_for_one_are_two() {
+    let Some((url, store)) = fresh().await else { return };
+    let database = url.rsplit('/').next().expect("a database");
+    drop(store);
+    run(&url, &format!("DROP DATABASE {database}; CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"))
+        .await;
+    let store = mysql::open(&url, None).await.expect("it opens");
+    let ids = ["wamid.Ab", "wamid.aB", "wamid.aB ", "wamid.aB\u{301}"];
+    for id in ids {
+        for again in [false, true] {
+            let accepted = accept(&store, webhook(vec![message(id, id)])).await;
+            assert_eq!(matches!(accepted[0], Accepted::New(_)), !again, "{id:?}");
+        }
+    }
+    use hapax::store::Reads;
+    let threads = store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await.expect("listed").rows;
+    assert_eq!(threads.len(), ids.len());
+    for thread in threads {
+        let query = EventQuery { thread: Some(thread.id.clone()), limit: 10, ..EventQuery::default() };
+        assert_eq!(store.events(query).await.expect("listed").rows.len(), 1, "{}", thread.id);
+        let said = store.thread_messages(&thread.id, None, 10).await.expect("listed").rows;
+        assert_eq!(said[0].provider_id.as_deref(), Some(thread.id.peer.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_is_run_again_and_the_other_goes_on() {
+    let Some((_, store)) = fresh().await else { return };
+    save(&store, Changes { new_lanes: vec![lane(1), lane(2)], ..Changes::default() }).await;
+    let engine = store.engine();
+    let mut one = engine.begin(Pool::Workers, 0).await.expect("begun");
+    let mut other = engine.begin(Pool::Workers, 0).await.expect("begun");
+    one.load(&lanes(&[[1; 32]])).await.expect("locked");
+    other.load(&lanes(&[[2; 32]])).await.expect("locked");
+    let (crossed_one, crossed_other) = (lanes(&[[2; 32]]), lanes(&[[1; 32]]));
+    let (first, second) = tokio::join!(one.load(&crossed_one), other.load(&crossed_other));
+    let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
+    assert_eq!(won.expect("one of the two goes on").lanes.len(), 1);
+    assert!(matches!(lost, Err(Trouble::Again(why)) if why.contains("1213")), "a deadlock is no failure");
+}
+
+#[tokio::test]
+async fn a_lock_is_waited_for_a_little_and_free_once_its_owner_is_gone() {
+    let Some((_, store)) = fresh().await else { return };
+    save(&store, Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await;
+    let engine = store.engine();
+    let mut owner = engine.begin(Pool::Workers, 0).await.expect("begun");
+    owner.load(&lanes(&[[1; 32]])).await.expect("locked");
+    let mut other = engine.begin(Pool::Workers, 0).await.expect("begun");
+    let began = Instant::now();
+    let waited = other.load(&lanes(&[[1; 32]])).await;
+    assert!(matches!(&waited, Err(Trouble::Again(why)) if why.contains("1205")), "{waited:?}");
+    assert!(began.elapsed() < Duration::from_secs(4));
+    drop((owner, other));
+    let mut third = engine.begin(Pool::Workers, 0).await.expect("begun");
+    assert_eq!(third.load(&lanes(&[[1; 32]])).await.expect("nobody has it any more").lanes.len(), 1);
+}
+
+#[tokio::test]
+async fn what_somebody_else_made_first_is_run_again() {
+    let Some((_, store)) = fresh().await else { return };
+    let changes = Changes { new_lanes: vec![lane(1)], ..Changes::default() };
+    save(&store, changes.clone()).await;
+    let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
+    tx.save(&changes).await.expect("taken note of");
+    assert!(matches!(tx.commit().await, Err(Trouble::Again(why)) if why.contains("1062")));
+}
+
+/// Of a transaction that is dropped nothing stays, and its connection serves the next.
+#[tokio::test]
+async fn a_dropped_transaction_leaves_nothing() {
+    let Some((_, store)) = fresh().await else { return };
+    for _ in 0..10 {
+        let mut tx = store.engine().begin(Pool::Admin, 0).await.expect("there is always a connection");
+        tx.save(&Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await.expect("taken note of");
+        // Asking sends what was saved.
+        assert_eq!(tx.load(&lanes(&[[1; 32]])).await.expect("its own").lanes.len(), 1);
+    }
+    assert!(store.engine().peek(&lanes(&[[1; 32]])).await.expect("asked").lanes.is_empty());
+}
+
+#[tokio::test]
+async fn numbers_grow_from_transaction_to_transaction() {
+    let Some((_, store)) = fresh().await else { return };
+    let mut last = 0;
+    for wanted in [0, 1, 5_000, 3, 0] {
+        let mut tx = store.engine().begin(Pool::Ingest, wanted).await.expect("begun");
+        for _ in 0..wanted {
+            let number = tx.number();
+            assert!(number > last);
+            last = number;
+        }
+        tx.save(&Changes::default()).await.expect("saved");
+        tx.commit().await.expect("committed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_instances_open_a_new_database_at_once() {
+    let Some(server) = Engine::Mariadb.shared().await else { return };
+    let url = server.fresh().await.replace("mysql://", "mariadb://");
+    let opened = futures_util::future::join_all((0..8).map(|_| mysql::open(&url, None))).await;
+    for store in &opened {
+        store.as_ref().expect("it opens").ping().await.expect("it can be written to");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let Some((url, _)) = fresh().await else { return };
+    run(&url, "UPDATE hapax_schema SET version = 99").await;
+    let refused = mysql::open(&url, None).await.err().expect("refused");
+    assert!(matches!(&refused, StoreError::Refused(why) if why.contains("newer hapax")), "{refused}");
+}
+
+/// The server's own settings may be odd: what we rely on we say in every session, and what we cannot say is judged.
+#[tokio::test]
+async fn odd_settings_are_overruled_or_refused() {
+    let Some(server) = Engine::Mariadb.private().await else { return };
+    let url = server.fresh().await;
+    let odd = "SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES', GLOBAL sql_select_limit = 1, GLOBAL autocommit = 0,
+               GLOBAL completion_type = 1, GLOBAL time_zone = '+11:00', GLOBAL auto_increment_increment = 7,
+               GLOBAL innodb_flush_log_at_trx_commit = 2";
+    run(&url, odd).await;
+    let store = mysql::open(&url, None).await.expect("it opens");
+    assert!(matches!(store.promise(), Promise::Degraded(why) if why[0].contains("innodb_flush_log_at_trx_commit")));
+    let events = (0..3).map(|n| message(&format!("it's \"{n}\" \\"), "ana")).collect();
+    let accepted = accept(&store, webhook(events)).await;
+    assert_eq!(accepted.iter().filter(|one| one.is_new()).count(), 3);
+    use hapax::store::Reads;
+    let listed = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("listed").rows;
+    assert_eq!(listed.len(), 3, "no limit but our own");
+    let wall_ms = hapax::clock::Clock::wall_ms(&hapax::clock::SystemClock::new());
+    assert!((listed[0].received_ms - wall_ms).abs() < 60_000, "epoch time, whatever the zone");
+
+    for (odd, says) in [("max_allowed_packet = 1048576", "max_allowed_packet"), ("read_only = 1", "primary")] {
+        run(&url, &format!("SET GLOBAL {odd}")).await;
+        let refused = mysql::open(&url, None).await.err().expect(says);
+        assert!(matches!(&refused, StoreError::Refused(why) if why.contains(says)), "{refused}");
+        run(&url, "SET GLOBAL max_allowed_packet = 16777216, GLOBAL read_only = 0").await;
+    }
+}
+
+/// The server goes away and comes back: calls fail in time and say that they may be repeated; then they work again.
+#[tokio::test]
+async fn a_server_that_comes_back_is_used_again() {
+    let Some(mut server) = Engine::Mariadb.private().await else { return };
+    let store = mysql::open(&server.fresh().await, None).await.expect("it opens");
+    accept(&store, webhook(vec![message("m1", "ana")])).await;
+    server.kill9().await;
+    let began = Instant::now();
+    let failed = store.accept(webhook(vec![message("m2", "ana")])).await.expect_err("there is no server");
+    assert!(failed.retryable() && began.elapsed() < Duration::from_secs(12), "{failed} after {:?}", began.elapsed());
+    server.restart().await;
+    let accepted = accept(&store, webhook(vec![message("m1", "ana"), message("m2", "ana")])).await;
+    assert!(matches!(accepted[0], Accepted::Duplicate(_)), "what was acknowledged is there");
+    assert!(matches!(accepted[1], Accepted::New(_)), "what failed was not");
+    store.ping().await.expect("it can be written to");
+}
