@@ -21,6 +21,7 @@ mod python;
 mod replies;
 mod restart;
 mod sending;
+mod server_away;
 mod servers;
 mod stopping;
 mod store_trouble;
