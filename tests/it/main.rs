@@ -24,6 +24,7 @@ mod redis_store;
 mod replies;
 mod restart;
 mod sending;
+mod server_away;
 mod servers;
 mod several;
 mod stopping;
