@@ -318,6 +318,10 @@ pub async fn open_by_hand(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError>
         StoreUrl::Postgres(address) => Ok(Arc::new(postgres::by_hand(address.expose()).await?)),
         #[cfg(feature = "mysql")]
         StoreUrl::Mysql(address) => Ok(Arc::new(mysql::by_hand(address.expose()).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::by_hand(address.expose()).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::by_hand(address.expose()).await?)),
         other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
     }
 }

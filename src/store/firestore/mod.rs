@@ -21,6 +21,7 @@ mod tx;
 mod writes;
 
 mod adopt;
+mod by_hand;
 mod lists;
 mod upkeep;
 
@@ -41,6 +42,7 @@ use crate::clock::Clock;
 use crate::store::StoreError;
 use crate::store::steps::ServerStore;
 
+pub use by_hand::by_hand;
 pub use tx::FirestoreTx;
 
 /// The layout of the documents. A database that a newer hapax has written is refused.

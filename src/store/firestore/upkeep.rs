@@ -76,7 +76,7 @@ impl FirestoreEngine {
     }
 
     /// Makes a document, however often it is tried; false when it was there.
-    async fn create_once(&self, writes: &Writes) -> Result<bool, StoreError> {
+    pub(super) async fn create_once(&self, writes: &Writes) -> Result<bool, StoreError> {
         let body = writes.commit(&std::collections::HashMap::new())?;
         match self.inner.client.call("commit", &body).await {
             Ok(_) => Ok(true),

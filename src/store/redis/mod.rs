@@ -7,6 +7,7 @@
 
 mod address;
 mod admin;
+mod by_hand;
 mod inbox;
 mod link;
 mod message_reads;
@@ -32,6 +33,7 @@ use super::{
 };
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 
+pub use by_hand::by_hand;
 pub use open::open;
 
 /// One instance on the data of a server. Clones share the connection.
