@@ -1,4 +1,5 @@
-//! The command line: one file per command. Commands that ask or tell a running server go over `/v1`, so they work whatever the store.
+//! The command line: one file per command. Commands that ask or tell a running server go over `/v1`, so they work whatever the store; `export`
+//! and `import` open the store themselves, while no server runs.
 //!
 //! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
 
@@ -9,11 +10,14 @@ mod client;
 mod completions;
 mod config;
 mod events;
+mod export;
 mod failure;
+mod import;
 mod inbox;
 mod launch;
 mod listen;
 mod messages;
+mod moved;
 mod outbox;
 mod output;
 mod purge;
@@ -24,6 +28,7 @@ mod serve;
 mod shown;
 mod sources;
 mod stats;
+mod store_direct;
 mod story;
 mod threads;
 mod trigger;
@@ -97,6 +102,8 @@ pub enum Command {
     Redrive(redrive::Redrive),
     Stats(stats::Stats),
     Purge(purge::Purge),
+    Export(export::Export),
+    Import(import::Import),
     Check(check::Check),
     Config(config::ConfigCommand),
     Completions(completions::Completions),
@@ -124,6 +131,8 @@ impl Command {
             Command::Redrive(command) => command.run(global, output).await,
             Command::Stats(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
+            Command::Export(command) => command.run(global, output).await,
+            Command::Import(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),
             Command::Config(command) => command.run(global, output),
             Command::Completions(command) => command.run(output),

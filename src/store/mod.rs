@@ -12,16 +12,22 @@
 
 mod accept;
 mod by_hand;
+mod in_time;
 mod lease;
+mod moving;
 mod outbox;
 mod reads;
 mod threads;
 
+#[cfg(feature = "firestore")]
+pub mod firestore;
 pub mod memory;
-#[cfg(feature = "postgres")]
-pub mod postgres;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod steps;
@@ -31,7 +37,9 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
+pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
@@ -134,6 +142,11 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// What this store can promise with its present settings.
     fn promise(&self) -> Promise;
+
+    /// How everything in it is moved to another store, or why that cannot be done.
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Err(StoreError::Refused("this kind of store can neither be exported nor imported".to_owned()))
+    }
 }
 
 /// Which parked items to put back in line.

@@ -13,13 +13,13 @@ use super::store_bed::{Bed, START_MS};
 use crate::clock::Clock;
 use crate::domain::ids;
 use crate::store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, OutRec, Place, ProviderNameRec, Queue,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
     ThreadRec, name_hash, request_hash, thread_hash,
 };
 use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, ServerStore, Trouble, Tx, Wanted};
 use crate::store::{
-    Answer, ChannelCounts, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Redrive, Stats, Store,
-    StoreError, ThreadQuery,
+    After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
+    Store, StoreError, Table, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -132,6 +132,54 @@ impl Data {
         self.answers.extend(changes.answers.iter().map(|answer| (answer.event, answer.clone())));
         Ok(())
     }
+}
+
+impl Data {
+    fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Vec<Moved> {
+        let hash = match after {
+            Some(After::Hash(hash)) => Some(*hash),
+            _ => None,
+        };
+        let number = match after {
+            Some(After::Number(number)) => Some(*number),
+            _ => None,
+        };
+        let name = |((account, name), peer): (&(String, String), &String)| {
+            let rec = NameRec { account: account.clone(), name: name.clone(), peer: peer.clone() };
+            (name_hash(account, name), rec)
+        };
+        match table {
+            Table::Keys => page(&self.keys, hash, limit, Moved::Key),
+            Table::Threads => page(&self.threads, hash, limit, Moved::Thread),
+            Table::Names => page(&self.names.iter().map(name).collect(), hash, limit, Moved::Name),
+            Table::ProviderNames => page(&self.provider_names, hash, limit, Moved::ProviderName),
+            Table::Events => page(&self.events, number, limit, |event| Moved::Event(EventRec { carried: None, ..event })),
+            Table::Copies => page(&self.copies, number, limit, Moved::Copies),
+            Table::Answers => page(&self.answers, number, limit, Moved::Answer),
+            Table::Messages => page(&self.messages, number, limit, Moved::Message),
+            Table::Attempts => {
+                let key = |row: &AttemptRec| (row.queue.code(), row.of, row.fence);
+                let after = match after {
+                    Some(After::Attempt(queue, of, fence)) => Some((queue.code(), *of, *fence)),
+                    _ => None,
+                };
+                page(&self.attempts.iter().map(|row| (key(row), row.clone())).collect(), after, limit, Moved::Attempt)
+            }
+            Table::Settings => {
+                let moved = |(name, value): (&String, &String)| Moved::Setting { name: name.clone(), value: value.clone() };
+                self.settings.iter().map(moved).collect()
+            }
+            Table::Paused | Table::Items | Table::Outs => Vec::new(),
+        }
+    }
+}
+
+fn page<K: Ord + Copy, V: Clone>(map: &BTreeMap<K, V>, after: Option<K>, limit: usize, moved: impl Fn(V) -> Moved) -> Vec<Moved> {
+    map.iter()
+        .filter(|(key, _)| after.is_none_or(|after| **key > after))
+        .take(limit)
+        .map(|(_, record)| moved(record.clone()))
+        .collect()
 }
 
 fn insert<K: Ord, V: Clone>(map: &mut BTreeMap<K, V>, new: &[V], key: impl Fn(&V) -> K) -> Result<(), Trouble> {
@@ -440,6 +488,27 @@ impl Engine for PlainEngine {
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
         Ok(self.clock.now_ms())
+    }
+
+    async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
+        Ok(self.data.lock().await.dump(table, after, limit))
+    }
+
+    async fn put_paused(&self, paused: &PausedAccount) -> Result<(), StoreError> {
+        let key = (paused.channel.clone(), paused.account.clone());
+        self.data.lock().await.paused.insert(key, paused.clone());
+        Ok(())
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), StoreError> {
+        self.data.lock().await.settings.remove(name);
+        Ok(())
+    }
+
+    async fn raise_numbers(&self, above: u64) -> Result<(), StoreError> {
+        let mut data = self.data.lock().await;
+        data.last_number = data.last_number.max(above);
+        Ok(())
     }
 }
 

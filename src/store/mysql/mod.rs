@@ -10,6 +10,8 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
+mod by_hand;
+mod dump;
 mod link;
 mod lists;
 mod load;
@@ -32,8 +34,12 @@ use self::load::Asked;
 use self::sql::Sql;
 use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
 use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
-use super::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Stats, StoreError, ThreadQuery};
+use super::{
+    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
+    ThreadQuery,
+};
 use crate::clock::Clock;
+pub use by_hand::by_hand;
 pub use tx::MysqlTx;
 
 const INGEST_LINKS: usize = 4;
@@ -240,5 +246,21 @@ impl Engine for MysqlEngine {
             Some(clock) => Ok(clock.now_ms()),
             None => self.write(&format!("SELECT {NOW}")).await?.one(|fields| fields.next()),
         }
+    }
+
+    async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
+        dump::dump(self, table, after, limit).await
+    }
+
+    async fn put_paused(&self, paused: &PausedAccount) -> Result<(), StoreError> {
+        dump::put_paused(self, paused).await
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), StoreError> {
+        dump::forget(self, name).await
+    }
+
+    async fn raise_numbers(&self, above: u64) -> Result<(), StoreError> {
+        dump::raise_numbers(self, above).await
     }
 }

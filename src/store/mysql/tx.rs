@@ -18,7 +18,7 @@ use crate::store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
 use crate::store::{Redrive, StoreError};
 
 /// Numbers that one row of `hapax_numbers` stands for.
-const BLOCK: u64 = 1_024;
+pub(super) const BLOCK: u64 = 1_024;
 /// How long a commit that was not answered is asked after, beyond the time it was waited for.
 const ASK_AFTER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(100);

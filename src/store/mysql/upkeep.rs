@@ -31,7 +31,7 @@ pub(super) async fn pause(engine: &MysqlEngine, channel: &str, account: &str, wh
     write(engine, sql).await
 }
 
-async fn write(engine: &MysqlEngine, sql: Sql) -> Result<(), StoreError> {
+pub(super) async fn write(engine: &MysqlEngine, sql: Sql) -> Result<(), StoreError> {
     for packet in sql.into_packets() {
         engine.write(&packet).await?;
     }
@@ -151,10 +151,14 @@ pub(super) async fn old_messages(
     Ok(old)
 }
 
-pub(super) async fn remember(engine: &MysqlEngine, name: &str, value: &str) -> Result<String, StoreError> {
+pub(super) fn setting_hash(name: &str) -> Hash {
     let mut hasher = KeyHasher::new("setting");
     hasher.part(name.as_bytes());
-    let hash = hasher.finish();
+    hasher.finish()
+}
+
+pub(super) async fn remember(engine: &MysqlEngine, name: &str, value: &str) -> Result<String, StoreError> {
+    let hash = setting_hash(name);
     let mut sql = Sql::default();
     sql.add(
         "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE hash = hash",

@@ -78,15 +78,16 @@ impl Server {
     }
 
     pub(super) fn pools(&self) -> Result<Pools, StoreError> {
-        let pool = |connections, planned| {
-            let recycling_method = RecyclingMethod::Fast;
-            let connect = Introduced { server: self.clone(), planned };
-            let manager = Manager::from_connect(self.config.clone(), connect, ManagerConfig { recycling_method });
-            let built = Connections::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
-            let built = built.wait_timeout(Some(CONNECT)).create_timeout(Some(CONNECT)).recycle_timeout(Some(CONNECT)).build();
-            built.map_err(|error| StoreError::Refused(format!("no pool of connections: {error}")))
-        };
-        Ok(Pools { ingest: pool(INGEST, true)?, workers: pool(WORKERS, true)?, admin: pool(ADMIN, false)? })
+        Ok(Pools { ingest: self.pool(INGEST, true)?, workers: self.pool(WORKERS, true)?, admin: self.pool(ADMIN, false)? })
+    }
+
+    pub(super) fn pool(&self, connections: usize, planned: bool) -> Result<Connections, StoreError> {
+        let recycling_method = RecyclingMethod::Fast;
+        let connect = Introduced { server: self.clone(), planned };
+        let manager = Manager::from_connect(self.config.clone(), connect, ManagerConfig { recycling_method });
+        let built = Connections::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
+        let built = built.wait_timeout(Some(CONNECT)).create_timeout(Some(CONNECT)).recycle_timeout(Some(CONNECT)).build();
+        built.map_err(|error| StoreError::Refused(format!("no pool of connections: {error}")))
     }
 }
 

@@ -9,8 +9,10 @@
 
 mod ask;
 mod bell;
+mod by_hand;
 mod claim;
 mod connect;
+mod dump;
 mod lanes;
 mod lists;
 mod load;
@@ -33,12 +35,16 @@ use futures_util::future::BoxFuture;
 
 use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
 use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
-use super::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Stats, StoreError, ThreadQuery};
+use super::{
+    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
+    ThreadQuery,
+};
 use crate::clock::Clock;
 use bell::Bell;
 use connect::{Pools, Server};
 use trouble::Failure;
 
+pub use by_hand::by_hand;
 pub use tx::PostgresTx;
 
 /// One database, seen as records.
@@ -250,5 +256,29 @@ impl Engine for PostgresEngine {
         let client = self.lend().await?;
         let now_ms = self.time_ms(&client).await;
         client.back(now_ms)
+    }
+
+    async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
+        let client = self.lend().await?;
+        let answer = dump::dump(&client.0, table, after, limit).await;
+        client.back(answer)
+    }
+
+    async fn put_paused(&self, paused: &PausedAccount) -> Result<(), StoreError> {
+        let client = self.lend().await?;
+        let answer = dump::put_paused(&client.0, paused).await;
+        client.back(answer)
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), StoreError> {
+        let client = self.lend().await?;
+        let answer = dump::forget(&client.0, name).await;
+        client.back(answer)
+    }
+
+    async fn raise_numbers(&self, above: u64) -> Result<(), StoreError> {
+        let client = self.lend().await?;
+        let answer = dump::raise_numbers(&client.0, above).await;
+        client.back(answer)
     }
 }

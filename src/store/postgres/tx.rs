@@ -21,7 +21,7 @@ use crate::store::steps::records::{ItemRec, KeyRec, LaneRec};
 use crate::store::steps::{Changes, Due, Loaded, Pool, Trouble, Tx, Wanted};
 
 /// One value of the sequence stands for so many numbers.
-const BLOCK: u64 = 1_024;
+pub(super) const BLOCK: u64 = 1_024;
 
 /// As many values of the sequence as are needed, and the server's clock.
 const NUMBERS: &str = "SELECT nextval('hapax_numbers'), (extract(epoch FROM clock_timestamp()) * 1000)::int8

@@ -209,6 +209,6 @@ pub(super) fn lane_name(channel: &str, thread: &ThreadId) -> LaneName {
     name
 }
 
-fn members_blob(members: &[u64]) -> Vec<u8> {
+pub(super) fn members_blob(members: &[u64]) -> Vec<u8> {
     members.iter().flat_map(|number| number.to_le_bytes()).collect()
 }

@@ -41,6 +41,8 @@ pub(super) struct Claim {
 
 const WINDOW_BITS: u32 = 24;
 const CLAIM_BYTES: usize = 16;
+/// Numbers of events are below it: the rest of their place holds the window.
+pub(super) const NUMBER_LIMIT: u64 = 1 << (u64::BITS - WINDOW_BITS);
 
 impl Claim {
     pub(super) fn new(number: u64, fingerprint: u32, at_ms: i64, window_ms: i64) -> Self {
@@ -48,6 +50,15 @@ impl Claim {
         let at_s = (at_ms / 1_000).clamp(0, i64::from(u32::MAX)) as u32;
         let minutes = ((window_ms + 1_000 + 59_999) / 60_000).clamp(1, (1 << WINDOW_BITS) - 1) as u64;
         Self { number_and_window: (number << WINDOW_BITS) | minutes, fingerprint, at_s }
+    }
+
+    /// A claim that ends at this time, or up to a minute later; nothing when it has no room for that.
+    pub(super) fn until(number: u64, fingerprint: u32, at_ms: i64, expires_ms: i64) -> Option<Self> {
+        let at_s = u32::try_from(at_ms / 1_000).ok()?;
+        let window_ms = expires_ms - i64::from(at_s) * 1_000;
+        let minutes = u64::try_from((window_ms + 59_999) / 60_000).ok()?.max(1);
+        let fits = number < NUMBER_LIMIT && minutes < 1 << WINDOW_BITS;
+        fits.then_some(Self { number_and_window: (number << WINDOW_BITS) | minutes, fingerprint, at_s })
     }
 
     pub(super) fn number(self) -> u64 {
@@ -66,7 +77,7 @@ impl Claim {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (fingerprint, rest) = rest.split_first_chunk()?;
         Some(Self {
@@ -222,6 +233,11 @@ impl KeySet {
     pub(super) fn len(&self) -> u64 {
         let closing = self.closing.as_ref().map_or(0, |closing| closing.keys.len());
         (self.open.keys.len() + closing) as u64 + self.sealed.iter().map(|period| period.keys).sum::<u64>()
+    }
+
+    /// True while no key is on its way from one table to another.
+    pub(super) fn is_at_rest(&self, now_ms: i64) -> bool {
+        self.closing.is_none() && self.opening.is_none() && !self.wants_closing(now_ms)
     }
 
     /// True when the open period is full or old enough, and the one before it is sealed.

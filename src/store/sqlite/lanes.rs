@@ -153,6 +153,11 @@ impl Lanes {
         }
     }
 
+    /// Forgets everything; it is read from disk again when it is needed.
+    pub(super) fn forget_all(&mut self) {
+        self.channels.clear();
+    }
+
     fn of(&mut self, db: &Connection, channel: i64) -> rusqlite::Result<&mut ChannelLanes> {
         self.touched = true;
         match self.channels.entry(channel) {

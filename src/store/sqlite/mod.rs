@@ -6,8 +6,10 @@
 mod accept;
 mod admin;
 mod disk;
+mod export;
 mod filter;
 mod hearing;
+mod import;
 mod keys;
 mod lanes;
 mod lease;
@@ -30,8 +32,8 @@ use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc};
 
 use super::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, NewMessage, OutboxAsk, OutboxLease, Outcome, Promise,
-    Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
+    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::clock::Clock;
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
@@ -303,5 +305,9 @@ impl Store for SqliteStore {
 
     fn promise(&self) -> Promise {
         Promise::Full
+    }
+
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Ok(self)
     }
 }

@@ -403,7 +403,7 @@ pub(super) fn account_key(account: &str) -> i64 {
     i64::from_le_bytes(bytes)
 }
 
-fn request_hash(account: &str, request_id: &str) -> LaneName {
+pub(super) fn request_hash(account: &str, request_id: &str) -> LaneName {
     hash16("request", &[account, request_id])
 }
 

@@ -27,15 +27,17 @@ struct Webhook {
     number: i64,
     received: i64,
     channel: i64,
-    /// No event of the same webhook has a higher number: each took at most one for itself and one for its thread.
+    /// No event of the same webhook has a higher number.
     last: i64,
 }
 
+/// The last number of the webhook `w`: each event took at most one for itself and one for its thread, unless it came from another store.
+pub(super) const LAST_OF_WEBHOOK: &str =
+    "coalesce((SELECT s.last FROM spans s WHERE s.webhook = w.number), w.number + 2 * (w.webhook_events - 1))";
+
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let number = row.get(0)?;
-        let last = number + 2 * (row.get::<_, i64>(3)? - 1);
-        Ok(Self { number, received: row.get(1)?, channel: row.get(2)?, last })
+        Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)? })
     }
 }
 
@@ -79,10 +81,10 @@ impl Writer {
         }
         let webhooks: Vec<Webhook> = self
             .db
-            .prepare_cached(
-                "SELECT number, received, channel, webhook_events FROM events WHERE number > ?1 AND webhook = number
-                 ORDER BY number LIMIT ?2",
-            )?
+            .prepare_cached(&format!(
+                "SELECT w.number, w.received, w.channel, {LAST_OF_WEBHOOK} FROM events w WHERE w.number > ?1 AND w.webhook = w.number
+                 ORDER BY w.number LIMIT ?2"
+            ))?
             .query_map(params![sweep.to, max as i64], Webhook::read)?
             .collect::<Result<_, _>>()?;
         let old = webhooks.iter().take_while(|webhook| webhook.received + keep_ms <= self.now_ms).count();
@@ -120,6 +122,7 @@ impl Writer {
             let name = self.channel_name(channel);
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
             if created + keep <= self.now_ms {
+                self.keep_last_words(number)?;
                 self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
                 self.db.prepare_cached("DELETE FROM tries WHERE number = ?1")?.execute([number])?;
             }
@@ -142,6 +145,7 @@ impl Writer {
             }
             return Ok(0);
         }
+        self.keep_last_words(webhook.last)?;
         let range = [webhook.number, webhook.last];
         for delete in [
             "DELETE FROM attempts WHERE first IN (SELECT number FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1)",
@@ -150,8 +154,19 @@ impl Writer {
         ] {
             self.db.prepare_cached(delete)?.execute(range)?;
         }
+        self.db.prepare_cached("DELETE FROM spans WHERE webhook = ?1")?.execute([webhook.number])?;
         let delete = "DELETE FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1";
         Ok(self.db.prepare_cached(delete)?.execute(range)? as u64)
+    }
+
+    /// Before something goes that the last words of its thread would be read from after a crash, they are written.
+    fn keep_last_words(&mut self, number: i64) -> rusqlite::Result<()> {
+        let written_to: i64 =
+            self.db.prepare_cached("SELECT value FROM meta WHERE name = 'threads_to'")?.query_row([], |row| row.get(0))?;
+        match number > written_to {
+            true => self.threads.write_some(&self.db, self.now_ms, self.last_number, true),
+            false => Ok(()),
+        }
     }
 
     /// True while an event of the webhook waits, is parked, or is being replayed.

@@ -11,7 +11,8 @@ use super::records::{
     ThreadRec,
 };
 use crate::store::{
-    Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Redrive, Stats, StoreError, ThreadQuery,
+    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats, StoreError, Table,
+    ThreadQuery,
 };
 
 /// Why a transaction came to nothing. Nothing of it was kept: an engine makes sure of that before it says so.
@@ -119,6 +120,31 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The store's clock.
     async fn now_ms(&self) -> Result<i64, StoreError>;
+
+    /// Records of one kind in the order of their own keys, after this one, at most `limit`; events without bodies, settings all at once. Items,
+    /// messages in the outbox and paused accounts are not asked for: there are lists of them.
+    async fn dump(&self, _table: Table, _after: Option<&After>, _limit: usize) -> Result<Vec<Moved>, StoreError> {
+        Err(cannot_move())
+    }
+
+    /// Pauses an account as it was paused in another store.
+    async fn put_paused(&self, _paused: &PausedAccount) -> Result<(), StoreError> {
+        Err(cannot_move())
+    }
+
+    /// Removes a setting.
+    async fn forget(&self, _name: &str) -> Result<(), StoreError> {
+        Err(cannot_move())
+    }
+
+    /// Makes sure that every number handed out from now on is above this one.
+    async fn raise_numbers(&self, _above: u64) -> Result<(), StoreError> {
+        Err(cannot_move())
+    }
+}
+
+fn cannot_move() -> StoreError {
+    StoreError::Refused("this kind of store can neither be exported nor imported yet".to_owned())
 }
 
 /// One transaction. Dropped without [`Tx::commit`], it leaves nothing behind.

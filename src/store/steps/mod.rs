@@ -23,9 +23,14 @@ mod submit;
 mod admin;
 mod purge;
 
+mod moving;
+
 mod reads;
 mod run;
 mod store;
 
 pub use engine::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
 pub use store::ServerStore;
+
+#[cfg(feature = "firestore")]
+pub(in crate::store) use submit::submit;

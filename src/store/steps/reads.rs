@@ -191,7 +191,7 @@ fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
 }
 
 /// The lease of a lane, if it is of this very item or message.
-fn held_of(lane: Option<&LaneRec>, number: u64) -> Option<&Held> {
+pub(super) fn held_of(lane: Option<&LaneRec>, number: u64) -> Option<&Held> {
     lane.and_then(|lane| lane.held.as_ref()).filter(|held| held.number == number)
 }
 

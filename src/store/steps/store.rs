@@ -1,6 +1,7 @@
 //! The whole contract on top of an engine's records.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -16,8 +17,8 @@ use super::settle::{Ended, SettleInbox, replies};
 use super::submit::SubmitAll;
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use crate::store::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, NewMessage, OutboxAsk, OutboxLease, Outcome, Promise,
-    Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
+    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 
 /// A store on a server. Any number of instances may share its data.
@@ -29,6 +30,8 @@ pub struct ServerStore<E: Engine> {
     begins: Batcher<(LaneRef, Fence), Settled>,
     sends: Batcher<SendEnded, Settled>,
     cursors: Cursors,
+    /// The highest number that was put by an import.
+    pub(super) put_to: AtomicU64,
 }
 
 impl<E: Engine> ServerStore<E> {
@@ -42,6 +45,7 @@ impl<E: Engine> ServerStore<E> {
             sends: Batcher::start::<E, Sends>(&engine, workers),
             engine,
             cursors: Cursors::default(),
+            put_to: AtomicU64::new(0),
         }
     }
 
@@ -192,5 +196,9 @@ impl<E: Engine> Store for ServerStore<E> {
 
     fn promise(&self) -> Promise {
         self.engine.promise()
+    }
+
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Ok(self)
     }
 }
