@@ -103,16 +103,31 @@ impl PostgresTx {
                 tx.now_ms = clock.map_or(now_ms, Clock::now_ms);
                 Ok(tx)
             }
-            Err(failure) => Err(tx.after(failure)),
+            Err(failure) => Err(tx.after(failure).await),
         }
     }
 
-    /// A connection that failed in any way the server did not explain is not used again.
-    fn after(&mut self, failure: Failure) -> Failure {
-        if !failure.is_definite() {
+    /// Ends the transaction after a failure, before the step may be run again: its locks must not be in its own way. A connection
+    /// that failed in any way the server did not explain is not used again.
+    async fn after(&mut self, failure: Failure) -> Failure {
+        let rolled_back = match self.connection.client() {
+            Ok(client) if failure.is_definite() => in_time(async { Ok(client.batch_execute("ROLLBACK").await?) }).await.is_ok(),
+            _ => false,
+        };
+        if rolled_back {
+            self.connection.release();
+        } else {
             self.connection.discard();
         }
         failure
+    }
+
+    /// Ends the transaction if this went wrong.
+    async fn checked<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        match done {
+            Ok(done) => Ok(done),
+            Err(failure) => Err(self.after(failure).await),
+        }
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -120,7 +135,7 @@ impl PostgresTx {
             let asks = save::asks(&changes);
             self.wrote |= !asks.is_empty();
             let flushed = run(self.connection.client()?, &asks).await;
-            flushed.map_err(|failure| self.after(failure))?;
+            self.checked(flushed).await?;
         }
         Ok(())
     }
@@ -141,7 +156,7 @@ impl PostgresTx {
                 self.connection.release();
                 Ok(())
             }
-            Err(failure) if failure.is_definite() || !self.wrote => Err(self.after(failure).into()),
+            Err(failure) if failure.is_definite() || !self.wrote => Err(self.after(failure).await.into()),
             Err(_) => {
                 self.connection.discard();
                 resolve(&self.pools, self.nonce()).await
@@ -224,7 +239,8 @@ impl Tx for PostgresTx {
     }
 
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
-        let claimed = claim(self.connection.client()?, keys, self.now_ms).await.map_err(|failure| self.after(failure))?;
+        let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
+        let claimed = self.checked(claimed).await?;
         self.wrote |= claimed.iter().any(Option::is_none);
         Ok(claimed)
     }
@@ -232,19 +248,19 @@ impl Tx for PostgresTx {
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
         self.flush().await?;
         let loaded = load(self.connection.client()?, wanted, true).await;
-        Ok(loaded.map_err(|failure| self.after(failure))?)
+        Ok(self.checked(loaded).await?)
     }
 
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
         self.flush().await?;
         let lanes = lanes::due(self.connection.client()?, due, self.now_ms).await;
-        Ok(lanes.map_err(|failure| self.after(failure))?)
+        Ok(self.checked(lanes).await?)
     }
 
     async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         self.flush().await?;
         let items = lanes::parked(self.connection.client()?, which, max).await;
-        Ok(items.map_err(|failure| self.after(failure))?)
+        Ok(self.checked(items).await?)
     }
 
     async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
