@@ -11,6 +11,7 @@ mod crash;
 mod delivery;
 mod doors;
 mod faulty;
+mod moving;
 mod mysql_store;
 mod phones;
 mod postgres_store;
