@@ -300,7 +300,8 @@ async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
 
 #[tokio::test]
 async fn the_embedded_store_is_not_read_while_somebody_works_on_it() {
-    let store = sqlite().open();
+    let bed = sqlite();
+    let store = bed.open();
     accept(&*store, webhook(vec![message("m1", "ana")])).await;
     lease(&*store, 1).await;
     refused(store.moving().expect("it can be moved").export(None, 1).await, "at work");
