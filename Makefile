@@ -19,6 +19,7 @@ count := awk '{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6
 	END { printf "\n%d passed, %d failed, %d ignored\n", passed, failed, ignored }'
 
 test: ## Run every test and print how many ran
+	@tests/install-servers.sh
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		cargo test --all-features --doc && cargo nextest run --all-features; \
 	else \

@@ -1,10 +1,11 @@
-//! Composes all of it. Start: store, token, sender, delivery, doors. Stop: doors, delivery, sender, upkeep, store.
+//! Composes all of it. Start: store, spool, token, sender, delivery, doors. Stop: doors, spool, delivery, sender, upkeep, store.
 
 mod admin_token;
 mod front;
 mod upkeep;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,23 +16,28 @@ use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
 
-use self::front::{Front, Vitals};
+use self::front::{Front, InTrouble, Vitals};
 use self::upkeep::Upkeep;
 use crate::api::{Api, PurgeLog};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Channel, Config, Limits, StoreUrl};
+use crate::config::{Channel, Config, Limits, OnStoreFailure, StoreUrl};
 use crate::delivery::{BadTarget, Delivery};
-use crate::ingress::Ingress;
 use crate::ingress::accept_loop::{self, Allowance};
 use crate::ingress::proxy::Answers;
+use crate::ingress::spool::Spool;
+use crate::ingress::{Ingress, Links};
 use crate::providers::sending::Sending;
 use crate::providers::{self, Provider};
 use crate::sender::{BadSending, Sender};
+#[cfg(feature = "firestore")]
+use crate::store::firestore;
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "mysql")]
 use crate::store::mysql;
 #[cfg(feature = "postgres")]
 use crate::store::postgres;
+#[cfg(feature = "redis")]
+use crate::store::redis;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
 use crate::store::{ByHand, Store, StoreError};
@@ -63,6 +69,7 @@ pub struct Listeners {
 pub struct Server {
     config: Arc<Config>,
     store: Arc<dyn Store>,
+    spool: Option<Arc<Spool>>,
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     token: AdminToken,
@@ -86,8 +93,10 @@ impl Server {
         telemetry: Telemetry,
     ) -> Result<Self, StartError> {
         let token = AdminToken::settle(config.admin_token.as_ref(), &*store, rand::random()).await?;
+        let spool = open_spool(&config, &clock).await?;
+        telemetry.promise(&store.promise());
         let (config, telemetry) = (Arc::new(config), Arc::new(telemetry));
-        Ok(Self { config, store, clock, telemetry, token, stop_grace: STOP_GRACE })
+        Ok(Self { config, store, spool, clock, telemetry, token, stop_grace: STOP_GRACE })
     }
 
     pub fn config(&self) -> &Config {
@@ -122,7 +131,12 @@ impl Server {
             .config
             .channels
             .iter()
-            .filter_map(|channel| Some((channel.clone(), Arc::clone(providers.get(&channel.name)?))))
+            .filter_map(|channel| {
+                let on_store_failure = self.config.on_store_failure(channel);
+                let channel = Channel { on_store_failure, ..channel.clone() };
+                let provider = Arc::clone(providers.get(&channel.name)?);
+                Some((channel, provider))
+            })
             .collect();
         let sendings = self.sendings();
         let answers = Arc::new(Answers::new());
@@ -141,21 +155,29 @@ impl Server {
         let ingress = Arc::new(Ingress::new(
             channels,
             &self.config.limits,
-            Arc::clone(store),
-            Arc::clone(clock),
-            answers,
-            Arc::clone(telemetry),
+            Links {
+                store: Arc::clone(store),
+                clock: Arc::clone(clock),
+                answers,
+                spool: self.spool.clone(),
+                delivery: Arc::clone(&delivery),
+                telemetry: Arc::clone(telemetry),
+            },
         ));
         let purges = Arc::new(PurgeLog::default());
 
         let stop = stop.child_token();
-        let [stop_delivery, stop_sender, stop_upkeep] = std::array::from_fn(|_| CancellationToken::new());
+        let [stop_drain, stop_delivery, stop_sender, stop_upkeep] = std::array::from_fn(|_| CancellationToken::new());
         let sends = self.start_workers(&sender, sender.loops(), &stop_sender);
         let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery);
+        let draining = tokio::spawn(Arc::clone(&ingress).drain(stop_drain.clone()));
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
         let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
 
         doors.join_all().await;
+        stop_drain.cancel();
+        // A panic in it has been reported already, and what it had not done is in the spool.
+        let _ = draining.await;
         stop_delivery.cancel();
         deliveries.join_all().await;
         // After delivery, so that the replies of the last deliveries still have their chance.
@@ -207,6 +229,7 @@ impl Server {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             telemetry: Arc::clone(&self.telemetry),
+            spool: self.spool.clone(),
             purges: Arc::clone(purges),
             retention: crate::api::retention(&self.config),
         }
@@ -220,7 +243,8 @@ impl Server {
         purges: Arc<PurgeLog>,
         stop: &CancellationToken,
     ) -> JoinSet<()> {
-        let vitals = Vitals::new(Arc::clone(&self.store), Arc::clone(&self.telemetry));
+        let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
+        let memory = Arc::clone(&ingress);
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
@@ -229,6 +253,8 @@ impl Server {
             senders: self.sendings(),
             clock: Arc::clone(&self.clock),
             purges,
+            memory: Box::new(move || memory.memory()),
+            spool: self.spool.clone(),
         });
         let public = front::health(vitals.clone());
         let admin = front::metrics(vitals.clone()).merge(crate::api::router(api));
@@ -248,6 +274,12 @@ impl Server {
         doors
     }
 
+    /// What is done while the store is away.
+    fn in_trouble(&self) -> InTrouble {
+        let does = |channel: &Channel| (channel.name.to_string(), self.config.on_store_failure(channel));
+        InTrouble { channels: self.config.channels.iter().map(does).collect(), spool: self.spool.clone() }
+    }
+
     fn allowance(&self) -> Allowance {
         Allowance {
             connections: self.config.limits.connections,
@@ -264,21 +296,17 @@ pub async fn open_engine(url: &StoreUrl, limits: &Limits, clock: Arc<dyn Clock>)
     match url {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         #[cfg(feature = "sqlite")]
-        StoreUrl::Sqlite(path) => {
-            let options = sqlite::Options {
-                queue: limits.store_queue,
-                disk_floor_bytes: limits.disk_floor_bytes,
-                ..sqlite::Options::default()
-            };
-            let path = path.clone();
-            let opening = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(&path, clock, &options));
-            Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
-        }
+        StoreUrl::Sqlite(path) => open_embedded(path, limits, clock).await,
         // The clock of a server is its own: instances whose clocks differ still agree when a lease ends.
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(address) => Ok(Arc::new(postgres::open(address.expose(), None).await?)),
         #[cfg(feature = "mysql")]
         StoreUrl::Mysql(address) => Ok(Arc::new(mysql::open(address.expose(), None).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::open(address.expose(), None).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::open(address.expose(), None).await?)),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "firestore")))]
         other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
     }
 }
@@ -290,7 +318,47 @@ pub async fn open_by_hand(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError>
         StoreUrl::Postgres(address) => Ok(Arc::new(postgres::by_hand(address.expose()).await?)),
         #[cfg(feature = "mysql")]
         StoreUrl::Mysql(address) => Ok(Arc::new(mysql::by_hand(address.expose()).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::by_hand(address.expose()).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::by_hand(address.expose()).await?)),
         other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+async fn open_embedded(path: &Path, limits: &Limits, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    let options =
+        sqlite::Options { queue: limits.store_queue, disk_floor_bytes: limits.disk_floor_bytes, ..sqlite::Options::default() };
+    let path = path.to_owned();
+    let opening = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(&path, clock, &options));
+    Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn open_embedded(_path: &Path, _limits: &Limits, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    Err(StoreError::Refused("this build has no embedded store".to_owned()))
+}
+
+/// Opens the spool when a channel needs it, or when an earlier run has left one.
+async fn open_spool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Spool>>, StoreError> {
+    let spools = |channel: &Channel| config.on_store_failure(channel) == OnStoreFailure::Spool;
+    let channels: Vec<_> = config.channels.iter().map(|channel| (Arc::clone(&channel.name), spools(channel))).collect();
+    let needed = channels.iter().any(|(_, spools)| *spools);
+    if !needed && !config.spool.exists() {
+        return Ok(None);
+    }
+    let opened = match open_embedded(&config.spool, &config.limits, Arc::clone(clock)).await {
+        Ok(store) => Spool::open(store, channels).await,
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(spool) => Ok(Some(Arc::new(spool))),
+        Err(error) if needed => Err(StoreError::Refused(format!("the spool cannot be used: {error}"))),
+        Err(error) => {
+            tracing::warn!(%error, "a spool is there that nobody needs, and it cannot be looked into");
+            Ok(None)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use super::{Api, Problem};
-use crate::config::{Mode, OnPoison, hide_userinfo};
+use crate::config::{self, Config, Mode, OnPoison, hide_userinfo};
 use crate::providers::samples;
 
 #[derive(Serialize)]
@@ -38,11 +38,12 @@ struct Channel {
     concurrency: usize,
     on_poison: &'static str,
     park_on_4xx: bool,
+    on_store_failure: &'static str,
     max_body: usize,
 }
 
 pub(super) async fn list(State(api): State<Arc<Api>>) -> Json<List> {
-    Json(List { channels: api.config.channels.iter().map(Channel::from).collect() })
+    Json(List { channels: api.config.channels.iter().map(|channel| Channel::of(&api.config, channel)).collect() })
 }
 
 /// What to make a sample of.
@@ -104,8 +105,8 @@ impl From<(HeaderName, HeaderValue)> for Header {
     }
 }
 
-impl From<&crate::config::Channel> for Channel {
-    fn from(channel: &crate::config::Channel) -> Self {
+impl Channel {
+    fn of(config: &Config, channel: &config::Channel) -> Self {
         let kinds = channel.deliver.kinds.iter().map(|kind| kind.name());
         Self {
             name: channel.name.to_string(),
@@ -129,6 +130,7 @@ impl From<&crate::config::Channel> for Channel {
                 OnPoison::Block => "block",
             },
             park_on_4xx: channel.park_on_4xx,
+            on_store_failure: config.on_store_failure(channel).name(),
             max_body: channel.max_body,
         }
     }

@@ -34,6 +34,8 @@ use axum::routing::{get, post};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::ingress::Memory;
+use crate::ingress::spool::Spool;
 use crate::providers::Provider;
 use crate::providers::sending::Sending;
 use crate::store::Store;
@@ -57,6 +59,9 @@ pub struct Api {
     pub clock: Arc<dyn Clock>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,
+    /// Tells what the memory in front of the store holds.
+    pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
+    pub spool: Option<Arc<Spool>>,
 }
 
 /// Makes the routes under `/v1`, all of them behind the admin token.

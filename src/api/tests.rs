@@ -61,6 +61,8 @@ impl Fixture {
             senders,
             clock: clock.clone(),
             purges: Arc::default(),
+            memory: Box::new(|| Memory { keys: 3, hits: 9 }),
+            spool: None,
         }));
         Self { router, store, clock }
     }

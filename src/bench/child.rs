@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::no_store::NoStore;
 use super::{BenchError, requests};
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnUnknown, Rate, Send, StoreAddress, StoreUrl};
+use crate::config::{
+    Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, StoreAddress, StoreUrl,
+};
 use crate::domain::{Kind, RetryPolicy, limits as bounds};
 use crate::server::{self, Listeners, Server};
 use crate::store::Store;
@@ -142,6 +144,7 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         lease_ms: 60_000,
         on_poison: OnPoison::Park,
         park_on_4xx: true,
+        on_store_failure: OnStoreFailure::Retry,
         stale_after_ms: None,
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
@@ -155,6 +158,7 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         admin_listen: None,
         admin_token: Some(requests::TOKEN.into()),
         store: StoreUrl::Memory,
+        spool: "hapax-spool.db".into(),
         instance: Some("bench".to_owned()),
         limits: limits(),
         log: Log { filter: "warn".to_owned(), json: false },

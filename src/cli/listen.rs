@@ -153,6 +153,7 @@ impl Line {
             }
             Happening::Quarantined { channel, event, why } => line(&channel, "quarantined", Some(event.to_string()), why),
             Happening::Refused { channel, why } => line(&channel, "refused", None, why.to_owned()),
+            Happening::InTrouble { channel, did } => line(&channel, did, None, "the store is away".to_owned()),
             Happening::Delivered { channel, event, attempt, status, took_ms } => {
                 line(&channel, "delivered", Some(event.to_string()), format!("attempt {attempt}, {status}, {took_ms} ms"))
             }

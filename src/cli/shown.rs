@@ -17,6 +17,7 @@ pub(super) struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token: Option<&'static str>,
     store: String,
+    spool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
     limits: ShownLimits,
@@ -61,6 +62,7 @@ struct ShownChannel {
     concurrency: usize,
     on_poison: &'static str,
     park_on_4xx: bool,
+    on_store_failure: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     stale_after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +93,7 @@ pub(super) fn show(config: &Config) -> Shown {
         admin_listen: config.admin_listen.map(|address| address.to_string()),
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
         store: config.store.to_string(),
+        spool: config.spool.display().to_string(),
         instance: config.instance.clone(),
         limits: ShownLimits {
             connections: limits.connections,
@@ -101,11 +104,11 @@ pub(super) fn show(config: &Config) -> Shown {
             cache_keys: limits.cache_keys,
         },
         log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
-        channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(channel))).collect(),
+        channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),
     }
 }
 
-fn show_channel(channel: &Channel) -> ShownChannel {
+fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
     let (secrets, verify_token) = secrets(&channel.provider);
     ShownChannel {
         provider: channel.provider.provider(),
@@ -136,6 +139,7 @@ fn show_channel(channel: &Channel) -> ShownChannel {
             OnPoison::Block => "block",
         },
         park_on_4xx: channel.park_on_4xx,
+        on_store_failure: config.on_store_failure(channel).name(),
         stale_after: channel.stale_after_ms.map(write_ms),
         sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
         max_body: write_bytes(channel.max_body as i64),

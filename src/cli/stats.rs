@@ -6,7 +6,7 @@ use super::client::Client;
 use super::output::{printable, text_of};
 use super::{Failure, Global, Output};
 
-/// Show how much there is: keys, events, sizes, and what waits in each channel
+/// Show how much there is: keys, events, sizes, and what waits in each channel and in the spool
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  hapax stats --json | jq '.channels[] | select(.parked > 0)'")]
 pub struct Stats {}
@@ -18,7 +18,10 @@ impl Stats {
             output.json(&stats);
             return Ok(());
         }
-        let megabytes = |key: &str| format!("{:.1} MB", stats[key].as_u64().unwrap_or_default() as f64 / f64::from(1 << 20));
+        let megabytes = |key: &str| match stats[key].as_u64() {
+            Some(bytes) => format!("{:.1} MB", bytes as f64 / f64::from(1 << 20)),
+            None => text_of(&stats, key),
+        };
         let purge = match stats["last_purge"].is_null() {
             true => "not yet".to_owned(),
             false => {
@@ -27,7 +30,9 @@ impl Stats {
             }
         };
         let pairs = [
-            ("keys remembered", text_of(&stats, "keys")),
+            ("keys in the store", text_of(&stats, "keys")),
+            ("keys in memory", text_of(&stats["memory"], "keys")),
+            ("answered from memory", text_of(&stats["memory"], "hits")),
             ("events kept", text_of(&stats, "events")),
             ("store", megabytes("store_bytes")),
             ("write-ahead log", megabytes("log_bytes")),
@@ -40,11 +45,23 @@ impl Stats {
         for reason in stats["not_kept"].as_array().into_iter().flatten().filter_map(|reason| reason.as_str()) {
             output.warn(printable(reason));
         }
+        if stats["store"] == "down" {
+            output.warn(format!(
+                "the store is down, so only what hapax knows by itself is shown: {}",
+                printable(&text_of(&stats, "why"))
+            ));
+        }
         let channels = stats["channels"].as_array().map(Vec::as_slice).unwrap_or_default();
         if !channels.is_empty() {
             let columns = ["channel", "waiting", "leased", "parked", "quarantined", "oldest_at"];
             let rows = channels.iter().map(|row| columns.map(|column| text_of(row, column)).to_vec());
             output.table(&["channel", "waiting", "leased", "parked", "quarantined", "oldest"], rows.collect());
+        }
+        let spool = stats["spool"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !spool.is_empty() {
+            let columns = ["channel", "waiting", "parked", "oldest_at"];
+            let rows = spool.iter().map(|row| columns.map(|column| text_of(row, column)).to_vec());
+            output.table(&["in the spool", "waiting", "parked", "oldest"], rows.collect());
         }
         Ok(())
     }

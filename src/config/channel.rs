@@ -10,7 +10,7 @@ use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
 use super::tree::{Node, Table};
 use super::units::write_ms;
-use super::{Channel, Deliver, Mode, OnPoison, generic, send};
+use super::{Channel, Deliver, Mode, OnPoison, OnStoreFailure, generic, send};
 use crate::domain::limits::{BODY_CEILING_BYTES, BODY_MAX_BYTES};
 use crate::domain::{Kind, RetryPolicy};
 use crate::providers::settings::Settings;
@@ -65,18 +65,24 @@ struct Facts {
     retries_ms: i64,
     window_ms: i64,
     max_body: usize,
+    on_store_failure: OnStoreFailure,
 }
 
 const fn facts(name: &'static str, retries_ms: i64, window_ms: i64) -> Facts {
-    Facts { name, retries_ms, window_ms, max_body: BODY_MAX_BYTES }
+    Facts { name, retries_ms, window_ms, max_body: BODY_MAX_BYTES, on_store_failure: OnStoreFailure::Retry }
+}
+
+/// For providers that send once, or give up within minutes: a 503 would lose the webhook.
+const fn once(facts: Facts) -> Facts {
+    Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
 const PROVIDERS: [Facts; 6] = [
     facts("whatsapp", 7 * DAY, 8 * DAY),
     facts("telegram", DAY, 2 * DAY),
-    facts("gowa", HOUR, 2 * DAY),
+    once(facts("gowa", HOUR, 2 * DAY)),
     facts("stripe", 3 * DAY, 4 * DAY),
-    Facts { max_body: 26 << 20, ..facts("github", HOUR, 2 * DAY) },
+    Facts { max_body: 26 << 20, ..once(facts("github", HOUR, 2 * DAY)) },
     facts("generic", HOUR, 2 * DAY),
 ];
 
@@ -97,7 +103,15 @@ pub(super) fn check_defaults(table: &Table, mistakes: &mut Mistakes) {
 }
 
 /// Reads a channel; `None` when it has no usable provider. What is wrong is in `mistakes`, and then the value must not be used.
-pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes) -> Option<Channel> {
+///
+/// `embedded` says that the store lives in this process: what depends on it is chosen accordingly.
+pub(super) fn read(
+    name: &str,
+    own: &Found<'_>,
+    section: &Section<'_>,
+    embedded: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Channel> {
     let table = own.table(mistakes)?;
     check_name(name, own, mistakes);
     refuse_unknown(table, &own.path, &known_keys(), KEYS_LATER, mistakes);
@@ -114,6 +128,7 @@ pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes:
     let window_ms = read_window(name, section, facts, mistakes);
     let retry = read_retry(section, mistakes);
     let (park_on_4xx, on_poison) = read_endings(section, mistakes);
+    let on_store_failure = read_on_store_failure(section, facts, mode, embedded, mistakes);
     let sign_with = section.get("sign_with").and_then(|found| read_secret(&found, mistakes));
     let max_body = read_max_body(section, facts, mistakes);
     let concurrency = whole(section, "concurrency", 1..=1_000, mistakes) as usize;
@@ -133,6 +148,7 @@ pub(super) fn read(name: &str, own: &Found<'_>, section: &Section<'_>, mistakes:
         retry,
         on_poison,
         park_on_4xx,
+        on_store_failure,
         sign_with,
         max_body,
         concurrency,
@@ -238,13 +254,34 @@ fn read_mode(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes) ->
 }
 
 fn read_endings(section: &Section<'_>, mistakes: &mut Mistakes) -> (bool, OnPoison) {
-    if let Some(found) = section.get("on_store_failure") {
-        found.choice(&[("retry", ())], &["spool", "pass", "drop"], mistakes);
-    }
     let park = section.get("park_on_4xx").and_then(|found| found.truth(mistakes)).unwrap_or_default();
     let words = [("park", OnPoison::Park), ("block", OnPoison::Block)];
     let on_poison = section.get("on_poison").and_then(|found| found.choice(&words, &[], mistakes));
     (park, on_poison.unwrap_or(OnPoison::Park))
+}
+
+fn read_on_store_failure(
+    section: &Section<'_>,
+    facts: &Facts,
+    mode: Mode,
+    embedded: bool,
+    mistakes: &mut Mistakes,
+) -> OnStoreFailure {
+    let words = [OnStoreFailure::Retry, OnStoreFailure::Spool, OnStoreFailure::Pass, OnStoreFailure::Drop];
+    let Some(found) = section.get("on_store_failure") else {
+        let can_spool = !embedded && mode == Mode::Queue;
+        return if can_spool { facts.on_store_failure } else { OnStoreFailure::Retry };
+    };
+    let chosen = found.choice(&words.map(|word| (word.name(), word)), &[], mistakes).unwrap_or(OnStoreFailure::Retry);
+    if chosen == OnStoreFailure::Spool && mode == Mode::Proxy {
+        let what =
+            "mode \"proxy\" answers with what the target says, and what is spooled gets there later; write \"retry\" or \"pass\"";
+        found.refuse(mistakes, what);
+    }
+    if chosen == OnStoreFailure::Pass && section.get("target").is_none() {
+        found.refuse(mistakes, "\"pass\" hands webhooks to the target, and there is no `target`; add one");
+    }
+    chosen
 }
 
 fn everything() -> Deliver {

@@ -1,6 +1,7 @@
 //! Puts the layers on top of each other and reads the whole config from them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -10,7 +11,8 @@ use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
 use super::{Channel, Config, DEFAULT, Limits, Log, StoreUrl, channel};
 
-const TOP_KEYS: &[&str] = &["listen", "admin_listen", "admin_token", "store", "instance", "limits", "log", "defaults", "channel"];
+const TOP_KEYS: &[&str] =
+    &["listen", "admin_listen", "admin_token", "store", "spool", "instance", "limits", "log", "defaults", "channel"];
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
 const LIMIT_KEYS: &[&str] = &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
@@ -114,11 +116,13 @@ impl Layers {
         }
         let admin_token = top.get("admin_token").and_then(|found| read_admin_token(&found, mistakes));
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
+        let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
         let instance = top.get("instance").and_then(|found| found.text(mistakes)).map(str::to_owned);
         let limits = self.limits(mistakes);
         let log = self.log(mistakes);
-        let channels = self.channels(mistakes);
-        Some(Config { listen: listen?, admin_listen, admin_token, store: store?, instance, limits, log, channels })
+        let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
+        let channels = self.channels(embedded, mistakes);
+        Some(Config { listen: listen?, admin_listen, admin_token, store: store?, spool: spool?, instance, limits, log, channels })
     }
 
     fn limits(&self, mistakes: &mut Mistakes) -> Limits {
@@ -156,7 +160,7 @@ impl Layers {
         Log { filter: filter.unwrap_or_default(), json: json.unwrap_or_default() }
     }
 
-    fn channels(&self, mistakes: &mut Mistakes) -> Vec<Channel> {
+    fn channels(&self, embedded: bool, mistakes: &mut Mistakes) -> Vec<Channel> {
         let defaults = self.section("defaults", mistakes);
         defaults.iter().for_each(|(_, table)| channel::check_defaults(table, mistakes));
         let Some(entry) = self.file.get("channel") else { return Vec::new() };
@@ -174,7 +178,7 @@ impl Layers {
                 _ => own.refuse(mistakes, "a channel is a table; write [channel.NAME] and its keys below"),
             }
             if matches!(entry.node, Node::Table(_)) {
-                channels.extend(channel::read(name, &own, &Section::new(layers), mistakes));
+                channels.extend(channel::read(name, &own, &Section::new(layers), embedded, mistakes));
             }
         }
         channels
@@ -236,6 +240,15 @@ fn read_admin_token(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<Secret
         found.refuse(mistakes, "the admin token travels in a header: use letters, digits and signs without blanks");
     }
     (long && sendable).then(|| SecretString::from(text))
+}
+
+fn read_spool(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
+    let text = found.text(mistakes)?;
+    if text.is_empty() || text.contains(':') {
+        found.refuse(mistakes, "this is not the path of a file; write \"hapax-spool.db\" or \"/var/lib/hapax/spool.db\"");
+        return None;
+    }
+    Some(PathBuf::from(text))
 }
 
 /// A database address may hold a password: the text itself is never repeated in a mistake.

@@ -16,6 +16,7 @@ mod warnings;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -47,6 +48,8 @@ pub struct Config {
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     pub store: StoreUrl,
+    /// The file that webhooks wait in while the store is down, for channels with `on_store_failure = "spool"`.
+    pub spool: PathBuf,
     /// Shown on leases; made from host and process when not set.
     pub instance: Option<String>,
     pub limits: Limits,
@@ -72,6 +75,8 @@ pub struct Channel {
     pub lease_ms: i64,
     pub on_poison: OnPoison,
     pub park_on_4xx: bool,
+    /// As it was chosen; [`Config::on_store_failure`] says what is done.
+    pub on_store_failure: OnStoreFailure,
     /// Events received longer ago than this are parked, not delivered.
     pub stale_after_ms: Option<i64>,
     /// Adds Standard Webhooks headers made with this secret.
@@ -145,6 +150,40 @@ pub enum OnPoison {
     Park,
     /// The thread waits.
     Block,
+}
+
+/// What becomes of a webhook that the store cannot take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// 503: the provider sends it again.
+    Retry,
+    /// It is kept on a disk of our own, answered 200, and goes to the store when that is back.
+    Spool,
+    /// It goes to the target as it is, copies included.
+    Pass,
+    /// 200, and it is lost.
+    Drop,
+}
+
+impl OnStoreFailure {
+    pub fn name(self) -> &'static str {
+        match self {
+            OnStoreFailure::Retry => "retry",
+            OnStoreFailure::Spool => "spool",
+            OnStoreFailure::Pass => "pass",
+            OnStoreFailure::Drop => "drop",
+        }
+    }
+}
+
+impl Config {
+    /// What a channel really does when the store fails: beside an embedded store a spool would be the same disk.
+    pub fn on_store_failure(&self, channel: &Channel) -> OnStoreFailure {
+        match channel.on_store_failure {
+            OnStoreFailure::Spool if self.store.is_embedded() => OnStoreFailure::Retry,
+            chosen => chosen,
+        }
+    }
 }
 
 /// Which events go to the target.

@@ -78,6 +78,11 @@ impl StoreUrl {
         }
     }
 
+    /// True when the store lives in this process, on this machine's disk or in its memory.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self, StoreUrl::Memory | StoreUrl::Sqlite(_))
+    }
+
     /// Reads an address; the error says what is wrong without repeating a password.
     pub fn read(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));

@@ -68,6 +68,52 @@ fn windows_and_body_sizes_follow_the_provider() {
 }
 
 #[test]
+fn what_a_store_failure_means_follows_the_provider_and_the_store() {
+    let with = |store: &str, provider: &str, more: &str| {
+        let text = format!("store = '{store}'\n[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{more}");
+        let config = load_with(&text, &[], Flags::default()).expect("a good config");
+        let said = warnings(&config).into_iter().find(|warning| warning.contains("on_store_failure"));
+        (config.on_store_failure(&config.channels[0]).name(), said)
+    };
+    for (provider, chosen) in [
+        ("gowa", "spool"),
+        ("github", "spool"),
+        ("whatsapp", "retry"),
+        ("telegram", "retry"),
+        ("stripe", "retry"),
+        ("generic", "retry"),
+    ] {
+        assert_eq!(with("postgres://db/x", provider, ""), (chosen, None), "{provider} behind a server");
+        for store in ["sqlite:x.db", "memory:"] {
+            assert_eq!(with(store, provider, ""), ("retry", None), "{provider} beside {store}");
+        }
+    }
+    let spool = "on_store_failure = 'spool'";
+    assert_eq!(with("redis://db/0", "whatsapp", spool), ("spool", None));
+    let (does, said) = with("sqlite:x.db", "whatsapp", spool);
+    assert_eq!(does, "retry");
+    assert!(said.expect("a warning").contains("the same disk; it works as \"retry\""));
+    let proxy = "mode = 'proxy'\ntarget = 'http://127.0.0.1:1/'";
+    assert_eq!(with("postgres://db/x", "gowa", proxy), ("retry", None), "nobody waits for what is spooled");
+    for (word, loses) in [("pass", "copies reach the target"), ("drop", "lost")] {
+        let more = format!("target = 'http://127.0.0.1:1/'\non_store_failure = '{word}'");
+        let (does, said) = with("sqlite:x.db", "gowa", &more);
+        assert!(does == word && said.is_some_and(|said| said.contains(loses)), "{word}");
+    }
+}
+
+#[test]
+fn a_store_failure_cannot_be_met_with_what_is_not_there() {
+    let gowa = "[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\n";
+    let said = first_mistake(&format!("{gowa}on_store_failure = 'pass'"));
+    assert!(said.contains("there is no `target`"), "{said}");
+    let said = first_mistake(&format!("{gowa}mode = 'proxy'\ntarget = 'http://127.0.0.1:1/'\non_store_failure = 'spool'"));
+    assert!(said.contains("gets there later"), "{said}");
+    let said = first_mistake("spool = 'sqlite:x.db'");
+    assert!(said.contains("not the path of a file"), "{said}");
+}
+
+#[test]
 fn flags_beat_env_beats_file_beats_default() {
     let file = "listen = '127.0.0.1:1'\nstore = 'sqlite:file.db'\nadmin_token = 'token-from-the-toml'";
     let env = [("HAPAX_LISTEN", "127.0.0.1:2"), ("PORT", "3"), ("HAPAX_ADMIN_TOKEN_FILE", "/run/token")];
@@ -216,7 +262,7 @@ secret = "a-long-secret"
 secrets = ["another-secret"]
 verify_token = "x"
 target = "ftp://bot"
-on_store_failure = "spool"
+on_store_failure = "spol"
 [channel.open]
 provider = "gowa"
 mode = "proxy"
@@ -251,7 +297,7 @@ hapax.toml:21: channel.Tele.deliver: `messages` is none of "message", "status", 
 hapax.toml:25: channel.pay.secrets: both `secret` and `secrets` are set; keep `secrets = [..]` while rotating, else `secret`
 hapax.toml:26: channel.pay.verify_token: `verify_token` is for provider "whatsapp" only, this is "stripe"; take it out
 hapax.toml:27: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
-hapax.toml:28: channel.pay.on_store_failure: `spool` is not available in this version; write "retry"
+hapax.toml:28: channel.pay.on_store_failure: `spol` is none of "retry", "spool", "pass", "drop"; did you mean `spool`?
 hapax.toml:29: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
 hapax.toml:31: channel.open.mode: mode "proxy" answers with what the target says, and channel.open has no `target`; add one
 hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4MB"

@@ -1,6 +1,6 @@
 //! What a config may mean, and probably does not.
 
-use super::{Config, OnUnknown, Send, StoreUrl};
+use super::{Channel, Config, OnStoreFailure, OnUnknown, Send, StoreUrl};
 use crate::providers::settings::{Settings, SignatureRule};
 
 /// Says, one sentence each, what is allowed and worth a second look.
@@ -25,6 +25,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
         if channel.send.as_ref().is_some_and(is_open_to_all) {
             said.push(format!("channel.{name}: `api_base` is http:// and not on this machine: the token can be read on the way"));
         }
+        said.extend(on_store_failure(config, channel));
         let unsigned =
             matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
         if unsigned {
@@ -37,6 +38,19 @@ pub fn warnings(config: &Config) -> Vec<String> {
         said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
     }
     said
+}
+
+/// What a channel's `on_store_failure` means, where it is not what one might think.
+fn on_store_failure(config: &Config, channel: &Channel) -> Option<String> {
+    let meaning = match channel.on_store_failure {
+        OnStoreFailure::Spool if config.store.is_embedded() => {
+            "beside an embedded store a spool would be the same disk; it works as \"retry\""
+        }
+        OnStoreFailure::Pass => "while the store is down, copies reach the target, and nothing is recorded",
+        OnStoreFailure::Drop => "what comes while the store is down is answered 200 and lost",
+        OnStoreFailure::Retry | OnStoreFailure::Spool => return None,
+    };
+    Some(format!("channel.{}: on_store_failure = \"{}\": {meaning}", channel.name, channel.on_store_failure.name()))
 }
 
 /// True when a token crosses a network unencrypted.

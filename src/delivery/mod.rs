@@ -2,6 +2,7 @@
 
 mod circuit;
 mod judge;
+mod passing;
 mod replies;
 mod standard;
 mod target;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+pub use passing::{Passage, Passed};
 pub use target::BadTarget;
 pub(crate) use target::innermost;
 

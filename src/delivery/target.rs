@@ -14,9 +14,10 @@ use super::replies;
 use super::standard::StandardSigner;
 use crate::config::{self, Mode};
 use crate::domain::limits::ANSWER_MAX_BYTES;
+use crate::domain::{EventId, ThreadId};
 use crate::providers::Provider;
 use crate::providers::sending::Sending;
-use crate::store::{Answer, InboxLease};
+use crate::store::{Answer, InboxLease, KeptHeaders};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -99,9 +100,26 @@ impl Target {
 
     /// Makes one request; the answer is given back only where it is wanted for repeats.
     pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> (Heard, Option<Answer>) {
-        let request = self.request(lease, body, wall_ms);
-        let deadline = Instant::now() + Duration::from_millis(self.settings.timeout_ms.max(1) as u64);
-        let timed_out = || (Heard::TimedOut { after_ms: self.settings.timeout_ms }, None);
+        let request = self.request(&lease.headers, body, wall_ms, |headers, body| {
+            self.add_our_headers(headers, lease, body, wall_ms);
+        });
+        self.exchange(request, lease.events.first().map(|event| event.id), self.patience(), wall_ms).await
+    }
+
+    /// How long one request may take.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.settings.timeout_ms.max(1) as u64)
+    }
+
+    pub(super) async fn exchange(
+        &self,
+        request: Request,
+        event: Option<EventId>,
+        patience: Duration,
+        wall_ms: i64,
+    ) -> (Heard, Option<Answer>) {
+        let deadline = Instant::now() + patience;
+        let timed_out = || (Heard::TimedOut { after_ms: patience.as_millis() as i64 }, None);
         let response = match timeout_at(deadline, self.client.execute(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return (failed(&error), None),
@@ -122,7 +140,7 @@ impl Target {
             Ok(Ok(Some(body))) => (heard, Some(Answer { status, content_type, body })),
             // The bot took the event and is not asked twice, but what it said cannot be passed on.
             Ok(Ok(None)) => {
-                self.telemetry.answer_too_long(lease.events.first().map(|event| event.id), ANSWER_MAX_BYTES);
+                self.telemetry.answer_too_long(event, ANSWER_MAX_BYTES);
                 (heard, proxied.then(too_long))
             }
             // The status decides, unless an answer or messages were to follow it: then its word is not whole.
@@ -132,9 +150,16 @@ impl Target {
         }
     }
 
-    fn request(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> Request {
+    /// What the provider would have sent, signed again, with `ours` on top.
+    pub(super) fn request(
+        &self,
+        kept: &KeptHeaders,
+        body: Bytes,
+        wall_ms: i64,
+        ours: impl FnOnce(&mut HeaderMap, &Bytes),
+    ) -> Request {
         let mut headers = HeaderMap::with_capacity(24);
-        for (name, value) in lease.headers.iter() {
+        for (name, value) in kept.iter() {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
                 headers.append(name, value);
             }
@@ -142,7 +167,7 @@ impl Target {
         for (name, value) in self.provider.sign(&body, wall_ms) {
             headers.insert(name, value);
         }
-        self.add_our_headers(&mut headers, lease, &body, wall_ms);
+        ours(&mut headers, &body);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
@@ -153,10 +178,14 @@ impl Target {
     /// part of a webhook that cannot be split.
     pub(super) fn body(&self, lease: &InboxLease) -> Option<Bytes> {
         let whole = lease.events.len() as u64 == u64::from(lease.webhook_events);
-        let keep = || lease.events.iter().map(|event| event.index).collect::<Vec<u32>>();
+        self.cut(&lease.body, whole, || lease.events.iter().map(|event| event.index).collect())
+    }
+
+    /// The part of a webhook that holds the events with the indexes `keep`.
+    pub(super) fn cut(&self, body: &Bytes, whole: bool, keep: impl FnOnce() -> Vec<u32>) -> Option<Bytes> {
         let body = match whole {
-            true => lease.body.clone(),
-            false => Bytes::from(self.provider.rewrap(&lease.body, &keep())?),
+            true => body.clone(),
+            false => Bytes::from(self.provider.rewrap(body, &keep())?),
         };
         Some(self.provider.restore(&body).map_or(body, Bytes::from))
     }
@@ -166,18 +195,23 @@ impl Target {
         let event_id = first.id.to_string();
         // A replay must not look like a copy to a bot that remembers ids.
         let once = lease.replay.map_or_else(|| event_id.clone(), |number| format!("{event_id}.r{number}"));
-        let mut set = |name: HeaderName, text: &str| {
-            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
-                headers.insert(name, value);
-            }
-        };
-        if let Some(thread) = &first.thread {
-            set(THREAD, &thread.to_string());
+        self.add_names(headers, &once, first.thread.as_ref(), body, wall_ms);
+        set(headers, EVENT_ID, &event_id);
+        headers.insert(ATTEMPT, HeaderValue::from(lease.attempt));
+        headers.insert(FENCE, HeaderValue::from(lease.fence.0));
+        if let Some(number) = lease.replay {
+            headers.insert(REPLAY, HeaderValue::from(number));
         }
-        set(EVENT_ID, &event_id);
-        set(IDEMPOTENCY_KEY, &once);
+    }
+
+    /// What tells the bot which webhook this is, and that it is ours.
+    pub(super) fn add_names(&self, headers: &mut HeaderMap, once: &str, thread: Option<&ThreadId>, body: &Bytes, wall_ms: i64) {
+        if let Some(thread) = thread {
+            set(headers, THREAD, &thread.to_string());
+        }
+        set(headers, IDEMPOTENCY_KEY, once);
         if self.signer.is_some() {
-            set(WEBHOOK_ID, &once);
+            set(headers, WEBHOOK_ID, once);
         }
         // A trace that the provider began goes on in the bot.
         if !headers.contains_key(TRACEPARENT)
@@ -185,16 +219,17 @@ impl Target {
         {
             headers.insert(TRACEPARENT, value);
         }
-        headers.insert(ATTEMPT, HeaderValue::from(lease.attempt));
-        headers.insert(FENCE, HeaderValue::from(lease.fence.0));
-        if let Some(number) = lease.replay {
-            headers.insert(REPLAY, HeaderValue::from(number));
-        }
         let at_s = wall_ms / 1_000;
-        if let Some(signature) = self.signer.as_ref().and_then(|signer| signer.sign(&once, at_s, body)) {
+        if let Some(signature) = self.signer.as_ref().and_then(|signer| signer.sign(once, at_s, body)) {
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(at_s));
             headers.insert(WEBHOOK_SIGNATURE, signature);
         }
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+        headers.insert(name, value);
     }
 }
 

@@ -80,6 +80,13 @@ macro_rules! prefixed_id {
     };
 }
 
+impl EventId {
+    /// When the store made it, to the second before; `None` for an id that does not say.
+    pub fn at_ms(self) -> Option<i64> {
+        (self.0.get_version_num() == 7).then(|| (self.0.as_u64_pair().0 >> 16) as i64)
+    }
+}
+
 prefixed_id!(EventId, "evt_", "events");
 prefixed_id!(ItemId, "itm_", "inbox --json");
 prefixed_id!(MessageId, "msg_", "messages");
@@ -106,6 +113,8 @@ mod tests {
         let id = numbered(1_760_000_000_123, 987_654_321);
         assert_eq!(id.get_version_num(), 7);
         assert_eq!(number_of(id), 987_654_321);
+        assert_eq!(EventId(id).at_ms(), Some(1_760_000_000_000));
+        assert_eq!(EventId(Uuid::from_u128(1)).at_ms(), None);
         assert!(numbered(1_760_000_000_999, 2) > numbered(1_760_000_000_000, 1));
     }
 

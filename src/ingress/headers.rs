@@ -1,6 +1,6 @@
 //! Which request headers the target gets to see again.
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::domain::limits::KEPT_HEADERS_MAX_BYTES;
 use crate::store::KeptHeaders;
@@ -20,6 +20,26 @@ pub(super) fn keep(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeader
     kept
 }
 
+/// Keeps all that an adapter may look at, for a webhook that is read again later: everything but secrets and signatures.
+pub(super) fn keep_for_reading(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeaders {
+    let mut kept = KeptHeaders::default();
+    for (name, value) in headers.iter().filter(|(name, _)| !is_secret(name.as_str()) && !signatures.contains(name)) {
+        kept.push(name.as_str(), value.as_bytes());
+    }
+    kept
+}
+
+/// The headers that were kept, as a request has them.
+pub(super) fn read_back(kept: &KeptHeaders) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in kept.iter() {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
 fn push(kept: &mut KeptHeaders, name: &str, value: &[u8]) {
     if kept.0.len() + name.len() + value.len() + 3 <= KEPT_HEADERS_MAX_BYTES {
         kept.push(name, value);
@@ -33,7 +53,6 @@ fn describes_the_webhook(name: &str) -> bool {
             | "keep-alive"
             | "proxy-connection"
             | "proxy-authenticate"
-            | "proxy-authorization"
             | "te"
             | "trailer"
             | "transfer-encoding"
@@ -43,17 +62,19 @@ fn describes_the_webhook(name: &str) -> bool {
             | "content-length"
             | "accept-encoding"
     );
-    let secret = matches!(name, "authorization" | "cookie" | "set-cookie");
     let of_proxies = matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-");
     // Ours to set; a provider that sent them could pretend to be a replay.
     let ours = name == "idempotency-key" || name.starts_with("hapax-");
-    !(of_the_connection || secret || of_proxies || ours)
+    !(of_the_connection || is_secret(name) || of_proxies || ours)
+}
+
+fn is_secret(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization" | "cookie" | "set-cookie")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -95,6 +116,19 @@ mod tests {
             ("hapax-replay", "1"),
         ]);
         assert_eq!(names(&keep(&sent, &[HeaderName::from_static("x-hub-signature-256")])), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_is_read_again_later_has_all_but_the_secrets() {
+        let sent = headers(&[
+            ("idempotency-key", "one"),
+            ("via", "a"),
+            ("via", "b"),
+            ("authorization", "Bearer x"),
+            ("x-hub-signature-256", "sha256=00"),
+        ]);
+        let back = read_back(&keep_for_reading(&sent, &[HeaderName::from_static("x-hub-signature-256")]));
+        assert_eq!(back, headers(&[("idempotency-key", "one"), ("via", "a"), ("via", "b")]));
     }
 
     #[test]

@@ -5,10 +5,13 @@
 pub mod accept_loop;
 mod answer;
 mod body;
+mod drain;
 mod headers;
 mod patience;
 pub mod proxy;
 mod seen;
+pub mod spool;
+mod trouble;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,12 +25,16 @@ use tokio::time::Instant;
 use self::answer::{Reply, counted, later, passed_on, problem, spoken};
 use self::body::{BadBody, BodyRoom};
 use self::proxy::{Answers, Verdict};
+pub use self::seen::Memory;
 use self::seen::Seen;
+use self::spool::{Gate, Spool};
+use self::trouble::STORE_PATIENCE;
 use crate::clock::Clock;
-use crate::config::{self, Deliver, Limits, Mode};
+use crate::config::{self, Deliver, Limits, Mode, OnStoreFailure};
+use crate::delivery::Delivery;
 use crate::domain::{ChannelKey, Event, EventId, EventKey, Kind, fingerprint, limits};
 use crate::providers::{Parsed, Problem, Provider, RawRequest};
-use crate::store::{Accepted, Arrival, NewEvent, Store, StoreError, Then};
+use crate::store::{Accepted, Arrival, NewEvent, Store, Then, in_time};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
@@ -35,6 +42,9 @@ pub const PATH: &str = "/in/";
 
 /// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
 const PROXY_WAIT_MAX_MS: i64 = 25_000;
+
+/// How long the store may take to count copies; a count is a hint.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The public door, with everything per channel made ready.
 pub struct Ingress {
@@ -46,6 +56,21 @@ pub struct Ingress {
     body_timeout: Duration,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
+    spool: Option<Arc<Spool>>,
+    delivery: Arc<Delivery>,
+}
+
+/// What ingress works with.
+pub struct Links {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    /// Where delivery tells how it went, for providers that wait for it.
+    pub answers: Arc<Answers>,
+    /// Where webhooks wait while the store is away, if any channel wants that.
+    pub spool: Option<Arc<Spool>>,
+    /// Takes webhooks that are passed by a store that is away.
+    pub delivery: Arc<Delivery>,
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// One channel as ingress needs it.
@@ -58,6 +83,9 @@ struct Door {
     max_body: usize,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
+    on_store_failure: OnStoreFailure,
+    /// Shut while webhooks of this channel are in the spool; `None`: there never are any.
+    gate: Option<Arc<Gate>>,
     telemetry: ChannelTelemetry,
 }
 
@@ -72,14 +100,8 @@ struct Sent {
 }
 
 impl Ingress {
-    pub fn new(
-        channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>,
-        limits: &Limits,
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        answers: Arc<Answers>,
-        telemetry: Arc<Telemetry>,
-    ) -> Self {
+    pub fn new(channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>, limits: &Limits, links: Links) -> Self {
+        let Links { store, clock, answers, spool, delivery, telemetry } = links;
         let doors = channels.into_iter().map(|(channel, provider)| {
             let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
                 .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
@@ -92,11 +114,14 @@ impl Ingress {
                 window_ms: channel.window_ms,
                 max_body: channel.max_body,
                 proxy_wait,
+                on_store_failure: channel.on_store_failure,
+                gate: spool.as_ref().and_then(|spool| spool.gate(&channel.name)),
             };
             (Box::from(&*channel.name), door)
         });
         Self {
             channels: doors.collect(),
+            delivery,
             store,
             clock,
             seen: Seen::new(limits.cache_keys),
@@ -104,6 +129,7 @@ impl Ingress {
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             answers,
             telemetry,
+            spool,
         }
     }
 
@@ -140,11 +166,16 @@ impl Ingress {
         reply
     }
 
+    /// How much of the store's knowledge is in memory.
+    pub fn memory(&self) -> Memory {
+        self.seen.memory()
+    }
+
     /// Adds the copies counted since the last call to the store's.
     pub async fn flush_copies(&self) {
         let copies = self.seen.take_copies();
         if !copies.is_empty()
-            && let Err(error) = self.store.note_copies(copies).await
+            && let Err(error) = in_time("counting copies", FLUSH_PATIENCE, self.store.note_copies(copies)).await
         {
             self.telemetry.store_unavailable("note_copies", &error);
         }
@@ -166,17 +197,23 @@ impl Ingress {
         }
         let sent = door.remember_sent(&events);
         let accepted = match self.all_known(&sent, now_ms) {
-            Some(known) => known,
+            Some(known) => {
+                self.seen.count_hits(known.len());
+                known
+            }
+            None if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) => {
+                return self.put_in_spool(door, &verified, &sent).await;
+            }
             None => {
                 let headers = headers::keep(verified.headers(), door.provider.signature_headers());
                 let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
                 let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
-                match self.store.accept(arrival).await {
+                match in_time("taking in", STORE_PATIENCE, self.store.accept(arrival)).await {
                     Ok(accepted) => {
                         self.learn(door, &sent, &accepted, now_ms);
                         accepted
                     }
-                    Err(error) => return self.refuse_store(door, &error),
+                    Err(error) => return self.in_trouble(door, &verified, &sent, &error).await,
                 }
             }
         };
@@ -252,13 +289,6 @@ impl Ingress {
             }
         }
         answer.map_or_else(|| counted(new, accepted.len() - new), passed_on)
-    }
-
-    fn refuse_store(&self, door: &Door, error: &StoreError) -> Reply {
-        door.telemetry.refused(RefusedWhy::Store);
-        self.telemetry.store_unavailable("accept", error);
-        let after_s = if matches!(error, StoreError::Busy) { 1 } else { 5 };
-        later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
     }
 }
 

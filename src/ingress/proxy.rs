@@ -73,8 +73,12 @@ impl Answers {
                 Some(verdict) if heard => return Ok(Some(verdict)),
                 _ => {}
             }
-            if !asked && let Some(verdict) = ask(store, event).await? {
-                return Ok(Some(verdict));
+            if !asked {
+                let asking = tokio::time::timeout_at(deadline, ask(store, event)).await;
+                let Ok(verdict) = asking else { return Ok(None) };
+                if let Some(verdict) = verdict? {
+                    return Ok(Some(verdict));
+                }
             }
             tokio::select! {
                 () = notified => heard = true,

@@ -1,7 +1,8 @@
 //! Sans-I/O adapters: what each provider's webhooks look like, how they are signed, and what is in them.
 //!
 //! *Invariant:* adapters do no I/O, read no clock and no environment. They see bytes and give values back, so they are tested
-//! with fixtures alone. A request that was not verified cannot be parsed: only [`Provider::verify`] makes a [`Verified`].
+//! with fixtures alone. A request that was not verified cannot be parsed: only [`Provider::verify`] makes a [`Verified`], and the spool
+//! makes one again of what was verified before it was spooled.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl fmt::Debug for RawRequest {
     }
 }
 
-/// A request whose signature was checked. Only adapters make one, in [`Provider::verify`].
+/// A request whose signature was checked. Only adapters make one, in [`Provider::verify`], and whoever kept such a request since.
 #[derive(Debug)]
 pub struct Verified<'r> {
     request: &'r RawRequest,
@@ -55,6 +56,11 @@ pub struct Verified<'r> {
 impl<'r> Verified<'r> {
     /// Adapters call this after the check, and nobody else does.
     pub(in crate::providers) fn after_check(request: &'r RawRequest) -> Self {
+        Self { request }
+    }
+
+    /// For a request that was checked when it came and has been in our own keeping since: signatures grow old, and are never stored.
+    pub(crate) fn kept(request: &'r RawRequest) -> Self {
         Self { request }
     }
 

@@ -1,5 +1,6 @@
 //! The first look at every request: webhooks go straight to ingress, the rest to the routes that are served here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
+use crate::config::OnStoreFailure;
+use crate::ingress::spool::Spool;
 use crate::ingress::{self, Ingress};
-use crate::store::{Promise, Store};
+use crate::store::{Promise, Store, in_time};
 use crate::telemetry::Telemetry;
 
 /// What one listener serves.
@@ -45,8 +48,28 @@ impl Front {
 #[derive(Clone)]
 pub(super) struct Vitals {
     store: Arc<dyn Store>,
+    in_trouble: Arc<InTrouble>,
     telemetry: Arc<Telemetry>,
     pinged: Arc<Mutex<Option<Ping>>>,
+}
+
+/// What is done with webhooks while the store is away.
+pub(super) struct InTrouble {
+    /// By channel.
+    pub(super) channels: Vec<(String, OnStoreFailure)>,
+    pub(super) spool: Option<Arc<Spool>>,
+}
+
+impl InTrouble {
+    /// True when every channel still has an answer for its provider.
+    async fn is_met(&self) -> bool {
+        let any = |wanted| self.channels.iter().any(|(_, does)| *does == wanted);
+        let spools = match &self.spool {
+            Some(spool) => spool.ping().await.is_ok(),
+            None => false,
+        };
+        !self.channels.is_empty() && !any(OnStoreFailure::Retry) && (spools || !any(OnStoreFailure::Spool))
+    }
 }
 
 /// When the store was last pinged, and what was wrong then.
@@ -58,9 +81,12 @@ struct Ping {
 /// A ping writes to disk and anybody may ask: all who ask within this time share one.
 const PING_HOLDS: Duration = Duration::from_secs(1);
 
+/// A store that takes longer to answer is not ready.
+const PING_PATIENCE: Duration = Duration::from_millis(1_500);
+
 impl Vitals {
-    pub(super) fn new(store: Arc<dyn Store>, telemetry: Arc<Telemetry>) -> Self {
-        Self { store, telemetry, pinged: Arc::default() }
+    pub(super) fn new(store: Arc<dyn Store>, in_trouble: InTrouble, telemetry: Arc<Telemetry>) -> Self {
+        Self { store, in_trouble: Arc::new(in_trouble), telemetry, pinged: Arc::default() }
     }
 
     /// What keeps the store from being written to, if anything.
@@ -69,7 +95,7 @@ impl Vitals {
         if let Some(last) = pinged.as_ref().filter(|last| last.at.elapsed() < PING_HOLDS) {
             return last.trouble.clone();
         }
-        let trouble = self.store.ping().await.err().map(|error| {
+        let trouble = in_time("pinging", PING_PATIENCE, self.store.ping()).await.err().map(|error| {
             self.telemetry.store_unavailable("ping", &error);
             error.to_string()
         });
@@ -93,7 +119,12 @@ pub(super) fn metrics(vitals: Vitals) -> Router {
 async fn readyz(State(vitals): State<Vitals>) -> Response {
     let json = |status, body: serde_json::Value| (status, axum::Json(body)).into_response();
     if let Some(why) = vitals.trouble().await {
-        return json(StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({"status": "unready", "why": why}));
+        let (status, word) = match vitals.in_trouble.is_met().await {
+            true => (StatusCode::OK, "ready"),
+            false => (StatusCode::SERVICE_UNAVAILABLE, "unready"),
+        };
+        let does: BTreeMap<_, _> = vitals.in_trouble.channels.iter().map(|(name, does)| (name, does.name())).collect();
+        return json(status, serde_json::json!({"status": word, "store": "down", "why": why, "on_store_failure": does}));
     }
     match vitals.store.promise() {
         Promise::Full => json(StatusCode::OK, serde_json::json!({"status": "ready", "promise": "full"})),

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{PurgeLog, purge_step};
 use crate::clock::Clock;
 use crate::ingress::Ingress;
-use crate::store::{Purged, Store, StoreError};
+use crate::ingress::spool::Spool;
+use crate::store::{Purged, Store, StoreError, in_time};
 use crate::telemetry::Telemetry;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -16,6 +17,8 @@ const FOLD_TICKS: u64 = 5;
 const PING_TICKS: u64 = 5;
 const SIZES_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
+/// A store that hangs must not keep the rest of the upkeep from being done.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two purge steps, so that accept always comes in between.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -24,6 +27,7 @@ pub(super) struct Upkeep {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) telemetry: Arc<Telemetry>,
+    pub(super) spool: Option<Arc<Spool>>,
     pub(super) purges: Arc<PurgeLog>,
     /// By channel.
     pub(super) retention: Vec<(String, i64)>,
@@ -50,7 +54,7 @@ impl Upkeep {
                 this.measure().await;
             }
             if tick % PING_TICKS == 0
-                && let Err(closed @ StoreError::Closed) = this.store.ping().await
+                && let Err(closed @ StoreError::Closed) = in_time("pinging", PATIENCE, this.store.ping()).await
             {
                 this.telemetry.store_unavailable("ping", &closed);
                 health = Err(closed);
@@ -64,14 +68,38 @@ impl Upkeep {
     }
 
     async fn measure(&self) {
-        match self.store.stats().await {
+        self.telemetry.memory(self.ingress.memory());
+        self.telemetry.promise(&self.store.promise());
+        if let Some(spool) = &self.spool {
+            match spool.counts().await {
+                Ok(counts) => self.telemetry.spool(&counts, self.clock.now_ms()),
+                Err(error) => self.telemetry.store_unavailable("spool", &error),
+            }
+        }
+        match in_time("counting", PATIENCE, self.store.stats()).await {
             Ok(stats) => self.telemetry.sizes(&stats, self.clock.now_ms()),
             Err(error) => self.telemetry.store_unavailable("stats", &error),
         }
     }
 
+    /// What has gone to the store leaves the spool for good.
+    async fn purge_spool(&self, stop: &CancellationToken) {
+        let Some(spool) = &self.spool else { return };
+        loop {
+            match spool.purge().await {
+                Ok(step) if step.more => {}
+                Ok(_) => return,
+                Err(error) => return self.telemetry.store_unavailable("spool", &error),
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                return;
+            }
+        }
+    }
+
     async fn purge_now_and_then(&self, stop: &CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
+            self.purge_spool(stop).await;
             let mut all = Purged::default();
             loop {
                 match purge_step(&*self.store, &self.retention).await {

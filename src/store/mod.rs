@@ -12,17 +12,22 @@
 
 mod accept;
 mod by_hand;
+mod in_time;
 mod lease;
 mod moving;
 mod outbox;
 mod reads;
 mod threads;
 
+#[cfg(feature = "firestore")]
+pub mod firestore;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod steps;
@@ -32,6 +37,7 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
+pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};

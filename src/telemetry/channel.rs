@@ -52,6 +52,10 @@ pub struct ChannelTelemetry {
     conflicts: Counter,
     quarantined: Counter,
     ignored: Counter,
+    spooled: Counter,
+    drained: Counter,
+    passed: Counter,
+    dropped: Counter,
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
     delivered: Counter,
@@ -78,6 +82,10 @@ impl ChannelTelemetry {
             conflicts: counter(names::CONFLICTS),
             quarantined: counter(names::QUARANTINED),
             ignored: counter(names::IGNORED),
+            spooled: counter(names::SPOOLED),
+            drained: counter(names::DRAINED),
+            passed: counter(names::PASSED),
+            dropped: counter(names::DROPPED),
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
             delivered: counter(names::DELIVERED),
@@ -143,6 +151,50 @@ impl ChannelTelemetry {
         self.refused[why as usize].increment(1);
         tracing::debug!(channel = &*self.channel, why = why.name(), "refused");
         self.tell(|channel| Happening::Refused { channel, why: why.name() });
+    }
+
+    /// The store is away; the webhook is on our own disk.
+    pub fn spooled(&self, events: usize) {
+        self.spooled.increment(1);
+        tracing::info!(channel = &*self.channel, events, "the store is away; a webhook waits in the spool");
+        self.tell(|channel| Happening::InTrouble { channel, did: "spooled" });
+    }
+
+    /// A webhook went from the spool to the store.
+    pub fn drained(&self) {
+        self.drained.increment(1);
+        tracing::debug!(channel = &*self.channel, "a webhook went from the spool to the store");
+    }
+
+    /// The store is well, and does not take this webhook out of the spool.
+    pub fn spool_parked(&self, why: &str) {
+        tracing::error!(
+            channel = &*self.channel,
+            why,
+            "the store refuses a webhook; it is kept in the spool and tried again at the next start"
+        );
+    }
+
+    /// The store is away; the target took the webhook as it was.
+    pub fn passed(&self, events: usize) {
+        self.passed.increment(1);
+        tracing::warn!(
+            channel = &*self.channel,
+            events,
+            "the store is away; a webhook was passed on unchecked and is recorded nowhere"
+        );
+        self.tell(|channel| Happening::InTrouble { channel, did: "passed" });
+    }
+
+    pub fn not_passed(&self, why: &str) {
+        tracing::warn!(channel = &*self.channel, why, "the store is away, and the target did not take what was passed on");
+    }
+
+    /// The store is away; the webhook is lost, as the channel was told to. `ids` are the provider's.
+    pub fn dropped(&self, events: usize, ids: &[&str]) {
+        self.dropped.increment(1);
+        tracing::warn!(channel = &*self.channel, events, ?ids, "the store is away; a webhook was dropped and is lost");
+        self.tell(|channel| Happening::InTrouble { channel, did: "dropped" });
     }
 
     pub fn answered(&self, took: Duration) {

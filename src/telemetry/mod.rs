@@ -15,7 +15,8 @@ pub use channel::{ChannelTelemetry, RefusedWhy};
 pub use sending::SendTelemetry;
 pub use watch::Happening;
 
-use crate::store::{Purged, Stats, StoreError};
+use crate::ingress::Memory;
+use crate::store::{ChannelCounts, Promise, Purged, Stats, StoreError};
 
 /// The meters of one running server. Not global, so that several servers in one process do not share their counts.
 pub struct Telemetry {
@@ -24,6 +25,7 @@ pub struct Telemetry {
     connections: Gauge,
     purged_keys: Counter,
     purged_events: Counter,
+    memory_hits: Counter,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -58,6 +60,7 @@ impl Telemetry {
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
             purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
+            memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
             handle,
             recorder,
             watch,
@@ -137,6 +140,32 @@ impl Telemetry {
         }
     }
 
+    /// What the store promises now.
+    pub fn promise(&self, promise: &Promise) {
+        let full = *promise == Promise::Full;
+        for (name, is) in [("full", full), ("degraded", !full)] {
+            self.gauge(names::STORE_PROMISE, &[("promise", name)]).set(f64::from(u8::from(is)));
+        }
+    }
+
+    /// The memory in front of the store.
+    pub fn memory(&self, memory: Memory) {
+        self.gauge(names::MEMORY_KEYS, &[]).set(memory.keys as f64);
+        self.memory_hits.absolute(memory.hits);
+    }
+
+    /// What waits in the spool.
+    pub fn spool(&self, counts: &[ChannelCounts], now_ms: i64) {
+        for counts in counts {
+            let channel = counts.channel.as_str();
+            for (state, count) in [("waiting", counts.waiting + counts.leased), ("parked", counts.parked)] {
+                self.gauge(names::SPOOL_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
+            }
+            let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
+            self.gauge(names::SPOOL_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+        }
+    }
+
     fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
         counter_in(&self.recorder, name, labels)
     }
@@ -188,6 +217,17 @@ mod tests {
         assert!(text.contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 1"#), "{text}");
         assert!(text.contains(r#"hapax_accept_seconds_bucket{channel="shop",le="0.0025"} 1"#), "{text}");
         assert!(text.contains("# HELP hapax_deliveries_total Items the target took"), "{text}");
+    }
+
+    #[test]
+    fn what_the_store_promises_is_a_metric() {
+        let telemetry = Telemetry::new();
+        telemetry.promise(&Promise::Full);
+        assert!(telemetry.render().contains("hapax_store_promise{promise=\"full\"} 1"));
+        telemetry.promise(&Promise::Degraded(vec!["it forgets".to_owned()]));
+        let text = telemetry.render();
+        assert!(text.contains("hapax_store_promise{promise=\"degraded\"} 1"), "{text}");
+        assert!(text.contains("hapax_store_promise{promise=\"full\"} 0"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,18 @@ pub const QUARANTINED: &str = "hapax_events_quarantined_total";
 pub const IGNORED: &str = "hapax_webhooks_ignored_total";
 /// Requests that got no further than ingress; label `why`.
 pub const REFUSED: &str = "hapax_webhooks_refused_total";
+/// Webhooks that went to the spool because the store was away.
+pub const SPOOLED: &str = "hapax_spool_webhooks_total";
+/// Webhooks that went from the spool to the store.
+pub const DRAINED: &str = "hapax_spool_drained_total";
+/// Webhooks in the spool; label `state`.
+pub const SPOOL_ITEMS: &str = "hapax_spool_items";
+/// Age of the oldest webhook in the spool, in seconds.
+pub const SPOOL_OLDEST_SECONDS: &str = "hapax_spool_oldest_seconds";
+/// Webhooks handed to the target unchecked because the store was away.
+pub const PASSED: &str = "hapax_webhooks_passed_total";
+/// Webhooks answered 200 and lost because the store was away.
+pub const DROPPED: &str = "hapax_webhooks_dropped_total";
 /// From the first byte of the body to the answer, in seconds.
 pub const ACCEPT_SECONDS: &str = "hapax_accept_seconds";
 
@@ -58,6 +70,12 @@ pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
 pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
 pub const PURGE_LAST_RUN: &str = "hapax_purge_last_run_timestamp_seconds";
 
+/// 1 for what the store promises now; label `promise`.
+pub const STORE_PROMISE: &str = "hapax_store_promise";
+/// Keys in the memory in front of the store.
+pub const MEMORY_KEYS: &str = "hapax_memory_keys";
+/// Events answered by that memory in place of the store.
+pub const MEMORY_HITS: &str = "hapax_memory_hits_total";
 pub const STORE_KEYS: &str = "hapax_store_keys";
 pub const STORE_EVENTS: &str = "hapax_store_events";
 pub const STORE_BYTES: &str = "hapax_store_bytes";
@@ -75,6 +93,11 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (QUARANTINED, "Signed parts that could not be read"),
     (IGNORED, "Webhooks with nothing in them to take in"),
     (REFUSED, "Requests that got no further than ingress"),
+    (SPOOLED, "Webhooks that went to the spool because the store was away"),
+    (DRAINED, "Webhooks that went from the spool to the store"),
+    (PASSED, "Webhooks handed to the target unchecked because the store was away"),
+    (DROPPED, "Webhooks answered 200 and lost because the store was away"),
+    (MEMORY_HITS, "Events answered by the memory in front of the store"),
     (DELIVERED, "Items the target took"),
     (RETRIED, "Attempts that failed and will be repeated"),
     (PARKED, "Items that wait for a person"),
@@ -102,6 +125,10 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (CIRCUIT_OPEN, "1 while the target is taken for dead"),
     (CONNECTIONS, "Open connections"),
     (PURGE_LAST_RUN, "When purge last came to its end"),
+    (SPOOL_ITEMS, "Webhooks in the spool"),
+    (SPOOL_OLDEST_SECONDS, "Age of the oldest webhook in the spool"),
+    (STORE_PROMISE, "1 for what the store promises now"),
+    (MEMORY_KEYS, "Keys in the memory in front of the store"),
     (STORE_KEYS, "Keys remembered"),
     (STORE_EVENTS, "Events kept"),
     (STORE_BYTES, "Size of the store"),

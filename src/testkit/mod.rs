@@ -1,5 +1,6 @@
 //! What tests are made of: a clock to turn by hand, the suites, the other side of the wire.
 
+pub mod cutting_proxy;
 pub mod fake_bot;
 pub mod fake_provider;
 pub mod hand_clock;
@@ -14,3 +15,4 @@ pub mod servers;
 pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;
+pub mod witness;

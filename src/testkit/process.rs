@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -113,11 +114,21 @@ impl Process {
 
     /// Asks it to stop as a service manager would, and waits until it did.
     pub async fn stop(mut self) -> io::Result<ExitStatus> {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(id) = id {
-            rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
-        }
+        self.signal(Signal::TERM)?;
         self.child.wait().await
+    }
+
+    /// Holds it where it is for a while, as a machine does that swaps or is moved: its connections stay, its time stands still.
+    pub async fn pause_for(&self, time: Duration) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        tokio::time::sleep(time).await;
+        self.signal(Signal::CONT)
+    }
+
+    /// To one that has ended already, nothing is sent.
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok(id.map_or(Ok(()), |id| kill_process(id, signal))?)
     }
 
     /// The memory it holds now, in MB, where the system tells.

@@ -19,7 +19,7 @@ use hold::Holds;
 pub use settle::settle;
 use slots::Slots;
 
-use crate::domain::Fence;
+use crate::domain::{Fence, RetryPolicy};
 use crate::store::{LaneRef, LeaseAsk, Store, StoreError};
 use crate::telemetry::Telemetry;
 
@@ -64,6 +64,9 @@ pub struct Plan {
 
 pub const POLL: Duration = Duration::from_millis(500);
 
+/// After looks that failed: a store that comes back must not meet all its instances at once.
+const PAUSES: RetryPolicy = RetryPolicy { first_ms: POLL.as_millis() as i64, cap_ms: 5_000, attempts: u32::MAX };
+
 /// After the grace period, the time to write down that work was handed back.
 const HAND_BACK_TIME: Duration = Duration::from_secs(5);
 
@@ -74,16 +77,18 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
     let give_up = CancellationToken::new();
     let tasks = TaskTracker::new();
     let heart = tokio::spawn(beat(Arc::clone(&holds), Arc::clone(&work), plan.hold_ms, Arc::clone(&telemetry)));
+    let mut failures = 0;
     while !stop.is_cancelled() {
         // Before looking: what comes in while we look must not be missed.
         let hint = store.wait();
-        let nap = work.nap().min(POLL);
+        let mut nap = work.nap().min(POLL);
         let wants = slots.wants(|channel| work.allowance(channel));
         let mut failed = false;
         if !wants.is_empty() {
             let ask = LeaseAsk { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
             match work.lease(ask).await {
                 Ok(leases) => {
+                    failures = 0;
                     for lease in leases {
                         let (channel, lane, fence) = W::of(&lease);
                         let hold = holds.take(lane, fence, &give_up, slots.occupy(channel));
@@ -92,6 +97,8 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
                 }
                 Err(error) => {
                     failed = true;
+                    failures += 1;
+                    nap = pause(failures, rand::random());
                     telemetry.store_unavailable(W::LEASE, &error);
                 }
             }
@@ -110,6 +117,11 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let _ = tokio::time::timeout(HAND_BACK_TIME, tasks.wait()).await;
     }
     heart.abort();
+}
+
+/// How long to wait after so many failed looks in a row.
+fn pause(failures: u32, draw: f64) -> Duration {
+    Duration::from_millis(PAUSES.wait_ms(failures, draw, None).unwrap_or(PAUSES.cap_ms).unsigned_abs())
 }
 
 /// Keeps all leases of one loop alive, in one call, three times per lease.
@@ -135,3 +147,15 @@ async fn beat<W: Work>(holds: Arc<Holds>, work: Arc<W>, hold_ms: i64, telemetry:
 
 /// Wakes the loop when a slot is free again.
 type Freed = Arc<Notify>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_fail_come_ever_more_slowly_and_not_together() {
+        let waits: Vec<_> = (1..=6).map(|failures| pause(failures, 0.0).as_millis()).collect();
+        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+        assert!(pause(9, 0.9) < pause(9, 0.1));
+    }
+}

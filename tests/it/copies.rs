@@ -7,6 +7,7 @@ use hapax::store::EventState;
 use hapax::testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
+use crate::faulty::{Faulty, with};
 use crate::rig::{Opened, Rig, channel, eventually, text};
 use crate::wire::{Wire, signed};
 
@@ -16,6 +17,8 @@ on_every_store! {
     the_same_id_with_another_body_is_a_conflict_and_goes_nowhere
     what_another_channel_got_is_no_copy
     a_slow_handler_is_called_once_however_often_the_provider_sends_again
+    after_a_restart_the_store_answers_the_first_copy_and_memory_the_next
+    what_one_instance_took_in_is_a_copy_for_all
 }
 
 async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
@@ -114,6 +117,55 @@ async fn what_another_channel_got_is_no_copy(opened: Opened) {
     }
     rig.settled().await;
     assert_eq!((first.calls().len(), second.calls().len()), (1, 1));
+}
+
+async fn memory_of(rig: &Rig) -> (u64, u64, u64) {
+    let asked = rig.client.get(rig.url("/v1/stats")).bearer_auth("an admin token for tests").send().await.expect("an answer");
+    let stats: serde_json::Value = asked.json().await.expect("JSON");
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    (number(&stats["memory"]["keys"]), number(&stats["memory"]["hits"]), number(&stats["keys"]))
+}
+
+async fn after_a_restart_the_store_answers_the_first_copy_and_memory_the_next(opened: Opened) {
+    let faulty = Faulty::around(&opened);
+    let again = Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock), folder: opened.folder.clone() };
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", None)]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    assert_eq!(memory_of(&rig).await, (1, 0, 1));
+    rig.stop().await;
+
+    let rig = Rig::start(with(&faulty, again), vec![channel("shop", None)]).await;
+    assert_eq!(memory_of(&rig).await, (0, 0, 1), "memory is empty, the store is not");
+    let asked = faulty.accepts();
+    for (times, hits) in [(1, 0), (1, 1), (1, 2)] {
+        assert_eq!(rig.post("shop", text("wamid.A", "1")).await.1["status"], "duplicate");
+        assert_eq!(faulty.accepts() - asked, times, "the store is asked once");
+        assert_eq!(memory_of(&rig).await, (1, hits, 1));
+    }
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    assert_eq!(faulty.accepts() - asked, 2, "what is new is always asked of the store");
+    eventually("the metrics say so too", async || {
+        rig.metric("hapax_memory_keys") == 2 && rig.metric("hapax_memory_hits_total") == 2
+    })
+    .await;
+}
+
+async fn what_one_instance_took_in_is_a_copy_for_all(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let other = Opened { store: Arc::clone(&opened.store), clock: Arc::clone(&opened.clock), folder: opened.folder.clone() };
+    let first = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    let second = Rig::start(with(&faulty, other), vec![channel("shop", Some(bot.url()))]).await;
+    for number in 0..20 {
+        let body = text(&format!("wamid.{number}"), "1");
+        first.accepted("shop", body.clone()).await;
+        for times in 1..=3 {
+            assert_eq!(second.post("shop", body.clone()).await.1["status"], "duplicate", "copy {times}");
+        }
+        assert_eq!(faulty.accepts(), number + 1, "the second asks the store once for each");
+    }
+    first.settled().await;
+    assert_eq!(bot.calls().len(), 20);
 }
 
 /// The handler takes 90 s and the provider sends again at 18 s and 60 s, a thousand times faster: the lease is 60 ms and held by heartbeat.

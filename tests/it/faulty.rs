@@ -1,7 +1,7 @@
 //! A store that fails when told, and what hapax makes of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use hapax::store::{
     ThreadRow,
 };
 use hapax::testkit::fake_bot::FakeBot;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Opened, Rig, channel, eventually, text};
@@ -40,6 +41,23 @@ pub(crate) struct Faulty {
     /// Steps until this process is dead, counted down; see [`Faulty::die_at`].
     steps_left: AtomicUsize,
     dead: CancellationToken,
+    outage: watch::Sender<Outage>,
+    accepts: AtomicUsize,
+    /// Webhooks with this in them are refused for good.
+    refused: Mutex<Option<String>>,
+    accepts_are_not_heard: AtomicBool,
+    unheard: AtomicUsize,
+}
+
+/// How the whole store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outage {
+    /// Well.
+    Over,
+    /// Every call fails at once.
+    Fails,
+    /// Every call waits for the end of the outage. What was to be taken in is taken in then, whether or not anybody still waits.
+    Hangs,
 }
 
 impl Faulty {
@@ -55,7 +73,59 @@ impl Faulty {
             failed: AtomicUsize::new(0),
             steps_left: AtomicUsize::new(usize::MAX),
             dead: CancellationToken::new(),
+            outage: watch::Sender::new(Outage::Over),
+            accepts: AtomicUsize::new(0),
+            refused: Mutex::default(),
+            accepts_are_not_heard: AtomicBool::new(false),
+            unheard: AtomicUsize::new(0),
         })
+    }
+
+    pub(crate) fn outage(&self, outage: Outage) {
+        self.outage.send_replace(outage);
+    }
+
+    /// How often anybody wanted to take something in.
+    pub(crate) fn accepts(&self) -> usize {
+        self.accepts.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn refuse(&self, part: Option<&str>) {
+        *self.refused.lock().expect("no panic") = part.map(str::to_owned);
+    }
+
+    /// From now on what is taken in is taken in, and whoever asked for it never hears of it.
+    pub(crate) fn swallow_answers(&self) {
+        self.accepts_are_not_heard.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn swallowed(&self) -> usize {
+        self.unheard.load(Ordering::SeqCst)
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        let outage = *self.outage.borrow();
+        match outage {
+            Outage::Over => Ok(()),
+            Outage::Fails => {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                Err(StoreError::Failed { what: "the outage", retryable: true, source: "for the test".into() })
+            }
+            Outage::Hangs => {
+                // The sender lives as long as we do.
+                let _ = self.outage.subscribe().wait_for(|outage| *outage != Outage::Hangs).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn accept_late(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        let (inner, mut outage) = (Arc::clone(&self.inner), self.outage.subscribe());
+        let late = tokio::spawn(async move {
+            let _ = outage.wait_for(|outage| *outage != Outage::Hangs).await;
+            inner.accept(arrival).await
+        });
+        late.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// From the given step on nothing of this process reaches the store, as if it had been killed there. Steps are the moments right
@@ -100,26 +170,32 @@ impl Faulty {
 #[async_trait]
 impl Reads for Faulty {
     async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
+        self.reach().await?;
         self.inner.events(query).await
     }
 
     async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        self.reach().await?;
         self.inner.event(id).await
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
+        self.reach().await?;
         self.inner.inbox(query).await
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
+        self.reach().await?;
         self.inner.answer(id).await
     }
 
     async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        self.reach().await?;
         self.inner.threads(query).await
     }
 
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.reach().await?;
         self.inner.thread(id).await
     }
 
@@ -129,26 +205,32 @@ impl Reads for Faulty {
         before: Option<EntryId>,
         limit: usize,
     ) -> Result<Page<ThreadMessage>, StoreError> {
+        self.reach().await?;
         self.inner.thread_messages(id, before, limit).await
     }
 
     async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        self.reach().await?;
         self.inner.message(id).await
     }
 
     async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
+        self.reach().await?;
         self.inner.message_by_provider_id(account, provider_id).await
     }
 
     async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        self.reach().await?;
         self.inner.outbox(query).await
     }
 
     async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        self.reach().await?;
         self.inner.paused_accounts().await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
+        self.reach().await?;
         self.inner.stats().await
     }
 }
@@ -156,15 +238,30 @@ impl Reads for Faulty {
 #[async_trait]
 impl Store for Faulty {
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        self.accepts.fetch_add(1, Ordering::SeqCst);
+        if *self.outage.borrow() == Outage::Hangs {
+            return self.accept_late(arrival).await;
+        }
+        self.reach().await?;
         self.check(&self.accepts_fail)?;
-        self.inner.accept(arrival).await
+        if self.refused.lock().expect("no panic").as_ref().is_some_and(|id| contains(&arrival.body, id)) {
+            return Err(StoreError::Refused("told to refuse".to_owned()));
+        }
+        let accepted = self.inner.accept(arrival).await;
+        if self.accepts_are_not_heard.load(Ordering::SeqCst) {
+            self.unheard.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        }
+        accepted
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
+        self.reach().await?;
         self.inner.note_copies(copies).await
     }
 
     async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        self.reach().await?;
         self.alive().await;
         let leases = self.inner.lease_inbox(ask).await?;
         if !leases.is_empty() {
@@ -174,6 +271,7 @@ impl Store for Faulty {
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.reach().await?;
         self.alive().await;
         if self.extends_fail.load(Ordering::SeqCst) {
             return Err(StoreError::Busy);
@@ -185,6 +283,7 @@ impl Store for Faulty {
     }
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
+        self.reach().await?;
         self.check(&self.settles_fail)?;
         self.step().await;
         let settled = self.inner.settle_inbox(lane, fence, outcome).await;
@@ -193,10 +292,12 @@ impl Store for Faulty {
     }
 
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
+        self.reach().await?;
         self.inner.submit(message).await
     }
 
     async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        self.reach().await?;
         self.alive().await;
         let leases = self.inner.lease_outbox(ask).await?;
         if !leases.is_empty() {
@@ -206,6 +307,7 @@ impl Store for Faulty {
     }
 
     async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
+        self.reach().await?;
         self.step().await;
         let begun = self.inner.begin(lane, fence).await;
         self.step().await;
@@ -213,11 +315,13 @@ impl Store for Faulty {
     }
 
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.reach().await?;
         self.alive().await;
         self.inner.extend_outbox(leases, hold_ms).await
     }
 
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
+        self.reach().await?;
         self.step().await;
         let settled = self.inner.settle_outbox(lane, fence, outcome).await;
         self.step().await;
@@ -225,34 +329,42 @@ impl Store for Faulty {
     }
 
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.reach().await?;
         self.inner.retry_message(id).await
     }
 
     async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
+        self.reach().await?;
         self.inner.cancel_message(id).await
     }
 
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        self.reach().await?;
         self.inner.pause_account(channel, account, why).await
     }
 
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        self.reach().await?;
         self.inner.mark_read(thread).await
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        self.reach().await?;
         self.inner.redrive(which, max).await
     }
 
     async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        self.reach().await?;
         self.inner.replay(event).await
     }
 
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        self.reach().await?;
         self.inner.purge(retention, max).await
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        self.reach().await?;
         self.inner.remember(name, value).await
     }
 
@@ -262,6 +374,7 @@ impl Store for Faulty {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.pings.fetch_add(1, Ordering::SeqCst);
+        self.reach().await?;
         if self.closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { self.inner.ping().await }
     }
 
@@ -273,6 +386,10 @@ impl Store for Faulty {
 pub(crate) fn with(faulty: &Arc<Faulty>, opened: Opened) -> Opened {
     let store: Arc<dyn Store> = Arc::<Faulty>::clone(faulty);
     Opened { store, ..opened }
+}
+
+fn contains(body: &[u8], part: &str) -> bool {
+    body.windows(part.len()).any(|window| window == part.as_bytes())
 }
 
 async fn a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken(opened: Opened) {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use hapax::store::mysql::{self, MysqlEngine};
 use hapax::store::steps::records::{Hash, LaneRec, Queue};
 use hapax::store::steps::{Changes, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
-use hapax::store::{Accepted, EventQuery, Promise, Store, StoreError, ThreadQuery};
+use hapax::store::{Accepted, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
+use hapax::testkit::cutting_proxy::CuttingProxy;
 use hapax::testkit::server_beds::{ServerBed, compare_with_model};
 use hapax::testkit::servers::Engine;
 use hapax::testkit::store_bed::{accept, message, webhook};
@@ -74,7 +75,6 @@ async fn names_that_a_collation_takes_for_one_are_two() {
             assert_eq!(matches!(accepted[0], Accepted::New(_)), !again, "{id:?}");
         }
     }
-    use hapax::store::Reads;
     let threads = store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await.expect("listed").rows;
     assert_eq!(threads.len(), ids.len());
     for thread in threads {
@@ -189,7 +189,6 @@ async fn odd_settings_are_overruled_or_refused() {
     let events = (0..3).map(|n| message(&format!("it's \"{n}\" \\"), "ana")).collect();
     let accepted = accept(&store, webhook(events)).await;
     assert_eq!(accepted.iter().filter(|one| one.is_new()).count(), 3);
-    use hapax::store::Reads;
     let listed = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("listed").rows;
     assert_eq!(listed.len(), 3, "no limit but our own");
     let wall_ms = hapax::clock::Clock::wall_ms(&hapax::clock::SystemClock::new());
@@ -201,6 +200,25 @@ async fn odd_settings_are_overruled_or_refused() {
         assert!(matches!(&refused, StoreError::Refused(why) if why.contains(says)), "{refused}");
         run(&url, "SET GLOBAL max_allowed_packet = 16777216, GLOBAL read_only = 0").await;
     }
+}
+
+/// The server commits, and its answer is eaten on the way: the transaction's own row tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_was_lost_is_found_to_have_taken_place() {
+    let Some(server) = Engine::Mariadb.shared().await else { return };
+    let proxy = CuttingProxy::start(server.port()).await.expect("a proxy");
+    let direct = server.fresh().await;
+    let url = direct.replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.address.port()));
+    assert_ne!(url, direct);
+    let store = mysql::open(&url, None).await.expect("it opens");
+    for n in 0..3 {
+        let id = format!("wamid.{n}");
+        proxy.cut_commit_of(&id);
+        assert!(accept(&store, webhook(vec![message(&id, "ana")])).await[0].is_new(), "acknowledged, since it is there");
+        proxy.cut(n + 1).await;
+        assert!(!accept(&store, webhook(vec![message(&id, "ana")])).await[0].is_new());
+    }
+    assert_eq!(store.stats().await.expect("counted").events, 3);
 }
 
 /// The server goes away and comes back: calls fail in time and say that they may be repeated; then they work again.

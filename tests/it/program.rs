@@ -42,6 +42,8 @@ pub(crate) struct Said {
     pub(crate) retry_after: Option<String>,
     /// "accepted", "duplicate", or nothing of the kind.
     pub(crate) word: String,
+    /// How many of its events were new.
+    pub(crate) accepted: u64,
 }
 
 impl Poster {
@@ -56,13 +58,19 @@ impl Poster {
         let status = response.status().as_u16();
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let answer: serde_json::Value = response.json().await.ok()?;
-        Some(Said { status, retry_after, word: answer["status"].as_str().unwrap_or_default().to_owned() })
+        let word = answer["status"].as_str().unwrap_or_default().to_owned();
+        Some(Said { status, retry_after, word, accepted: answer["accepted"].as_u64().unwrap_or_default() })
+    }
+
+    /// Asks as an operator does; nothing when there was no whole answer.
+    pub(crate) async fn get(&self, address: SocketAddr, path: &str) -> Option<String> {
+        let response = self.0.get(format!("http://{address}{path}")).bearer_auth(ADMIN_TOKEN).send().await.ok()?;
+        response.text().await.ok()
     }
 
     /// How many items are on their way, as `/v1/stats` says; nothing when it cannot say.
     pub(crate) async fn on_their_way(&self, address: SocketAddr) -> Option<u64> {
-        let stats: serde_json::Value =
-            self.0.get(format!("http://{address}/v1/stats")).bearer_auth(ADMIN_TOKEN).send().await.ok()?.json().await.ok()?;
+        let stats: serde_json::Value = serde_json::from_str(&self.get(address, "/v1/stats").await?).ok()?;
         let channels = stats["channels"].as_array()?;
         channels.iter().map(|channel| Some(channel["waiting"].as_u64()? + channel["leased"].as_u64()?)).sum()
     }

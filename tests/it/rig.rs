@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax::clock::{Clock, SystemClock};
-use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, StoreUrl};
+use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, StoreUrl};
 use hapax::domain::{Kind, RetryPolicy, limits};
 use hapax::providers::settings::Settings;
 use hapax::server::{Listeners, Server, StartError};
@@ -87,6 +87,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         lease_ms: 10_000,
         on_poison: OnPoison::Park,
         park_on_4xx: true,
+        on_store_failure: OnStoreFailure::Retry,
         stale_after_ms: None,
         sign_with: None,
         max_body: limits::BODY_MAX_BYTES,
@@ -101,6 +102,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         admin_listen: None,
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
+        spool: "hapax-spool.db".into(),
         instance: Some("test".to_owned()),
         limits: Limits {
             connections: limits::CONNECTIONS_MAX,
@@ -219,6 +221,11 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
         }
     };
     tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("never came: {what}"));
+}
+
+/// Waits for something that has a signal, but not for ever.
+pub(crate) async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), coming).await.unwrap_or_else(|_| panic!("never came: {what}"))
 }
 
 /// What python's `hmac.new(secret, body, sha256).hexdigest()` gives, as Meta sends it.

@@ -29,7 +29,7 @@ const SETUP: &str = "SET NAMES utf8mb4 COLLATE utf8mb4_bin;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
         time_zone = '+00:00', autocommit = 1, completion_type = 0, unique_checks = 1, sql_safe_updates = 0,
-        sql_select_limit = DEFAULT, auto_increment_increment = 1, auto_increment_offset = 1, max_sort_length = 8400,
+        sql_select_limit = 18446744073709551615, auto_increment_increment = 1, auto_increment_offset = 1, max_sort_length = 8400,
         innodb_lock_wait_timeout = 2, lock_wait_timeout = 5, wait_timeout = 60;";
 const SETUP_MARIADB: &str = "SET SESSION max_statement_time = 5, idle_transaction_timeout = 10;";
 const SETUP_MYSQL: &str = "SET SESSION max_execution_time = 5000, information_schema_stats_expiry = 0;";

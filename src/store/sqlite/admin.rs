@@ -10,7 +10,7 @@ use super::rows::{item_id, kind_of, lane_thread};
 use super::writer::{StepError, Writer};
 use crate::domain::ids::number_of;
 use crate::domain::{EventId, ItemId, ThreadId};
-use crate::store::Redrive;
+use crate::store::{Redrive, StoreError};
 
 impl Writer {
     pub(super) fn redrive(&mut self, which: &Redrive, max: usize) -> Result<usize, StepError> {
@@ -102,6 +102,9 @@ impl Writer {
 
     /// Writes and takes back, which proves that the file can be written to.
     pub(super) fn ping(&mut self) -> Result<(), StepError> {
+        if !self.disk.has_room() {
+            return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
+        }
         self.db
             .prepare_cached("INSERT INTO meta VALUES ('ping', 0) ON CONFLICT (name) DO UPDATE SET value = 1 - value")?
             .execute([])?;

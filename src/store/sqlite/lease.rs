@@ -265,7 +265,8 @@ pub(super) fn follow_clock_set_back(db: &Connection, now_ms: i64) -> rusqlite::R
     if last_seen > now_ms {
         let back_ms = last_seen - now_ms;
         tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
-        db.execute("UPDATE inbox SET due = due - ?1 WHERE due > ?2", [back_ms, now_ms])?;
+        // All of them, so that whose turn came first is still first.
+        db.execute("UPDATE inbox SET due = due - ?1", [back_ms])?;
     }
     Ok(())
 }

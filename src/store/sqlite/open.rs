@@ -48,8 +48,8 @@ const APPLICATION_ID: i64 = 0x6870_6178;
 pub(super) const LOG_CAP_BYTES: u64 = 64 << 20;
 const CHECKPOINT_PAGES: u32 = 2_000;
 
-/// How long a lock that somebody else put on the file is waited for; providers give up after about ten seconds.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a lock that somebody else put on the file is waited for; shorter than ingress waits for us, so that it hears what happened.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The lock that makes this process the only owner of the file. Freed when dropped, or by the system when the process dies.
 pub(super) struct Owner(#[expect(dead_code, reason = "held for the lock, never read")] File);

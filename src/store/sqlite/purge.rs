@@ -122,6 +122,7 @@ impl Writer {
             let name = self.channel_name(channel);
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
             if created + keep <= self.now_ms {
+                self.keep_last_words(number)?;
                 self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
                 self.db.prepare_cached("DELETE FROM tries WHERE number = ?1")?.execute([number])?;
             }
@@ -144,6 +145,7 @@ impl Writer {
             }
             return Ok(0);
         }
+        self.keep_last_words(webhook.last)?;
         let range = [webhook.number, webhook.last];
         for delete in [
             "DELETE FROM attempts WHERE first IN (SELECT number FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1)",
@@ -155,6 +157,16 @@ impl Writer {
         self.db.prepare_cached("DELETE FROM spans WHERE webhook = ?1")?.execute([webhook.number])?;
         let delete = "DELETE FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1";
         Ok(self.db.prepare_cached(delete)?.execute(range)? as u64)
+    }
+
+    /// Before something goes that the last words of its thread would be read from after a crash, they are written.
+    fn keep_last_words(&mut self, number: i64) -> rusqlite::Result<()> {
+        let written_to: i64 =
+            self.db.prepare_cached("SELECT value FROM meta WHERE name = 'threads_to'")?.query_row([], |row| row.get(0))?;
+        match number > written_to {
+            true => self.threads.write_some(&self.db, self.now_ms, self.last_number, true),
+            false => Ok(()),
+        }
     }
 
     /// True while an event of the webhook waits, is parked, or is being replayed.

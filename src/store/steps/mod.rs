@@ -31,3 +31,6 @@ mod store;
 
 pub use engine::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
 pub use store::ServerStore;
+
+#[cfg(feature = "firestore")]
+pub(in crate::store) use submit::submit;

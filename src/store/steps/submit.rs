@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Pool, Trouble, Tx, Wanted};
+use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
 use super::records::{Hash, MessageRec, OutRec, outbox_lane, request_hash, thread_hash};
-use super::run::Step;
+use super::run::{Step, run};
 use super::threads::Said;
 use super::work::Work;
 use crate::domain::{Direction, Status, Steps};
-use crate::store::{NewMessage, Submitted};
+use crate::store::{NewMessage, StoreError, Submitted};
+
+/// Submits one message, on an engine that found it by itself.
+pub(in crate::store) async fn submit<E: Engine>(engine: &E, message: NewMessage) -> Result<Submitted, StoreError> {
+    let mut submitted = run(engine, &SubmitAll(vec![message])).await?;
+    submitted.pop().ok_or(StoreError::Closed)
+}
 
 /// Messages that share a transaction.
 pub(super) struct SubmitAll(pub(super) Vec<NewMessage>);

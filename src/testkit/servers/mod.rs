@@ -49,15 +49,12 @@ impl Engine {
         Some(Private::start(self, program).await.unwrap_or_else(|error| self.trouble("start it", &*error)))
     }
 
-    /// Finds the program, or says that there is none: on a laptop that is a skip, in CI a failure.
+    /// Finds the program, or says that there is none.
     fn program(self) -> Option<PathBuf> {
         let recipe = self.recipe();
         let program = recipe.program();
         if program.is_none() {
-            let words = format!("no {} on this machine ({})", recipe.name(), recipe.how_to_install());
-            assert!(!(recipe.debian_has_it() && std::env::var_os("CI").is_some_and(|ci| ci == "true")), "{words}");
-            // Who cannot read it will not miss it.
-            let _ = writeln!(io::stderr(), "SKIPPED: {words}");
+            skip(recipe.name(), recipe.how_to_install(), recipe.debian_has_it());
         }
         program
     }
@@ -74,6 +71,14 @@ impl Engine {
     fn trouble(self, what: &str, error: &dyn Error) -> ! {
         unreachable!("{}: cannot {what}: {error}", self.recipe().name())
     }
+}
+
+/// Says that a test has nothing to say on this machine; in CI that is a failure, if the machine could have it.
+pub fn skip(what: &str, how_to_install: &str, debian_has_it: bool) {
+    let words = format!("no {what} on this machine ({how_to_install})");
+    assert!(!(debian_has_it && std::env::var_os("CI").is_some_and(|ci| ci == "true")), "{words}");
+    // Who cannot read it will not miss it.
+    let _ = writeln!(io::stderr(), "SKIPPED: {words}");
 }
 
 /// Where a server listens.

@@ -1,0 +1,147 @@
+//! The engine's side of the contract, method by method.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+
+use super::FirestoreEngine;
+use super::load::{Sight, load};
+use super::tx::FirestoreTx;
+use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
+use crate::store::steps::{Engine, Entry, Loaded, Pool, Trouble, Wanted};
+use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Stats, StoreError, ThreadQuery};
+
+/// Other instances are not heard of: whoever waits looks so often.
+const POLL: Duration = Duration::from_millis(500);
+
+#[async_trait]
+impl Engine for FirestoreEngine {
+    type Tx = FirestoreTx;
+
+    /// Several small commits at once: a large one is more likely to cross another.
+    fn in_flight(&self, pool: Pool) -> usize {
+        match pool {
+            Pool::Ingest => 8,
+            Pool::Workers => 4,
+            Pool::Admin => 2,
+        }
+    }
+
+    async fn begin(&self, pool: Pool, _numbers: usize) -> Result<FirestoreTx, Trouble> {
+        let pass = self.inner.gates.enter(pool).await;
+        let begun_micros = self.read_clock().await?;
+        let now_ms = self.inner.clock.as_ref().map_or(begun_micros / 1_000, |clock| clock.now_ms());
+        Ok(FirestoreTx::new(self, pass, now_ms, begun_micros))
+    }
+
+    async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
+        load(&self.inner.client, wanted, &mut Sight::default()).await
+    }
+
+    async fn list_events(&self, query: &EventQuery, before: Option<u64>, limit: usize) -> Result<Vec<EventRec>, StoreError> {
+        self.events(query, before, limit).await
+    }
+
+    async fn list_items(&self, query: &InboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<ItemRec>, StoreError> {
+        self.items(query, after, limit).await
+    }
+
+    async fn list_replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {
+        self.replays(event).await
+    }
+
+    async fn list_attempts(&self, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError> {
+        self.attempts(queue, of).await
+    }
+
+    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
+        self.copies_of(event).await
+    }
+
+    async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError> {
+        self.answer_to(event).await
+    }
+
+    async fn list_threads(&self, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, StoreError> {
+        self.threads(query, limit).await
+    }
+
+    async fn names_of(&self, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {
+        self.names(account, peer).await
+    }
+
+    async fn thread_entries(
+        &self,
+        thread: &Hash,
+        above: u64,
+        below: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.entries(thread, above, below, limit).await
+    }
+
+    async fn list_outs(&self, query: &OutboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<OutRec>, StoreError> {
+        self.outs(query, after, limit).await
+    }
+
+    async fn paused(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        self.paused_accounts().await
+    }
+
+    async fn pause(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        self.pause_or_resume(channel, account, why).await
+    }
+
+    async fn note_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
+        self.add_copies(copies).await
+    }
+
+    async fn purge_keys(&self, max: usize) -> Result<u64, StoreError> {
+        self.purge_expired(max).await
+    }
+
+    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
+        self.webhooks_before(after, before_ms, max).await
+    }
+
+    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
+        self.messages_before(after, before_ms, max).await
+    }
+
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        self.setting(name, value).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.count_all().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.prove().await
+    }
+
+    fn promise(&self) -> Promise {
+        match self.inner.emulated {
+            false => Promise::Full,
+            true => {
+                Promise::Degraded(vec!["firestore: the emulator keeps everything in memory; it is lost when it stops".to_owned()])
+            }
+        }
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        let hint = self.hint().notified_owned();
+        Box::pin(async move {
+            let _ = tokio::time::timeout(POLL, hint).await;
+        })
+    }
+
+    fn wake(&self) {
+        self.inner.work.notify_waiters();
+    }
+
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        self.clock_ms().await
+    }
+}

@@ -1,0 +1,76 @@
+//! What keeps the store in order: purging, settings, and the proof that it can be written to.
+
+use std::sync::Arc;
+
+use redis::{Script, Value};
+
+use super::RedisStore;
+use super::row::{Row, int, letter, odd};
+use super::script::{self, Call};
+use crate::domain::ThreadId;
+use crate::store::{Purged, StoreError};
+
+impl RedisStore {
+    /// Makes a call that begins something for an account, under the number it has in the registry. The script refuses when the number is not,
+    /// or no longer, the account's: then the server has lost its data, and the account is registered anew.
+    pub(super) async fn begin_for(
+        &self,
+        account: &str,
+        channel: &Arc<str>,
+        what: &'static str,
+        script: &'static Script,
+        args: impl Fn(Call, u32) -> Call,
+    ) -> Result<(u32, Value), StoreError> {
+        for _ in 0..2 {
+            let number = self.registry.enter(&self.link, account, channel).await?;
+            let answer = self.link.run_safely(what, args(self.link.call(script, number).arg(account), number)).await?;
+            match letter(&answer) {
+                Ok(b'U') => self.registry.forget(),
+                _ => return Ok((number, answer)),
+            }
+        }
+        Err(odd("an account that cannot be registered"))
+    }
+
+    /// Goes over all accounts, a step of `max` each.
+    pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        let seats = self.registry.seats(&self.link, None).await?;
+        let mut purged = Purged::default();
+        let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();
+        accounts.dedup();
+        for account in accounts {
+            let call = self.link.call(&script::PURGE_KEYS, account).arg(max);
+            let mut answer = Row::of(self.link.run("purging keys", call).await?)?;
+            purged.keys += answer.count()?;
+            purged.more |= answer.flag()?;
+        }
+        let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
+        for seat in &seats {
+            let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+            let Some(keep_ms) = listed.or(longest) else { continue };
+            let call = self.link.call(&script::PURGE, seat.account).arg(&*seat.channel).arg(keep_ms).arg(max);
+            let mut answer = Row::of(self.link.run("purging", call).await?)?;
+            purged.events += answer.count()?;
+            purged.more |= answer.flag()?;
+        }
+        Ok(purged)
+    }
+
+    pub(super) async fn remember_once(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        let call = self.link.shared_call(&script::REMEMBER).arg(name).arg(value);
+        match self.link.run_safely("remembering a setting", call).await? {
+            Value::BulkString(text) => String::from_utf8(text).map_err(|_| odd("a text that is none")),
+            _ => Err(odd("no text")),
+        }
+    }
+
+    pub(super) async fn mark_thread_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let Some(account) = self.registry.find(&self.link, &thread.account).await? else { return Ok(false) };
+        let call = self.link.call(&script::MARK_READ, account).arg(&thread.peer);
+        Ok(int(self.link.run("marking a thread as read", call).await?)? == 1)
+    }
+
+    pub(super) async fn prove_writable(&self) -> Result<(), StoreError> {
+        self.link.run("writing to redis", self.link.shared_call(&script::PING)).await.map(drop)
+    }
+}

@@ -1,0 +1,238 @@
+//! What comes in: accepting, leasing and settling, as calls of scripts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::RedisStore;
+use super::outbox::message_args;
+use super::place::{Place, held_by, lane_ref, make_id};
+use super::registry::Seat;
+use super::row::{Row, int, letter, odd};
+use super::script::{self, Call};
+use crate::domain::{EventId, Fence, ItemId, Kind, Status, ThreadId, limits};
+use crate::store::{
+    Accepted, Arrival, Copies, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewEvent, Outcome, Redrive, Settled,
+    StoreError, Then,
+};
+
+impl RedisStore {
+    /// One step per account, because accounts may live on different nodes. Should one of them fail, the whole call has failed: the provider
+    /// comes again, and what was taken in is then a copy.
+    pub(super) async fn accept_all(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        let mut by_account: Vec<(&str, Vec<usize>)> = Vec::new();
+        for (index, new) in arrival.events.iter().enumerate() {
+            match by_account.iter_mut().find(|(account, _)| *account == new.event.account) {
+                Some((_, indexes)) => indexes.push(index),
+                None => by_account.push((&new.event.account, vec![index])),
+            }
+        }
+        let mut accepted = vec![None; arrival.events.len()];
+        for (account, indexes) in by_account {
+            let args = |call: Call, number: u32| accept_args(call, &arrival, number, &indexes);
+            let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
+            for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
+                accepted[index] = Some(read_accepted(answer?, number)?);
+            }
+        }
+        accepted.into_iter().map(|one| one.ok_or_else(|| odd("an event without an answer"))).collect()
+    }
+
+    pub(super) async fn add_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
+        let mut by_account: HashMap<u32, Vec<(Place, &Copies)>> = HashMap::new();
+        for (place, more) in copies.iter().filter_map(|more| Some((Place::of(more.event.0)?, more))) {
+            by_account.entry(place.account).or_default().push((place, more));
+        }
+        for (account, copies) in by_account {
+            let call = self.link.call(&script::NOTE_COPIES, account).arg(copies.len());
+            let call = copies.into_iter().fold(call, |call, (place, more)| {
+                call.arg(place.seq).arg(place.at_s).arg(more.copies).arg(more.conflicts).arg(more.last_ms)
+            });
+            self.link.run("counting copies", call).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn lease_items(&self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        let mut leases = Vec::new();
+        for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
+            let seats = self.registry.seats(&self.link, Some(channel)).await?;
+            for (seat, count) in self.first_to_deliver(&seats, *max).await? {
+                let call = self.link.call(&script::LEASE_INBOX, seat.account).arg(&**channel).arg(count);
+                let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
+                for row in Row::of(answer)?.rows() {
+                    leases.push(read_lease(row?, seat)?);
+                }
+            }
+        }
+        Ok(leases)
+    }
+
+    /// `kind` is `i` for items and `m` for messages.
+    pub(super) async fn extend_all(
+        &self,
+        kind: &str,
+        leases: &[(LaneRef, Fence)],
+        hold_ms: i64,
+    ) -> Result<Vec<bool>, StoreError> {
+        let mut held = vec![false; leases.len()];
+        let mut by_account: HashMap<u32, Vec<(usize, u64, Fence)>> = HashMap::new();
+        for (index, (lane, fence)) in leases.iter().enumerate() {
+            let (account, seq) = held_by(*lane);
+            by_account.entry(account).or_default().push((index, seq, *fence));
+        }
+        for (account, leases) in by_account {
+            let call = self.link.call(&script::EXTEND, account).arg(kind).arg(hold_ms).arg(leases.len());
+            let call = leases.iter().fold(call, |call, (_, seq, fence)| call.arg(*seq).arg(fence.0));
+            let mut answer = Row::of(self.link.run("extending leases", call).await?)?;
+            for (index, ..) in leases {
+                held[index] = answer.flag()?;
+            }
+        }
+        Ok(held)
+    }
+
+    pub(super) async fn settle_item(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
+        let (account, seq) = held_by(lane);
+        let replies = match &outcome {
+            Outcome::Delivered { replies, .. } => &replies[..],
+            _ => &[],
+        };
+        for reply in replies {
+            // What belongs to another account may live on another node, and could not be written in the same step.
+            if self.registry.enter(&self.link, &reply.account, &reply.channel).await? != account {
+                return Err(StoreError::Refused("a reply must be of the account that it answers for".to_owned()));
+            }
+        }
+        let call = self.link.call(&script::SETTLE_INBOX, account).arg(seq).arg(fence.0);
+        let letter_and_room = |call: Call, name: &str| {
+            let call = call.arg(name).arg(limits::OUTBOX_MAX).arg(replies.len());
+            replies.iter().fold(call, |call, reply| call.arg(&*reply.channel))
+        };
+        let call = match &outcome {
+            Outcome::Delivered { status, answer, replies } => {
+                let call = letter_and_room(call, "D").arg(*status);
+                let call = call.maybe_int(answer.as_ref().map(|answer| i64::from(answer.status)));
+                let call = call.maybe(answer.as_ref().and_then(|answer| answer.content_type.as_ref()));
+                let call = call.maybe(answer.as_ref().map(|answer| &answer.body)).arg(replies.len());
+                replies.iter().fold(call, message_args)
+            }
+            Outcome::Retry { wait_ms, why } => letter_and_room(call, "R").arg(*wait_ms).arg(why),
+            Outcome::Parked { why } => letter_and_room(call, "P").arg(why),
+            Outcome::HandBack { wait_ms } => letter_and_room(call, "H").arg(*wait_ms),
+        };
+        read_settled(&self.link.run_safely("settling", call).await?)
+    }
+
+    pub(super) async fn redrive_some(&self, which: &Redrive, max: usize) -> Result<usize, StoreError> {
+        let one = |name: &'static str, id: uuid::Uuid| Place::of(id).map(|place| (name, place));
+        let found = match which {
+            Redrive::Item(id) => one("I", id.0),
+            Redrive::Event(id) => one("E", id.0),
+            Redrive::Channel(channel) => return self.redrive_seats(Some(channel), max).await,
+            Redrive::All => return self.redrive_seats(None, max).await,
+        };
+        let Some((name, place)) = found else { return Ok(0) };
+        let call = self.link.call(&script::REDRIVE, place.account).arg(name).arg(max).arg(place.seq).arg(place.at_s);
+        Ok(int(self.link.run_safely("redriving", call).await?)? as usize)
+    }
+
+    async fn redrive_seats(&self, channel: Option<&str>, max: usize) -> Result<usize, StoreError> {
+        let mut moved = 0;
+        for seat in self.registry.seats(&self.link, channel).await? {
+            if moved < max {
+                let call = self.link.call(&script::REDRIVE, seat.account).arg("C").arg(max - moved).arg(&*seat.channel);
+                moved += int(self.link.run_safely("redriving", call).await?)? as usize;
+            }
+        }
+        Ok(moved)
+    }
+
+    pub(super) async fn replay_event(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        let Some(place) = Place::of(event.0) else { return Ok(None) };
+        let call = self.link.call(&script::REPLAY, place.account).arg(place.seq).arg(place.at_s);
+        let mut answer = Row::of(self.link.run_safely("replaying", call).await?)?;
+        let Some(seq) = answer.maybe_int()? else { return Ok(None) };
+        Ok(Some(ItemId(make_id(answer.int()?, place.account, seq.cast_unsigned()))))
+    }
+}
+
+fn accept_args(call: Call, arrival: &Arrival, account: u32, indexes: &[usize]) -> Call {
+    let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
+    let call = call.arg(arrival.events.len()).arg(indexes.len());
+    indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], account))
+}
+
+fn event_args(call: Call, new: &NewEvent, account: u32) -> Call {
+    let event = &new.event;
+    let handle = event.handle.and_then(|id| Place::of(id.0)).filter(|place| place.account == account);
+    let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
+    let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
+    let call = call.maybe_int(event.status.map(status_number));
+    let call = call.maybe_int(handle.map(|place| place.seq.cast_signed())).maybe_int(handle.map(|place| place.at_s));
+    let call = call.maybe_int(event.at_ms).maybe(event.text.as_ref());
+    let call = call.maybe(event.text.as_ref().map(|text| limits::preview(text)));
+    let call = call.arg(event.index).flag(event.kind.waits_in_thread());
+    match &new.then {
+        Then::Deliver => call.arg("D"),
+        Then::Keep => call.arg("K"),
+        Then::Quarantine { why, part } => call.arg("Q").arg(why).arg(&part[..]),
+    }
+}
+
+fn status_number(status: Status) -> i64 {
+    Status::ALL.iter().position(|known| *known == status).unwrap_or_default() as i64
+}
+
+fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
+    let what = letter(&row.value())?;
+    let seq = row.count()?;
+    let id = EventId(make_id(row.int()?, account, seq));
+    match what {
+        b'N' => Ok(Accepted::New(id)),
+        b'D' => Ok(Accepted::Duplicate(id)),
+        b'C' => Ok(Accepted::Conflict(id)),
+        _ => Err(odd("an unknown letter")),
+    }
+}
+
+fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
+    let seq = row.count()?;
+    let (fence, until_ms) = (Fence(row.count()?), row.int()?);
+    let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
+    let (made_ms, received_ms) = (row.int()?, row.int()?);
+    let (headers, body, webhook_events) = (KeptHeaders(row.bytes()?.to_vec()), row.bytes()?, row.small()?);
+    let mut events = Vec::new();
+    for event in row.row()?.rows() {
+        let mut event = event?;
+        let (seq, received_ms) = (event.count()?, event.int()?);
+        let kind = Kind::from_name(&event.text()?).ok_or_else(|| odd("an unknown kind"))?;
+        let index = event.small()?;
+        let thread = event.maybe_text()?.map(|peer| ThreadId { account: seat.name.to_string(), peer });
+        events.push(LeasedEvent { id: EventId(make_id(received_ms, seat.account, seq)), kind, index, thread });
+    }
+    Ok(InboxLease {
+        lane: lane_ref(seat.account, seq),
+        fence,
+        until_ms,
+        item: ItemId(make_id(made_ms, seat.account, seq)),
+        channel: Arc::clone(&seat.channel),
+        attempt,
+        replay,
+        received_ms,
+        headers,
+        body,
+        webhook_events,
+        events,
+    })
+}
+
+pub(super) fn read_settled(answer: &Value) -> Result<Settled, StoreError> {
+    match letter(answer)? {
+        b'D' => Ok(Settled::Done),
+        b'L' => Ok(Settled::Lost),
+        b'B' => Err(StoreError::Busy),
+        _ => Err(odd("an unknown letter")),
+    }
+}

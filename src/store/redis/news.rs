@@ -1,0 +1,60 @@
+//! Hints that there is work: every script that makes some publishes, and one connection per instance listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::aio::PubSub;
+use redis::{Client, RedisResult};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Ends with the last clone of the store.
+pub(super) struct News {
+    pub(super) work: Arc<Notify>,
+    listener: JoinHandle<()>,
+}
+
+impl News {
+    /// Listens from now on; when the connection is lost, it is made again for ever.
+    pub(super) async fn listen(client: Client, channel: String) -> RedisResult<Self> {
+        let work = Arc::new(Notify::new());
+        let first = subscribe(&client, &channel).await?;
+        let listener = tokio::spawn(keep_listening(client, channel, first, Arc::clone(&work)));
+        Ok(Self { work, listener })
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+async fn subscribe(client: &Client, channel: &str) -> RedisResult<PubSub> {
+    let mut listening = client.get_async_pubsub().await?;
+    listening.subscribe(channel).await?;
+    Ok(listening)
+}
+
+async fn keep_listening(client: Client, channel: String, first: PubSub, work: Arc<Notify>) {
+    let mut listening = Some(first);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(listening) = listening.take() {
+            pause = FIRST_PAUSE;
+            let mut messages = listening.into_on_message();
+            while messages.next().await.is_some() {
+                work.notify_waiters();
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        listening = subscribe(&client, &channel).await.ok();
+        // Something may have been said while nobody listened.
+        work.notify_waiters();
+    }
+}

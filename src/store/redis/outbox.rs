@@ -1,0 +1,111 @@
+//! What goes out: submitting, leasing, beginning and settling messages, as calls of scripts.
+
+use std::sync::Arc;
+
+use super::RedisStore;
+use super::inbox::read_settled;
+use super::place::{Place, held_by, lane_ref, make_id};
+use super::registry::Seat;
+use super::row::{Row, letter, odd};
+use super::script::{self, Call};
+use crate::domain::{Fence, MessageId, Priority, limits};
+use crate::store::{Changed, LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
+
+impl RedisStore {
+    pub(super) async fn submit_one(&self, new: &NewMessage) -> Result<Submitted, StoreError> {
+        let args = |call: Call, _| message_args(call.arg(limits::OUTBOX_MAX), new);
+        let (account, answer) = self.begin_for(&new.account, &new.channel, "submitting", &script::SUBMIT, args).await?;
+        let mut answer = Row::of(answer)?;
+        let what = letter(&answer.value())?;
+        let seq = answer.count()?;
+        let id = MessageId(make_id(answer.int()?, account, seq));
+        match what {
+            b'N' => Ok(Submitted::New(id)),
+            b'R' => Ok(Submitted::Replayed(id)),
+            b'M' => Ok(Submitted::Mismatch(id)),
+            b'B' => Err(StoreError::Busy),
+            _ => Err(odd("an unknown letter")),
+        }
+    }
+
+    pub(super) async fn lease_messages(&self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+        let mut leases = Vec::new();
+        for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
+            let mut seats = self.registry.seats(&self.link, Some(channel)).await?;
+            seats.retain(|seat| !ask.resting.iter().any(|(of, name)| of == channel && **name == *seat.name));
+            for (seat, count) in self.first_to_send(&seats, *max).await? {
+                let call = self.link.call(&script::LEASE_OUTBOX, seat.account).arg(&**channel).arg(count);
+                let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
+                for row in Row::of(answer)?.rows() {
+                    leases.push(read_lease(row?, seat)?);
+                }
+            }
+        }
+        Ok(leases)
+    }
+
+    pub(super) async fn begin_sending(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
+        let (account, seq) = held_by(lane);
+        let call = self.link.call(&script::BEGIN, account).arg(seq).arg(fence.0);
+        read_settled(&self.link.run_safely("beginning to send", call).await?)
+    }
+
+    pub(super) async fn settle_message(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
+        let (account, seq) = held_by(lane);
+        let call = self.link.call(&script::SETTLE_OUTBOX, account).arg(seq).arg(fence.0);
+        let call = match outcome {
+            SendOutcome::Sent { provider_id } => call.arg("S").arg(provider_id),
+            SendOutcome::Failed { why } => call.arg("F").arg(why),
+            SendOutcome::Retry { wait_ms, why } => call.arg("R").arg(wait_ms).arg(why),
+            SendOutcome::Unknown { why, check_ms } => call.arg("U").arg(why).maybe_int(check_ms),
+            SendOutcome::HandBack { wait_ms } => call.arg("H").arg(wait_ms),
+        };
+        read_settled(&self.link.run_safely("settling", call).await?)
+    }
+
+    /// Retries or cancels, as the script says.
+    pub(super) async fn change_message(&self, script: &'static redis::Script, id: MessageId) -> Result<Changed, StoreError> {
+        let Some(place) = Place::of(id.0) else { return Ok(Changed::NotFound) };
+        let call = self.link.call(script, place.account).arg(place.seq).arg(place.at_s);
+        match letter(&self.link.run_safely("changing a message", call).await?)? {
+            b'D' => Ok(Changed::Done),
+            b'N' => Ok(Changed::NotFound),
+            b'L' => Ok(Changed::TooLate),
+            _ => Err(odd("an unknown letter")),
+        }
+    }
+
+    pub(super) async fn pause(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
+        let args = |call: Call, _| call.arg(channel).maybe(why);
+        self.begin_for(account, &channel.into(), "pausing an account", &script::PAUSE_ACCOUNT, args).await.map(drop)
+    }
+}
+
+/// What a message is recorded with; the scripts read it in this order.
+pub(super) fn message_args(call: Call, new: &NewMessage) -> Call {
+    let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default();
+    let call = call.arg(&*new.channel).arg(&new.peer).arg(&new.request_id).arg(&new.fingerprint[..]);
+    let call = call.maybe(new.text.as_ref()).maybe(new.text.as_ref().map(|text| limits::preview(text)));
+    call.arg(&new.payload[..]).arg(priority).maybe(new.reply_to.map(|id| id.0.into_bytes()))
+}
+
+fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {
+    let (seq, fence, until_ms) = (row.count()?, Fence(row.count()?), row.int()?);
+    let (request_id, peer, payload, text) = (row.text()?, row.text()?, row.bytes()?, row.maybe_text()?);
+    let (attempt, created_ms, in_doubt_since_ms) = (row.small()?, row.int()?, row.maybe_int()?);
+    Ok(OutboxLease {
+        lane: lane_ref(seat.account, seq),
+        fence,
+        until_ms,
+        message: MessageId(make_id(created_ms, seat.account, seq)),
+        request_id,
+        channel: Arc::clone(&seat.channel),
+        account: seat.name.to_string(),
+        peer,
+        payload,
+        text,
+        attempt,
+        created_ms,
+        in_doubt_since_ms,
+    })
+}

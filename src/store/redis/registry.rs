@@ -1,0 +1,131 @@
+//! Which accounts there are, under which numbers, and in which channels: how a method that names no account finds all of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::link::Link;
+use super::place::ACCOUNTS_MAX;
+use super::row::{Row, int, odd};
+use super::script;
+use crate::store::StoreError;
+
+/// A copy of what is in the store. Accounts are only ever added, so what it holds is true until the server loses its data; that is noticed
+/// by the version, and by the scripts that begin something for an account, which check its name.
+#[derive(Default)]
+pub(super) struct Registry {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    version: Vec<u8>,
+    numbers: HashMap<String, u32>,
+    names: HashMap<u32, Arc<str>>,
+    places: BTreeSet<(u32, Arc<str>)>,
+}
+
+/// An account in a channel.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) account: u32,
+    pub(super) name: Arc<str>,
+    pub(super) channel: Arc<str>,
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The account's number; it is given one, and written down in the channel, before anything else is written about it.
+    pub(super) async fn enter(&self, link: &Link, account: &str, channel: &Arc<str>) -> Result<u32, StoreError> {
+        if let Some(number) = self.lock().seated(account, channel) {
+            return Ok(number);
+        }
+        let call = link.shared_call(&script::REGISTER).arg(account).arg(&**channel).arg(ACCOUNTS_MAX);
+        let number = int(link.run_safely("registering an account", call).await?)?;
+        let number = u32::try_from(number).map_err(|_| odd("an account number out of range"))?;
+        self.name_account(link, number, account).await?;
+        self.lock().add(account, number, channel);
+        Ok(number)
+    }
+
+    async fn name_account(&self, link: &Link, number: u32, account: &str) -> Result<(), StoreError> {
+        let call = link.call(&script::NAME_ACCOUNT, number).arg(account);
+        link.run_safely("registering an account", call).await.map(drop)
+    }
+
+    /// Forgets the copy: the server has lost what it was made from.
+    pub(super) fn forget(&self) {
+        *self.lock() = Known::default();
+    }
+
+    /// The number of an account, if it has one.
+    pub(super) async fn find(&self, link: &Link, account: &str) -> Result<Option<u32>, StoreError> {
+        if let Some(&number) = self.lock().numbers.get(account) {
+            return Ok(Some(number));
+        }
+        self.refresh(link).await?;
+        Ok(self.lock().numbers.get(account).copied())
+    }
+
+    /// The name of an account, if there is one of this number.
+    pub(super) async fn name(&self, link: &Link, account: u32) -> Result<Option<Arc<str>>, StoreError> {
+        if let Some(name) = self.lock().names.get(&account) {
+            return Ok(Some(Arc::clone(name)));
+        }
+        self.refresh(link).await?;
+        Ok(self.lock().names.get(&account).cloned())
+    }
+
+    /// Every account in every channel, or in this one.
+    pub(super) async fn seats(&self, link: &Link, channel: Option<&str>) -> Result<Vec<Seat>, StoreError> {
+        self.refresh(link).await?;
+        Ok(self.lock().seats(channel))
+    }
+
+    /// Reads the registry again if there is something new in it.
+    async fn refresh(&self, link: &Link) -> Result<(), StoreError> {
+        let version = self.lock().version.clone();
+        let answer = link.run("reading the registry", link.shared_call(&script::REGISTRY).arg(version)).await?;
+        let Some(mut answer) = Row::maybe_of(answer)? else { return Ok(()) };
+        let mut known = Known { version: answer.bytes()?.to_vec(), ..Known::default() };
+        let mut accounts = answer.row()?;
+        let mut numbers = HashMap::new();
+        while let Some(account) = accounts.maybe_text()? {
+            numbers.insert(accounts.small()?, account);
+        }
+        let mut places = answer.row()?;
+        while let Some(place) = places.maybe_text()? {
+            let (number, channel) = place.split_once(':').ok_or_else(|| odd("no place"))?;
+            let number = number.parse().map_err(|_| odd("no account number"))?;
+            if let Some(account) = numbers.get(&number) {
+                known.add(account, number, &channel.into());
+            }
+        }
+        *self.lock() = known;
+        Ok(())
+    }
+}
+
+impl Known {
+    fn seated(&self, account: &str, channel: &Arc<str>) -> Option<u32> {
+        let number = *self.numbers.get(account)?;
+        self.places.contains(&(number, Arc::clone(channel))).then_some(number)
+    }
+
+    fn add(&mut self, account: &str, number: u32, channel: &Arc<str>) {
+        self.numbers.insert(account.to_owned(), number);
+        self.names.entry(number).or_insert_with(|| account.into());
+        self.places.insert((number, Arc::clone(channel)));
+    }
+
+    fn seats(&self, channel: Option<&str>) -> Vec<Seat> {
+        let wanted = self.places.iter().filter(|(_, of)| channel.is_none_or(|channel| channel == &**of));
+        let seat = |(account, channel): &(u32, Arc<str>)| {
+            let name = self.names.get(account)?;
+            Some(Seat { account: *account, name: Arc::clone(name), channel: Arc::clone(channel) })
+        };
+        wanted.filter_map(seat).collect()
+    }
+}

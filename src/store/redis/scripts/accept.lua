@@ -1,0 +1,130 @@
+-- Takes in the events of one webhook that are of this account. A claim is `k:`: the event, when, its fingerprint, when it ends, and which
+-- call won it with which of its events, so that the same call made again after a cut gets the same answer.
+if not is_account(take()) then return 'U' end
+local channel, window, headers, body, total, count = take(), number(), take(), take(), take(), number()
+local webhook, webhook_events, new_items, any = false, {}, {}, false
+
+local function take_event()
+  local event = { key = take(), fingerprint = number(), kind = take(), id = take(), peer = maybe(), aliases = {} }
+  for n = 1, number() do event.aliases[n] = take() end
+  event.echo, event.status, event.handle = take() == '1', maybe_number(), maybe()
+  event.handle_s, event.at_ms, event.text, event.preview = maybe_number(), maybe_number(), maybe(), maybe()
+  event.index, event.waits, event.to = number(), take() == '1', take()
+  if event.to == 'Q' then event.why, event.part = take(), take() end
+  return event
+end
+
+local function claim(event, n)
+  local seq = next_seq()
+  local ends = now + window
+  local kept = cmsgpack.pack({ seq, now, event.fingerprint, ends, ARGV[2], n })
+  if by_server then
+    redis.call('SET', key('k', event.key), kept, 'PX', window + 86400000)
+  else
+    redis.call('SET', key('k', event.key), kept)
+  end
+  redis.call('ZADD', key('keys'), ends, event.key)
+  return seq
+end
+
+local function keep_webhook(seq, bytes)
+  redis.call('HSET', key('w', seq), 'headers', headers, 'body', bytes, 'total', total, 'channel', channel, 'received', now, 'open', 0)
+  return seq
+end
+
+-- Puts the event in line, or not; answers with its webhook and its item.
+local function place(event, seq)
+  if event.to == 'Q' then
+    keep_webhook(seq, event.part)
+    redis.call('HSET', key('w', seq), 'events', seq)
+    add_item(seq, channel, seq, seq)
+    redis.call('HSET', key('i', seq), 'place', 'Q', 'why', event.why, 'lane', '#' .. seq)
+    redis.call('ZADD', key('quar', channel), seq, seq)
+    return seq, seq
+  end
+  webhook = webhook or keep_webhook(seq, body)
+  webhook_events[#webhook_events + 1] = seq
+  if event.to == 'K' then return webhook, false end
+  local lane = event.waits and event.peer and lane_of(channel, event.peer)
+  local item = lane and new_items[lane]
+  if item then
+    redis.call('HSET', key('i', item), 'events', redis.call('HGET', key('i', item), 'events') .. ',' .. seq)
+    return webhook, item
+  end
+  add_item(seq, channel, webhook, seq)
+  redis.call('HSET', key('i', seq), 'lane', lane or '#' .. seq)
+  join_lane(lane or '#' .. seq, channel, seq)
+  if lane then new_items[lane] = seq end
+  return webhook, seq
+end
+
+-- Takes note of a status; true when it is about a message of ours.
+local function hear_status(event)
+  if not event.status then return false end
+  local at_ms = event.at_ms or now
+  local created = event.handle and redis.call('HGET', key('m', event.handle), 'created')
+  local seq = created and second(created) == event.handle_s and event.handle
+  if seq then name_message(seq, event.id) end
+  seq = seq or redis.call('HGET', key('pid'), event.id)
+  if not seq then
+    if redis.call('SCARD', key('bgn')) > 0 then
+      hear(key('es', event.id), event.status, at_ms)
+      if by_server then redis.call('PEXPIRE', key('es', event.id), 86400000) end
+    end
+    return false
+  end
+  hear(key('m', seq), event.status, at_ms)
+  if redis.call('HGET', key('m', seq), 'unknown') and not is_leased(seq) then settle_by_known_id(seq, at_ms) end
+  return true
+end
+
+-- Takes note of our own message seen again; true when it settles a send that was in doubt.
+local function hear_echo(event)
+  if not event.text then return false end
+  for _, seq in ipairs(redis.call('ZRANGE', key('unk'), 0, -1)) do
+    local of = redis.call('HMGET', key('m', seq), 'peer', 'text')
+    if of[1] == event.peer and of[2] == event.text and not is_leased(seq) then
+      name_message(seq, event.id)
+      return settle_by_known_id(seq, now)
+    end
+  end
+  return false
+end
+
+local function take_in(event, n)
+  local seq = claim(event, n)
+  local of_webhook, item = place(event, seq)
+  local ours = false
+  if event.echo then ours = hear_echo(event) else ours = hear_status(event) end
+  local thread = false
+  -- An echo of a message that is in the thread already is not said twice.
+  if event.to ~= 'Q' and not ours and event.kind == 'message' and event.peer then
+    thread = learn_names(event.peer, event.aliases)
+    say(thread, channel, 'e' .. seq, seq, not event.echo, event.preview)
+  end
+  redis.call('SET', key('e', seq), cmsgpack.pack({
+    now, of_webhook, item, channel, event.kind, event.id, event.peer, event.echo, event.at_ms, event.text, event.index, thread,
+    event.to == 'Q', event.waits,
+  }))
+  redis.call('ZADD', key('ev', channel), seq, seq)
+  return { 'N', seq, now }
+end
+
+local answers = {}
+for n = 1, count do
+  local event = take_event()
+  local won = redis.call('GET', key('k', event.key))
+  won = won and cmsgpack.unpack(won)
+  if won and won[4] > now then
+    local copy = won[3] == event.fingerprint and 'D' or 'C'
+    answers[n] = { won[5] == ARGV[2] and won[6] == n and 'N' or copy, won[1], won[2] }
+  else
+    answers[n], any = take_in(event, n), true
+  end
+end
+if webhook then
+  redis.call('HSET', key('w', webhook), 'events', table.concat(webhook_events, ','))
+  if redis.call('HGET', key('w', webhook), 'open') == '0' then redis.call('ZADD', key('wc', channel), now, webhook) end
+end
+if any then announce() end
+return answers

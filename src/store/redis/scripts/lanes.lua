@@ -1,0 +1,57 @@
+-- The inbox. An item is `i:`, with its events, its webhook `w`, its place (`L` in a lane, `P` parked, `Q` quarantined) and its lane.
+-- A lane is the thread's, `li:`, or `#` and the number of its only item. Its lease is `l:`. The lines `due:` hold a channel's lanes by
+-- when they may be taken, and then by their first item.
+local function lane_of(channel, peer) return #channel .. ':' .. channel .. peer end
+
+local function is_own(lane) return string.sub(lane, 1, 1) == '#' end
+
+local function head_of(lane)
+  if not is_own(lane) then return redis.call('ZRANGE', key('li', lane), 0, 0)[1] or false end
+  local seq = string.sub(lane, 2)
+  return redis.call('HGET', key('i', seq), 'place') == 'L' and seq
+end
+
+-- Whoever changes the first item of a lane takes the lane out of the line before, and puts it back after.
+local function leave_line(lane, channel)
+  local head = head_of(lane)
+  if head then redis.call('ZREM', key('due', channel), wide(head) .. lane) end
+end
+
+local function enter_line(lane, channel)
+  local head = head_of(lane)
+  if not head then return end
+  local due = redis.call('HGET', key('l', lane), 'until') or redis.call('HGET', key('i', head), 'due')
+  redis.call('ZADD', key('due', channel), due, wide(head) .. lane)
+end
+
+local function join_lane(lane, channel, seq)
+  leave_line(lane, channel)
+  redis.call('HSET', key('i', seq), 'place', 'L')
+  if not is_own(lane) then redis.call('ZADD', key('li', lane), seq, seq) end
+  redis.call('ZADD', key('way', channel), seq, seq)
+  enter_line(lane, channel)
+end
+
+local function quit_lane(lane, channel, seq, place)
+  leave_line(lane, channel)
+  redis.call('HSET', key('i', seq), 'place', place)
+  if not is_own(lane) then redis.call('ZREM', key('li', lane), seq) end
+  redis.call('ZREM', key('way', channel), seq)
+  enter_line(lane, channel)
+end
+
+local function add_item(seq, channel, webhook, event)
+  redis.call('HSET', key('i', seq), 'channel', channel, 'webhook', webhook, 'events', event, 'attempt', 0, 'received', now, 'due', now)
+  redis.call('HINCRBY', key('w', webhook), 'open', 1)
+end
+
+local function log_attempt(seq, lease, outcome, detail)
+  local of = redis.call('HMGET', key('i', seq), 'received', 'attempt')
+  local row = { tonumber(of[1]), tonumber(of[2]), tonumber(lease.fence), lease.worker, tonumber(lease.leased), now, outcome, detail }
+  redis.call('RPUSH', key('at', seq), cmsgpack.pack(row))
+end
+
+local function lease_of(kind, lane)
+  local got = redis.call('HMGET', key(kind, lane), 'held', 'fence', 'worker', 'leased', 'until')
+  return got[1] and { held = got[1], fence = got[2], worker = got[3], leased = got[4], till = got[5] }
+end

@@ -1,0 +1,44 @@
+-- Leases the first message of this account's lanes that are due in a channel, replies before the rest.
+local channel, most, worker, hold = take(), number(), take(), number()
+
+local function next_lane()
+  for priority = 0, 2 do
+    local line = key('od', priority .. ':' .. channel)
+    local member = redis.call('ZRANGEBYSCORE', line, '-inf', now, 'LIMIT', 0, 1)[1]
+    if member then return string.sub(member, 15) end
+  end
+end
+
+local function lease(lane)
+  local lost = lease_of('ol', lane)
+  if lost then
+    log_try(lost, 'lost', 'the lease ran out')
+    redis.call('DEL', key('ol', lane))
+    if settle_by_known_id(lost.held, now) then return end
+  end
+  local seq, fence = first_of(lane), next_fence()
+  if not redis.call('HGET', key('m', seq), 'begun') then redis.call('HINCRBY', key('m', seq), 'attempt', 1) end
+  redis.call('HSET', key('ol', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
+  enter_outbox_line(lane)
+  return { tonumber(seq), fence, now + hold }
+end
+
+local leases = once(function()
+  local given = {}
+  if most == 0 or redis.call('HEXISTS', key('paused'), channel) == 1 then return given, true end
+  local lane = next_lane()
+  if not lane then return given, true end
+  work_off()
+  while lane do
+    given[#given + 1] = lease(lane)
+    lane = #given < most and next_lane()
+  end
+  return given
+end)
+
+local told = {}
+for _, lease in ipairs(leases) do
+  local of = redis.call('HMGET', key('m', lease[1]), 'request_id', 'peer', 'payload', 'text', 'attempt', 'created', 'begun')
+  if of[1] then told[#told + 1] = { lease[1], lease[2], lease[3], unpack(of) } end
+end
+return told

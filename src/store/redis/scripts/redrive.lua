@@ -1,0 +1,37 @@
+-- Puts parked items of this account back in line: one item (`I`), those of an event (`E`), or of a channel (`C`). Answers how many.
+local which, most = take(), number()
+
+local function redrive(seq, channel)
+  local lane = redis.call('HGET', key('i', seq), 'lane')
+  redis.call('HSET', key('i', seq), 'attempt', 0, 'due', now)
+  redis.call('ZREM', key('park', channel), seq)
+  join_lane(lane, channel, seq)
+end
+
+local function candidates()
+  if which == 'C' then return redis.call('ZRANGE', key('park', take()), 0, most - 1) end
+  local seq, at_s = take(), number()
+  if which == 'I' then
+    local received = redis.call('HGET', key('i', seq), 'received')
+    return received and second(received) == at_s and { seq } or {}
+  end
+  local event = redis.call('GET', key('e', seq))
+  event = event and cmsgpack.unpack(event)
+  if not event or second(event[1]) ~= at_s then return {} end
+  local items = redis.call('LRANGE', key('rp', seq), 0, -1)
+  if event[3] then table.insert(items, 1, event[3]) end
+  return items
+end
+
+return once(function()
+  local moved = 0
+  for _, seq in ipairs(candidates()) do
+    local of = redis.call('HMGET', key('i', seq), 'place', 'channel')
+    if of[1] == 'P' and moved < most then
+      redrive(seq, of[2])
+      moved = moved + 1
+    end
+  end
+  if moved > 0 then announce() end
+  return moved, moved == 0
+end)

@@ -1,0 +1,46 @@
+//! What `docs/firestore.md` says that things cost.
+
+use hapax::store::{Outcome, SendOutcome, Store};
+use hapax::testkit::store_bed::{accept_one, lease, message};
+use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+
+use super::emulator::Emulator;
+use super::proxy::Proxy;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_costs_what_the_documentation_says() {
+    let Some(emulator) = Emulator::start().await else { return };
+    let proxy = Proxy::start(&emulator).await;
+    let store = emulator.open_at(&proxy.host).await;
+    let delivered = || Outcome::Delivered { status: 200, answer: None, replies: vec![] };
+    accept_one(&store, message("first", "ana")).await;
+    let first = lease(&store, 9).await.remove(0);
+    store.settle_inbox(first.lane, first.fence, delivered()).await.expect("settled");
+
+    proxy.cost();
+    accept_one(&store, message("m1", "ana")).await;
+    let accept = proxy.cost();
+    accept_one(&store, message("m1", "ana")).await;
+    let copy = proxy.cost();
+    let held = lease(&store, 9).await.remove(0);
+    let leased = proxy.cost();
+    store.settle_inbox(held.lane, held.fence, delivered()).await.expect("settled");
+    let settle = proxy.cost();
+    store.submit(outgoing("r1", "ana")).await.expect("submitted");
+    let sending = store.lease_outbox(ask_out(9)).await.expect("leased").remove(0);
+    store.begin(sending.lane, sending.fence).await.expect("begun");
+    store.settle_outbox(sending.lane, sending.fence, SendOutcome::Sent { provider_id: "w1".to_owned() }).await.expect("settled");
+    let reply = proxy.cost();
+    lease(&store, 9).await;
+    store.lease_outbox(ask_out(9)).await.expect("leased");
+    let idle = proxy.cost();
+    assert_eq!((accept, leased, settle, reply), ((5, 7, 0), (5, 2, 0), (4, 2, 2), (20, 18, 1)));
+    assert_eq!(copy, (2, 0, 0));
+    // Documents of front ends are looked for once a second only.
+    assert!([(5, 0, 0), (6, 0, 0)].contains(&idle), "{idle:?}");
+
+    emulator.clock.advance(100);
+    let purged = store.purge(&[("shop".to_owned(), 10)], 99).await.expect("purged");
+    assert_eq!(purged.events, 2);
+    assert_eq!(proxy.cost(), (24, 4, 11), "two events and a message");
+}

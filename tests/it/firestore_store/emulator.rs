@@ -1,0 +1,91 @@
+//! The emulator as others see it: documents read and written past hapax.
+
+use std::sync::Arc;
+
+use hapax::clock::Clock;
+use hapax::store::firestore::{self, FirestoreEngine};
+use hapax::store::steps::ServerStore;
+use hapax::testkit::hand_clock::HandClock;
+use hapax::testkit::servers::Engine;
+use hapax::testkit::store_bed::START_MS;
+use serde_json::{Value, json};
+
+pub(super) struct Emulator {
+    pub(super) url: String,
+    pub(super) clock: HandClock,
+    pub(super) host: String,
+    pub(super) project: String,
+    http: reqwest::Client,
+}
+
+/// How a request says who makes it.
+pub(super) enum As<'a> {
+    Hapax,
+    Nobody,
+    User(&'a str),
+}
+
+impl Emulator {
+    /// A project of its own on the emulator that all tests share. `None`: it is not installed.
+    pub(super) async fn start() -> Option<Self> {
+        let url = Engine::Firestore.shared().await?.fresh().await;
+        let (project, host) =
+            url.strip_prefix("firestore://").and_then(|rest| rest.split_once("?emulator=")).expect("its address");
+        let (project, host) = (project.to_owned(), host.to_owned());
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        Some(Self { url, clock: HandClock::at(START_MS), host, project, http })
+    }
+
+    pub(super) async fn open(&self) -> ServerStore<FirestoreEngine> {
+        self.open_at(&self.host).await
+    }
+
+    /// Opens the store by way of another address.
+    pub(super) async fn open_at(&self, host: &str) -> ServerStore<FirestoreEngine> {
+        let url = format!("firestore://{}?emulator={host}", self.project);
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        firestore::open(&url, Some(clock)).await.expect("the store opens")
+    }
+
+    fn address(&self, path: &str) -> String {
+        format!("http://{}/v1/projects/{}/databases/(default)/documents/{path}", self.host, self.project)
+    }
+
+    async fn ask(&self, request: reqwest::RequestBuilder, who: As<'_>) -> (u16, Value) {
+        let request = match who {
+            As::Hapax => request.bearer_auth("owner"),
+            As::Nobody => request,
+            As::User(token) => request.bearer_auth(token),
+        };
+        let response = request.send().await.expect("the emulator answers");
+        (response.status().as_u16(), response.json().await.unwrap_or(Value::Null))
+    }
+
+    pub(super) async fn read(&self, path: &str, who: As<'_>) -> (u16, Value) {
+        self.ask(self.http.get(self.address(path)), who).await
+    }
+
+    /// The fields of a document.
+    pub(super) async fn fields(&self, path: &str) -> Value {
+        let (status, mut document) = self.read(path, As::Hapax).await;
+        assert_eq!(status, 200, "{path}: {document}");
+        document["fields"].take()
+    }
+
+    /// Writes a document that is not there yet.
+    pub(super) async fn create(&self, collection: &str, id: &str, fields: Value, who: As<'_>) -> u16 {
+        let address = format!("{}?documentId={id}", self.address(collection));
+        self.ask(self.http.post(address).json(&json!({ "fields": fields })), who).await.0
+    }
+
+    /// Takes over security rules for this project.
+    pub(super) async fn rule(&self, rules: &str) -> (u16, Value) {
+        let address = format!("http://{}/emulator/v1/projects/{}:securityRules", self.host, self.project);
+        let files = json!({ "rules": { "files": [{ "name": "firestore.rules", "content": rules }] } });
+        self.ask(self.http.put(address).json(&files), As::Hapax).await
+    }
+}
+
+pub(super) fn text(text: &str) -> Value {
+    json!({ "stringValue": text })
+}
