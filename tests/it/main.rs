@@ -13,6 +13,7 @@ mod delivery;
 mod doors;
 mod faulty;
 mod firestore_store;
+mod moving;
 mod mysql_store;
 mod outage;
 mod phones;

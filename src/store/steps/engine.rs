@@ -121,6 +121,11 @@ pub trait Engine: Send + Sync + 'static {
     /// The store's clock.
     async fn now_ms(&self) -> Result<i64, StoreError>;
 
+    /// Whether everything in it can be moved to another store and from there; what follows is asked of those only that can.
+    fn can_move(&self) -> bool {
+        false
+    }
+
     /// Records of one kind in the order of their own keys, after this one, at most `limit`; events without bodies, settings all at once. Items,
     /// messages in the outbox and paused accounts are not asked for: there are lists of them.
     async fn dump(&self, _table: Table, _after: Option<&After>, _limit: usize) -> Result<Vec<Moved>, StoreError> {
@@ -143,8 +148,8 @@ pub trait Engine: Send + Sync + 'static {
     }
 }
 
-fn cannot_move() -> StoreError {
-    StoreError::Refused("this kind of store can neither be exported nor imported yet".to_owned())
+pub(super) fn cannot_move() -> StoreError {
+    StoreError::Refused("this kind of store can neither be exported nor imported".to_owned())
 }
 
 /// One transaction. Dropped without [`Tx::commit`], it leaves nothing behind.

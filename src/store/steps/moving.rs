@@ -247,7 +247,7 @@ impl Step for PutAll {
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
-        self.claim(tx).await?;
+        let mut any = self.claim(tx).await?;
         let mut work = Work::new(tx.now_ms());
         let lanes = self.0.iter().filter_map(|record| match record {
             Moved::Item(item) => Some(item.lane),
@@ -255,10 +255,10 @@ impl Step for PutAll {
             _ => None,
         });
         work.load(tx, Wanted { lanes: lanes.collect(), ..Wanted::default() }).await?;
-        let mut any = false;
         for record in &self.0 {
             any |= work.put(record);
         }
+        // Even when nothing is left to save: an engine that took the moved keys for somebody else's learns that it has written.
         if any {
             tx.save(&work.changes()).await?;
         }
@@ -267,7 +267,8 @@ impl Step for PutAll {
 }
 
 impl PutAll {
-    async fn claim<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+    /// Claims the keys; false when there are none.
+    async fn claim<T: Tx>(&self, tx: &mut T) -> Result<bool, Trouble> {
         let mut keys: Vec<KeyRec> = Vec::new();
         for record in &self.0 {
             if let Moved::Key(key) = record {
@@ -275,7 +276,7 @@ impl PutAll {
             }
         }
         if keys.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         keys.sort_unstable_by_key(|key| key.key);
         let holders = tx.claim(&keys).await?;
@@ -284,7 +285,7 @@ impl PutAll {
         if taken || keys.windows(2).any(|pair| pair[0].key == pair[1].key) {
             return Err(StoreError::Refused("a key is there twice".to_owned()).into());
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::accept::AcceptAll;
 use super::admin::{ChangeMessage, MarkRead, RedriveParked, Replay};
-use super::engine::{Engine, Pool};
+use super::engine::{Engine, Pool, cannot_move};
 use super::lease::{Extend, LeaseInbox};
 use super::outbox::{BeginAll, LeaseOutbox, SendEnded, SettleOutbox};
 use super::purge::{Cursors, purge};
@@ -199,6 +199,6 @@ impl<E: Engine> Store for ServerStore<E> {
     }
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {
-        Ok(self)
+        if self.engine.can_move() { Ok(self) } else { Err(cannot_move()) }
     }
 }
