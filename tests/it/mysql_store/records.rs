@@ -170,11 +170,8 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     assert_eq!(engine.list_attempts(Queue::Outbox, &[1]).await.expect("listed").len(), 1, "a message's attempts stay");
 }
 
-#[tokio::test]
-async fn what_goes_out_is_read_back_as_it_was_written() {
-    let Some((_, store)) = super::fresh().await else { return };
-    let engine = store.engine();
-    let thread = ThreadRec {
+fn thread() -> ThreadRec {
+    ThreadRec {
         account: ODD.to_owned(),
         peer: ODD.to_owned(),
         channel: "shop".to_owned(),
@@ -183,26 +180,35 @@ async fn what_goes_out_is_read_back_as_it_was_written() {
         last_direction: Direction::Out,
         unread: 15,
         purged_to: 16,
-    };
-    let name = NameRec { account: ODD.to_owned(), name: ODD.to_owned(), peer: ODD.to_owned() };
-    let called = ProviderNameRec {
-        account: ODD.to_owned(),
-        provider_id: ODD.to_owned(),
-        message: None,
-        early: Steps::new(vec![(Status::Read, 3), (Status::Sent, 2)]),
-        heard_ms: 17,
-    };
-    let (first, second, third) = (out(20, Some(1), false), out(21, None, true), out(22, Some(2), false));
-    let changes = Changes {
-        new_threads: vec![thread.clone()],
-        names: vec![name.clone()],
-        new_provider_names: vec![called.clone()],
-        new_messages: vec![message(21), message(20)],
-        new_outs: vec![third.clone(), first.clone(), second.clone()],
-        ..Changes::default()
-    };
-    super::save(&store, changes).await;
+    }
+}
 
+fn name() -> NameRec {
+    NameRec { account: ODD.to_owned(), name: ODD.to_owned(), peer: ODD.to_owned() }
+}
+
+fn called() -> ProviderNameRec {
+    let early = Steps::new(vec![(Status::Read, 3), (Status::Sent, 2)]);
+    ProviderNameRec { account: ODD.to_owned(), provider_id: ODD.to_owned(), message: None, early, heard_ms: 17 }
+}
+
+/// Two messages of one thread, three in the outbox, the second of which is in doubt.
+fn outgoing() -> Changes {
+    Changes {
+        new_threads: vec![thread()],
+        names: vec![name()],
+        new_provider_names: vec![called()],
+        new_messages: vec![message(21), message(20)],
+        new_outs: vec![out(22, Some(2), false), out(20, Some(1), false), out(21, None, true)],
+        ..Changes::default()
+    }
+}
+
+#[tokio::test]
+async fn what_goes_out_is_read_back_as_it_was_written() {
+    let Some((_, store)) = super::fresh().await else { return };
+    let engine = store.engine();
+    super::save(&store, outgoing()).await;
     let wanted = Wanted {
         names: vec![pair(), ("x".to_owned(), ODD.to_owned())],
         threads: vec![thread_hash(ODD, ODD)],
@@ -213,44 +219,51 @@ async fn what_goes_out_is_read_back_as_it_was_written() {
         doubted: vec![ODD.to_owned()],
         ..Wanted::default()
     };
+    let outs = outgoing().new_outs.into_iter().map(|out| (out.number, out)).collect::<std::collections::HashMap<_, _>>();
     let mut tx = engine.begin(Pool::Workers, 0).await.expect("begun");
     for loaded in [tx.load(&wanted).await.expect("loaded"), engine.peek(&wanted).await.expect("peeked")] {
         assert_eq!(loaded.names, [(pair(), ODD.to_owned())].into());
-        assert_eq!(loaded.threads, [(thread_hash(ODD, ODD), thread.clone())].into());
+        assert_eq!(loaded.threads, [(thread_hash(ODD, ODD), thread())].into());
         assert_eq!(loaded.sending, [ODD.to_owned()].into());
-        assert_eq!(loaded.provider_names, [(name_hash(ODD, ODD), called.clone())].into());
+        assert_eq!(loaded.provider_names, [(name_hash(ODD, ODD), called())].into());
         assert_eq!(loaded.messages, [(20, message(20)), (21, message(21))].into());
-        assert_eq!(loaded.outs, [(20, first.clone()), (21, second.clone()), (22, third.clone())].into());
+        assert_eq!(loaded.outs, outs.clone());
         assert_eq!(loaded.lowest, [([4; 32], vec![20, 22])].into());
     }
-    drop(tx);
+}
 
+#[tokio::test]
+async fn what_changed_on_its_way_out_is_read_back_as_it_was_written() {
+    let Some((_, store)) = super::fresh().await else { return };
+    let engine = store.engine();
+    super::save(&store, outgoing()).await;
     let sent = MessageRec {
         provider_id: Some(ODD.to_owned()),
         steps: Steps::new(vec![(Status::Sent, 30)]),
         why: Some(ODD.to_owned()),
         ..message(20)
     };
-    let known = ProviderNameRec { message: Some(20), early: Steps::default(), ..called };
+    let known = ProviderNameRec { message: Some(20), early: Steps::default(), ..called() };
     let changes = Changes {
-        threads: vec![ThreadRec { last_ms: 15, last_direction: Direction::In, last_text: None, ..thread.clone() }],
-        names: vec![name, NameRec { account: ODD.to_owned(), name: "b".to_owned(), peer: ODD.to_owned() }],
+        threads: vec![ThreadRec { last_ms: 15, last_direction: Direction::In, last_text: None, ..thread() }],
+        names: vec![name(), NameRec { account: ODD.to_owned(), name: "b".to_owned(), peer: ODD.to_owned() }],
         provider_names: vec![known.clone()],
         messages: vec![sent.clone()],
-        outs: vec![OutRec { attempt: 3, ..third }],
+        outs: vec![OutRec { attempt: 3, ..out(22, Some(2), false) }],
         gone_outs: vec![20],
         attempts: vec![attempt(Queue::Outbox, 20, 1)],
         ..Changes::default()
     };
     super::save(&store, changes).await;
-    let after = engine.peek(&Wanted { messages: vec![20], outs: vec![20, 22], ..wanted }).await.expect("peeked");
+    let wanted = Wanted { messages: vec![20], outs: vec![20, 22], provider_names: vec![pair()], ..Wanted::default() };
+    let after = engine.peek(&wanted).await.expect("peeked");
     assert_eq!((after.messages[&20].clone(), after.provider_names[&name_hash(ODD, ODD)].clone()), (sent.clone(), known));
     assert!(!after.outs.contains_key(&20) && after.outs[&22].attempt == 3);
     assert_eq!(engine.names_of(ODD, ODD).await.expect("listed"), ["b", ODD]);
     let threads = engine.list_threads(&ThreadQuery { account: Some(ODD.into()), ..ThreadQuery::default() }, 9).await;
     assert_eq!(threads.expect("listed")[0].last_ms, 15);
     let in_doubt = OutboxQuery { unknown: true, ..OutboxQuery::default() };
-    assert_eq!(engine.list_outs(&in_doubt, None, 9).await.expect("listed"), [second]);
+    assert_eq!(engine.list_outs(&in_doubt, None, 9).await.expect("listed"), [out(21, None, true)]);
     let said = engine.thread_entries(&thread_hash(ODD, ODD), 19, Some(21), 9).await.expect("listed");
     assert_eq!(said.iter().map(|entry| entry.number()).collect::<Vec<_>>(), [20]);
     assert_eq!(engine.old_messages(0, 11, 9).await.expect("listed"), [sent]);
