@@ -62,9 +62,11 @@ pub struct PlainTx {
 
 impl Data {
     fn load(&self, wanted: &Wanted) -> Loaded {
-        let mut seen = Loaded::default();
-        seen.lanes = wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect();
-        seen.items = wanted.items.iter().filter_map(|number| Some((*number, self.items.get(number)?.clone()))).collect();
+        let mut seen = Loaded {
+            lanes: wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect(),
+            items: wanted.items.iter().filter_map(|number| Some((*number, self.items.get(number)?.clone()))).collect(),
+            ..Loaded::default()
+        };
         for lane in &wanted.lowest_items {
             let waiting = self.items.values().filter(|item| item.lane == *lane && item.place == Place::InLane).take(2);
             for item in waiting {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hapax::store::mysql::{self, MysqlEngine};
 use hapax::store::steps::records::{Hash, LaneRec, Queue};
-use hapax::store::steps::{Changes, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
+use hapax::store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
 use hapax::store::{Accepted, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
 use hapax::testkit::cutting_proxy::CuttingProxy;
 use hapax::testkit::server_beds::{ServerBed, compare_with_model};
@@ -155,6 +155,24 @@ async fn numbers_grow_from_transaction_to_transaction() {
         tx.save(&Changes::default()).await.expect("saved");
         tx.commit().await.expect("committed");
     }
+}
+
+/// Of two that lease the same lane one after the other, the second has the higher fence, even if it began first.
+#[tokio::test]
+async fn a_later_lease_of_a_lane_has_a_higher_fence() {
+    let Some((_, store)) = fresh().await else { return };
+    save(&store, Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await;
+    let due = Due { queue: Queue::Inbox, channel: "shop", resting: &[], max: 9 };
+    let mut early = store.engine().begin(Pool::Workers, 1).await.expect("begun");
+    let mut late = store.engine().begin(Pool::Workers, 1).await.expect("begun");
+    assert_eq!(late.due_lanes(&due).await.expect("leased").len(), 1);
+    let first = late.number();
+    drop(late);
+    let mut leased = Vec::new();
+    while leased.is_empty() {
+        leased = early.due_lanes(&due).await.expect("leased");
+    }
+    assert!(early.number() > first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,8 @@ fn program(folder: &Path, store: &str, bots: &HashMap<&str, FakeBot>) -> Program
     );
     for (choice, bot) in bots {
         config += &format!(
-            "[channel.{choice}]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\ntarget = \"{}\"\non_store_failure = \"{choice}\"\n",
+            "[channel.{choice}]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\ntarget = \"{}\"\non_store_failure = \"{choice}\"\n\
+             lease = \"5s\"\n",
             bot.url()
         );
     }

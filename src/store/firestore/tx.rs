@@ -258,12 +258,15 @@ impl Tx for FirestoreTx {
                 Ok(())
             }
             Err(fault) if fault.in_doubt() => self.resolve(fault).await,
-            Err(fault) => {
-                if fault.crossed() {
-                    self.pass.crossed();
+            Err(fault) if fault.crossed() => {
+                // What the server had done and then tried again crosses itself: the nonce tells.
+                if self.made_by_question().await == Some(false) {
+                    return Ok(());
                 }
+                self.pass.crossed();
                 Err(fault.trouble("a commit"))
             }
+            Err(fault) => Err(fault.trouble("a commit")),
         }
     }
 }

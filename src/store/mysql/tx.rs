@@ -29,6 +29,8 @@ pub struct MysqlTx {
     now_ms: i64,
     /// The row of `hapax_numbers` that this transaction inserted: there when it was committed, and never when not.
     id: u64,
+    /// How many rows of numbers it draws at a time.
+    blocks: u64,
     next: u64,
     end: u64,
     /// Written with the commit, or before the next question.
@@ -42,17 +44,14 @@ impl MysqlTx {
     /// whatever ended before has lower ones.
     pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str) -> Result<MysqlTx, Trouble> {
         let blocks = (numbers as u64).div_ceil(BLOCK).max(1);
-        let rows = vec!["(UNIX_TIMESTAMP())"; blocks as usize].join(",");
-        let sql = format!(
-            "START TRANSACTION READ WRITE; INSERT INTO hapax_numbers (at_s) VALUES {rows}; SELECT LAST_INSERT_ID(), {now}"
-        );
+        let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks));
         let begun = links.open_with(&sql).await;
         let (link, mut sets) = begun.map_err(|failure| failure.into_trouble("mysql: begin a transaction"))?;
         sets.skip();
         sets.skip();
         let (id, now_ms): (u64, i64) = sets.one(|fields| Ok((fields.next()?, fields.next()?)))?;
         let (next, end) = (id * BLOCK, (id + blocks) * BLOCK);
-        Ok(MysqlTx { link: Some(link), now_ms, id, next, end, pending: Vec::new(), wrote: false })
+        Ok(MysqlTx { link: Some(link), now_ms, id, blocks, next, end, pending: Vec::new(), wrote: false })
     }
 
     /// Sends what was written so far and then asks. After a failure the transaction is over, and its locks are free.
@@ -138,7 +137,7 @@ impl Tx for MysqlTx {
             sql.add_rows(&format!("INSERT INTO hapax_keys ({KEY}) VALUES "), some, &take_over, put_key);
             let held = "SELECT ? FROM hapax_keys FORCE INDEX (PRIMARY) WHERE k IN ? AND event NOT BETWEEN ? AND ?";
             let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
-            sql.add(held, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &(self.end - 1)]);
+            sql.add(held, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &((self.id + self.blocks) * BLOCK - 1)]);
         }
         let mut sets = self.ask(sql).await?;
         let mut holders = HashMap::new();
@@ -146,8 +145,10 @@ impl Tx for MysqlTx {
             sets.skip();
             holders.extend(sets.read(read_key)?.into_iter().map(|holder| (holder.key, holder)));
         }
-        self.wrote |= holders.len() < keys.len();
-        Ok(keys.iter().map(|key| holders.remove(&key.key)).collect())
+        let held = keys.iter().map(|key| holders.remove(&key.key).filter(|holder: &KeyRec| holder.event != key.event));
+        let held: Vec<Option<KeyRec>> = held.collect();
+        self.wrote |= held.iter().any(Option::is_none);
+        Ok(held)
     }
 
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
@@ -159,12 +160,21 @@ impl Tx for MysqlTx {
         Ok(Asked::read(&parts, sets)?)
     }
 
+    /// Numbers are drawn anew once the lanes are locked: another transaction that began later may have leased one of them, and ended, before
+    /// we came to it, and every lease of a lane must have a higher fence than the one before.
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
         if due.max == 0 {
             return Ok(Vec::new());
         }
-        let sql = due_lanes(due, self.now_ms);
-        Ok(self.ask(sql).await?.read(read_lane)?)
+        let mut sql = due_lanes(due, self.now_ms);
+        sql.add(&draw(self.blocks), &[]);
+        sql.add("SELECT LAST_INSERT_ID()", &[]);
+        let mut sets = self.ask(sql).await?;
+        let lanes = sets.read(read_lane)?;
+        sets.skip();
+        let id: u64 = sets.one(|fields| fields.next())?;
+        (self.next, self.end) = (id * BLOCK, (id + self.blocks) * BLOCK);
+        Ok(lanes)
     }
 
     async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
@@ -263,6 +273,12 @@ impl Drop for MysqlTx {
             });
         }
     }
+}
+
+/// Draws numbers: the ids of rows that are inserted together follow each other.
+fn draw(blocks: u64) -> String {
+    let rows = vec!["(UNIX_TIMESTAMP())"; blocks as usize].join(",");
+    format!("INSERT INTO hapax_numbers (at_s) VALUES {rows}")
 }
 
 /// Asks for lanes in the order of their index, of which each priority is a range: lanes that are not due are never looked at.

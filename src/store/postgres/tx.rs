@@ -41,7 +41,9 @@ pub struct PostgresTx {
     connection: Held,
     pools: Pools,
     now_ms: i64,
-    /// Values of the sequence, lowest first; the first is the transaction's nonce.
+    /// The first value of the sequence that it drew.
+    nonce: i64,
+    /// Values of the sequence, lowest first.
     blocks: Vec<u64>,
     handed_out: u64,
     /// What was saved and not sent yet: it goes together with the commit.
@@ -91,6 +93,7 @@ impl PostgresTx {
             connection,
             pools: pools.clone(),
             now_ms: 0,
+            nonce: 0,
             blocks: Vec::new(),
             handed_out: 0,
             unsent: None,
@@ -99,20 +102,36 @@ impl PostgresTx {
         let begun = tokio::time::timeout(CONNECT, begin_on(tx.connection.client()?, blocks)).await;
         match begun.unwrap_or(Err(Failure::Silent)) {
             Ok((blocks, now_ms)) => {
+                tx.nonce = blocks.first().copied().unwrap_or_default() as i64;
                 tx.blocks = blocks;
                 tx.now_ms = clock.map_or(now_ms, Clock::now_ms);
                 Ok(tx)
             }
-            Err(failure) => Err(tx.after(failure)),
+            Err(failure) => Err(tx.after(failure).await),
         }
     }
 
-    /// A connection that failed in any way the server did not explain is not used again.
-    fn after(&mut self, failure: Failure) -> Failure {
-        if !failure.is_definite() {
+    /// Ends the transaction after a failure, before the step may be run again: its locks must not be in its own way. A connection
+    /// that failed in any way the server did not explain is not used again.
+    async fn after(&mut self, failure: Failure) -> Failure {
+        let rolled_back = match self.connection.client() {
+            Ok(client) if failure.is_definite() => in_time(async { Ok(client.batch_execute("ROLLBACK").await?) }).await.is_ok(),
+            _ => false,
+        };
+        if rolled_back {
+            self.connection.release();
+        } else {
             self.connection.discard();
         }
         failure
+    }
+
+    /// Ends the transaction if this went wrong.
+    async fn checked<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        match done {
+            Ok(done) => Ok(done),
+            Err(failure) => Err(self.after(failure).await),
+        }
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -120,20 +139,24 @@ impl PostgresTx {
             let asks = save::asks(&changes);
             self.wrote |= !asks.is_empty();
             let flushed = run(self.connection.client()?, &asks).await;
-            flushed.map_err(|failure| self.after(failure))?;
+            self.checked(flushed).await?;
         }
         Ok(())
     }
 
-    fn nonce(&self) -> i64 {
-        self.blocks.first().copied().unwrap_or_default() as i64
+    /// Draws numbers anew, as many as before.
+    async fn draw_again(&mut self) -> Result<(), Failure> {
+        let drawn = in_time(draw(self.connection.client()?, self.blocks.len() as i32)).await;
+        (self.blocks, _) = self.checked(drawn).await?;
+        self.handed_out = 0;
+        Ok(())
     }
 
     async fn commit_all(&mut self, changes: &Changes) -> Result<(), Trouble> {
         let mut asks = save::asks(changes);
         self.wrote |= !asks.is_empty();
         if self.wrote {
-            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce())]));
+            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce)]));
         }
         let sent = in_time(send_and_commit(self.connection.client()?, &asks)).await;
         match sent {
@@ -141,23 +164,30 @@ impl PostgresTx {
                 self.connection.release();
                 Ok(())
             }
-            Err(failure) if failure.is_definite() || !self.wrote => Err(self.after(failure).into()),
+            Err(failure) if failure.is_definite() || !self.wrote => Err(self.after(failure).await.into()),
             Err(_) => {
                 self.connection.discard();
-                resolve(&self.pools, self.nonce()).await
+                resolve(&self.pools, self.nonce).await
             }
         }
     }
 }
 
 async fn begin_on(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64), Failure> {
+    // Known to the connection before the transaction begins, so that both go in one round trip.
+    client.prepare_cached(NUMBERS).await?;
+    let (begun, numbers) = join(client.batch_execute("BEGIN"), draw(client, blocks)).await;
+    begun?;
+    numbers
+}
+
+/// Values of the sequence, lowest first, and the server's time.
+async fn draw(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64), Failure> {
     let ask = Ask::new(NUMBERS, vec![Box::new(blocks)]);
     let statement = client.prepare_cached(NUMBERS).await?;
-    let (begun, numbers) = join(client.batch_execute("BEGIN"), send(client, &statement, &ask)).await;
-    begun?;
     let mut blocks = Vec::new();
     let mut now_ms = 0;
-    for row in numbers? {
+    for row in send(client, &statement, &ask).await? {
         let mut fields = Fields::of(&row);
         blocks.push(fields.number()?);
         now_ms = fields.take()?;
@@ -224,7 +254,8 @@ impl Tx for PostgresTx {
     }
 
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
-        let claimed = claim(self.connection.client()?, keys, self.now_ms).await.map_err(|failure| self.after(failure))?;
+        let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
+        let claimed = self.checked(claimed).await?;
         self.wrote |= claimed.iter().any(Option::is_none);
         Ok(claimed)
     }
@@ -232,19 +263,24 @@ impl Tx for PostgresTx {
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
         self.flush().await?;
         let loaded = load(self.connection.client()?, wanted, true).await;
-        Ok(loaded.map_err(|failure| self.after(failure))?)
+        Ok(self.checked(loaded).await?)
     }
 
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
         self.flush().await?;
         let lanes = lanes::due(self.connection.client()?, due, self.now_ms).await;
-        Ok(lanes.map_err(|failure| self.after(failure))?)
+        let lanes = self.checked(lanes).await?;
+        // Another transaction that began later may have leased one of them, and ended, before we came to it.
+        if !lanes.is_empty() {
+            self.draw_again().await?;
+        }
+        Ok(lanes)
     }
 
     async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         self.flush().await?;
         let items = lanes::parked(self.connection.client()?, which, max).await;
-        Ok(items.map_err(|failure| self.after(failure))?)
+        Ok(self.checked(items).await?)
     }
 
     async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {

@@ -171,6 +171,8 @@ pub trait Tx: Send {
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble>;
 
     /// Locks lanes that may be taken now, and skips those that somebody else has locked: by priority, then `due_ms`, then `first`.
+    ///
+    /// Numbers handed out from then on are above all that were the fences of these lanes: they are drawn once the lanes are locked.
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble>;
 
     /// Parked (not quarantined) items, by number, at most `max`, locked. `Redrive::Event` means any event of the item.
