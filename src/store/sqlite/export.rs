@@ -129,8 +129,8 @@ fn numbered<T>(
 
 fn settings(db: &Connection) -> rusqlite::Result<Dumped> {
     let read = |row: &Row<'_>| Ok(Moved::Setting { name: row.get(0)?, value: row.get(1)? });
-    let settings = db.prepare("SELECT substr(name, 9), value FROM meta WHERE name LIKE 'setting:%' ORDER BY name")?;
-    let settings = { settings }.query_map([], read)?.collect::<Result<_, _>>()?;
+    let mut select = db.prepare("SELECT substr(name, 9), value FROM meta WHERE name LIKE 'setting:%' ORDER BY name")?;
+    let settings = select.query_map([], read)?.collect::<Result<_, _>>()?;
     Ok((settings, None))
 }
 

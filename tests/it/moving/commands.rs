@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use hapax::testkit::servers::Engine;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -139,4 +140,27 @@ async fn a_store_that_is_not_there_or_in_use_is_not_exported() {
     failed(&run(folder.path(), &["export"]).await, 4, "");
     process.stop().await.expect("it stops");
     failed(&run(folder.path(), &["export", "--store", "memory:"]).await, 1, "neither be exported");
+}
+
+/// The records of a file, without its first and last line.
+fn records(file: &[u8]) -> std::collections::BTreeSet<String> {
+    let lines: Vec<String> = String::from_utf8_lossy(file).lines().map(str::to_owned).collect();
+    lines[1..lines.len() - 1].iter().cloned().collect()
+}
+
+#[tokio::test]
+async fn the_commands_reach_servers_by_their_addresses() {
+    let (folder, file) = exported().await;
+    let mut bytes = std::fs::read(&file).expect("readable");
+    for engine in [Engine::Postgres, Engine::Mariadb] {
+        let Some(server) = engine.shared().await else { continue };
+        let url = server.fresh().await;
+        fine(&fed(folder.path(), &["import", "--store", &url], &bytes).await);
+        failed(&run(folder.path(), &["import", "--store", &url, "all.ndjson"]).await, 1, "not empty");
+        let again = run(folder.path(), &["export", "--store", &url]).await;
+        fine(&again);
+        assert_eq!(records(&bytes), records(&again.stdout), "{engine:?}");
+        bytes = again.stdout;
+        server.remove(&url).await;
+    }
 }
