@@ -66,11 +66,17 @@ impl Ingress {
         self.store_is_back().await;
         let read = |lease: InboxLease| Waiting { arrival: door.read_back(&lease.headers, &lease.body), lease };
         for mut wave in waves(batch.into_iter().map(read).collect()) {
+            let mut failures = 0;
             while !wave.is_empty() {
                 let gone = join_all(wave.iter().map(|waiting| self.hand_over(door, spool, waiting))).await;
+                // A store that answers and takes nothing is not helped by being asked all the time.
+                failures = if gone.contains(&true) { 0 } else { failures + 1 };
                 let mut gone = gone.into_iter();
                 wave.retain(|_| !gone.next().unwrap_or(false));
                 if !wave.is_empty() {
+                    if failures > 0 {
+                        pause(failures).await;
+                    }
                     self.store_is_back().await;
                 }
             }

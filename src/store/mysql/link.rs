@@ -56,10 +56,12 @@ impl Failure {
         matches!(self.code(), Some(1213 | 1205 | 1020 | 1062))
     }
 
-    /// Wrong password (1045, 1698), no right to (1044, 1142, 1227), no such database (1049), a packet that is too large (1153): what a person
-    /// has to put right.
+    /// Wrong password (1045, 1698), no right to (1044, 1142, 1227), no such database (1049), a packet or body that is too large (1153, 1105): what a
+    /// person has to put right. So is a statement or a value that the server does not take, whatever its number.
     fn retryable(&self) -> bool {
-        !matches!(self.code(), Some(1044 | 1045 | 1049 | 1142 | 1153 | 1227 | 1698))
+        let refused = |error: &ServerError| ["22", "23", "42", "0A"].iter().any(|class| error.state.starts_with(class));
+        let known = matches!(self.code(), Some(1044 | 1045 | 1049 | 1105 | 1142 | 1153 | 1227 | 1698));
+        !(known || matches!(self, Failure::Server(error) if refused(error)))
     }
 
     pub(super) fn into_error(self, what: &'static str) -> StoreError {

@@ -124,12 +124,14 @@ const WRITE_TRIES: u32 = 5;
 impl Engine for MysqlEngine {
     type Tx = MysqlTx;
 
+    /// Half of the connections, since accepts and submits share some of them, and settles and sends others.
     fn in_flight(&self, pool: Pool) -> usize {
-        match pool {
+        let links: usize = match pool {
             Pool::Ingest => INGEST_LINKS,
             Pool::Workers => WORKER_LINKS,
             Pool::Admin => ADMIN_LINKS,
-        }
+        };
+        links.div_ceil(2)
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<MysqlTx, Trouble> {

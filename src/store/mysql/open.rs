@@ -60,10 +60,14 @@ fn read_address(address: &str) -> Result<Opts, StoreError> {
         Some(rest) => format!("mysql://{rest}"),
         None => address.to_owned(),
     };
-    let refused = |why: String| StoreError::Refused(format!("the address of the mysql store cannot be read: {why}"));
-    let opts = Opts::from_url(&address).map_err(|error| refused(error.to_string()))?;
+    let refused = |why: &str| {
+        let example = "mysql://user:password@host/database";
+        StoreError::Refused(format!("the address of the mysql store {why}; write it like {example}"))
+    };
+    // The driver's error may repeat parts of the address.
+    let opts = Opts::from_url(&address).map_err(|_| refused("cannot be read"))?;
     if opts.db_name().is_none_or(str::is_empty) {
-        return Err(refused("it names no database; write \"mysql://user:password@host/database\"".to_owned()));
+        return Err(refused("names no database"));
     }
     // Without `prefer_socket(false)` the driver leaves the address it was given for a socket file that it was not.
     let builder = OptsBuilder::from_opts(opts).prefer_socket(false).tcp_keepalive(Some(std::time::Duration::from_secs(10)));

@@ -95,8 +95,9 @@ impl Lent {
 impl Engine for PostgresEngine {
     type Tx = PostgresTx;
 
+    /// Half of the connections, since accepts and submits share one pool, and settles and sends the other.
     fn in_flight(&self, pool: Pool) -> usize {
-        self.pools.size(pool)
+        self.pools.size(pool).div_ceil(2)
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<PostgresTx, Trouble> {

@@ -62,7 +62,8 @@ const PURGE_NONCES: &str = "DELETE FROM hapax_nonces WHERE nonce IN
 
 pub(super) async fn purge_keys(client: &ClientWrapper, max: usize, now_ms: i64) -> Result<u64, Failure> {
     let keys = Ask::new(PURGE_KEYS, vec![Box::new(now_ms), Box::new(max as i64)]);
-    let nonces = Ask::new(PURGE_NONCES, vec![Box::new(max as i64)]);
+    // There are more of them than of keys: one for every transaction, many for a key.
+    let nonces = Ask::new(PURGE_NONCES, vec![Box::new(max as i64 * 10)]);
     let answers = run(client, &[keys, nonces]).await?;
     Ok(answers.first().map_or(0, Vec::len) as u64)
 }

@@ -60,8 +60,8 @@ pub(super) async fn purge<E: Engine>(
     }
     let over = |event: &EventRec| keep.is_old(&event.channel, event.received_ms) && !replayed.contains(&event.webhook);
     let old: Vec<EventRec> = events.into_iter().filter(over).collect();
-    if !old.is_empty() {
-        purged.events = run(engine, &PurgeEvents(old)).await?;
+    for chunk in chunks(old) {
+        purged.events += run(engine, &PurgeEvents(chunk)).await?;
     }
 
     let messages = engine.old_messages(cursors.messages.load(Ordering::Relaxed), before_ms, max).await?;
@@ -72,6 +72,23 @@ pub(super) async fn purge<E: Engine>(
     }
     Ok(purged)
 }
+
+/// Whole webhooks, some thousand events at a time: what one transaction removes stays small.
+fn chunks(events: Vec<EventRec>) -> Vec<Vec<EventRec>> {
+    let mut chunks: Vec<Vec<EventRec>> = Vec::new();
+    for event in events {
+        let last = chunks
+            .last_mut()
+            .filter(|chunk| chunk.len() < CHUNK || chunk.last().is_some_and(|before| before.webhook == event.webhook));
+        match last {
+            Some(chunk) => chunk.push(event),
+            None => chunks.push(vec![event]),
+        }
+    }
+    chunks
+}
+
+const CHUNK: usize = 1_000;
 
 /// Remembers where to go on; true when there is more to look at.
 fn advance(cursor: &AtomicU64, last: Option<&u64>, full: bool) -> bool {

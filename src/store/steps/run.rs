@@ -1,7 +1,7 @@
 //! Running a step: in a transaction, again when somebody else was in the way, and several calls at once when they wait together.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
@@ -22,12 +22,14 @@ pub(super) trait Step: Send + Sync {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble>;
 }
 
-/// So often another instance may be in the way before the caller is told.
+/// So often, and so long, another instance may be in the way before the caller is told.
 const TRIES: u32 = 12;
+const TRYING: Duration = Duration::from_secs(5);
 
 pub(super) async fn run<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, StoreError> {
+    let begun = Instant::now();
     let mut last = String::new();
-    for try_number in 0..TRIES {
+    for try_number in (0..TRIES).take_while(|_| begun.elapsed() < TRYING) {
         if try_number > 0 {
             // A little longer each time, and never in step with the other instance.
             let most = 1 << try_number.min(7);
@@ -62,7 +64,7 @@ struct Call<C, R> {
 
 /// Calls that may wait; beyond it the caller is told that the store is busy.
 const QUEUE: usize = 16_384;
-/// The most that share a transaction, in calls, and in events or replies.
+/// The most that share a transaction, in calls, and in what they weigh: events, replies, and eight kilobytes of body each count one.
 const BATCH_CALLS: usize = 256;
 const BATCH_WEIGHT: usize = 1_000;
 
@@ -87,10 +89,7 @@ impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
             let (engine, taken) = (Arc::clone(engine), Arc::clone(&taken));
             tokio::spawn(async move {
                 loop {
-                    let calls = taken.lock().await.gather(B::apart).await;
-                    if calls.is_empty() {
-                        return;
-                    }
+                    let Some(calls) = taken.lock().await.gather(B::apart).await else { return };
                     answer::<E, B>(&engine, calls).await;
                 }
             });
@@ -117,11 +116,16 @@ struct Taken<C, R> {
 }
 
 impl<C, R> Taken<C, R> {
-    /// Waits for a call, and takes along all that wait with it. Empty: there will be no more.
-    async fn gather(&mut self, apart: fn(&C) -> Option<[u8; 32]>) -> Vec<Call<C, R>> {
+    /// Waits for a call, and takes along all that wait with it. `None`: there will be no more.
+    async fn gather(&mut self, apart: fn(&C) -> Option<[u8; 32]>) -> Option<Vec<Call<C, R>>> {
         let mut waiting = std::mem::take(&mut self.left);
-        if waiting.is_empty() {
-            waiting.extend(self.calls.recv().await);
+        loop {
+            // Whoever gave up was told so: after an outage the living must not wait behind the dead.
+            waiting.retain(|call| !call.answer.is_closed());
+            if !waiting.is_empty() {
+                break;
+            }
+            waiting.push(self.calls.recv().await?);
         }
         while waiting.len() < BATCH_CALLS
             && let Ok(call) = self.calls.try_recv()
@@ -139,7 +143,7 @@ impl<C, R> Taken<C, R> {
                 self.left.push(call);
             }
         }
-        batch
+        Some(batch)
     }
 }
 
