@@ -19,6 +19,13 @@ use mysql_async::prelude::Queryable;
 hapax::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replays_at_once_are_told_apart() {
+    if let Some(bed) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_answers_like_the_model() {
     compare_with_model(Engine::Mariadb, mysql::open, sequences(2_000)).await;
 }

@@ -18,6 +18,13 @@ use tokio_postgres::NoTls;
 hapax::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replays_at_once_are_told_apart() {
+    if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
+        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_answers_like_the_model() {
     compare_with_model(Engine::Postgres, postgres::open, sequences(2_000)).await;
 }

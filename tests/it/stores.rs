@@ -150,3 +150,17 @@ async fn a_full_outbox_refuses_a_completion_whole() {
     assert_eq!(store.settle_inbox(held.lane, held.fence, done()).await.ok(), Some(Settled::Done), "the lease was not lost");
     assert_eq!(store.lease_outbox(ask_out(9)).await.expect("leased").len(), 1);
 }
+
+/// Many replays of one event at the same moment, by two instances: each has a number of its own, by which the bot tells them apart.
+pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax::testkit::store_bed::Bed) {
+    use hapax::testkit::store_bed::{accept_one, lease, notice};
+    use std::collections::BTreeSet;
+
+    let instances = [bed.open(), bed.open()];
+    let id = accept_one(&*instances[0], notice("n1")).await;
+    for item in futures_util::future::join_all((0..8).map(|n| instances[n % 2].replay(id))).await {
+        assert!(item.expect("it is replayed").is_some());
+    }
+    let numbers: BTreeSet<Option<u32>> = lease(&*instances[0], 20).await.iter().map(|held| held.replay).collect();
+    assert_eq!(numbers, (1..=8).map(Some).chain([None]).collect());
+}

@@ -63,7 +63,7 @@ CREATE TABLE IF NOT EXISTS hapax_items (
     channel_key BINARY(16) NOT NULL,
     first_event BIGINT UNSIGNED NOT NULL,
     KEY line (lane, place, number),
-    KEY of_event (first_event),
+    UNIQUE KEY of_event (first_event, replay),
     KEY of_place (place, number)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -56,7 +56,8 @@ CREATE TABLE hapax_items (
 );
 CREATE INDEX hapax_items_in_lane ON hapax_items (lane, number) WHERE place = 0;
 CREATE INDEX hapax_items_parked ON hapax_items (number) WHERE place <> 0;
-CREATE INDEX hapax_items_replays ON hapax_items (first) WHERE replay IS NOT NULL;
+-- Unique: two replays of an event at the same moment get different numbers, since the bot tells them apart by these.
+CREATE UNIQUE INDEX hapax_items_replays ON hapax_items (first, replay) WHERE replay IS NOT NULL;
 
 CREATE TABLE hapax_lanes (
     hash BYTEA PRIMARY KEY,
