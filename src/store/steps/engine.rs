@@ -240,22 +240,6 @@ pub struct Loaded {
     pub outs: HashMap<u64, OutRec>,
 }
 
-impl Loaded {
-    /// Adds what a further load brought.
-    pub fn and(&mut self, more: Loaded) {
-        self.lanes.extend(more.lanes);
-        self.items.extend(more.items);
-        self.lowest.extend(more.lowest);
-        self.events.extend(more.events);
-        self.names.extend(more.names);
-        self.threads.extend(more.threads);
-        self.sending.extend(more.sending);
-        self.provider_names.extend(more.provider_names);
-        self.messages.extend(more.messages);
-        self.outs.extend(more.outs);
-    }
-}
-
 /// What a step writes. `new_…` are inserted, plain ones updated, `gone_…` removed; every record is named once.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {

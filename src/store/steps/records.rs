@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::domain::key::KeyHasher;
 use crate::domain::{Direction, Event, EventId, ItemId, Kind, MessageId, Priority, Status, Steps, ThreadId, ids};
-use crate::store::{Answer, KeptHeaders, LaneRef};
+use crate::store::{Answer, KeptHeaders};
 
 /// Names what has no number: a lane, a thread, a request, a provider's name for a message.
 pub type Hash = [u8; 32];
@@ -280,12 +280,6 @@ impl ItemRec {
 impl MessageRec {
     pub fn message_id(&self) -> MessageId {
         MessageId(ids::numbered(self.created_ms, self.number))
-    }
-}
-
-impl LaneRec {
-    pub fn lane_ref(&self) -> LaneRef {
-        LaneRef(self.hash)
     }
 }
 
