@@ -35,7 +35,7 @@ impl RedisStore {
     /// Goes over all accounts, a step of `max` each.
     pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let seats = self.registry.seats(&self.link, None).await?;
-        let mut purged = Purged::default();
+        let mut purged = self.purge_moved_keys(max).await?;
         let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();
         accounts.dedup();
         for account in accounts {

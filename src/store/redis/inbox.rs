@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::RedisStore;
 use super::outbox::message_args;
-use super::place::{Place, held_by, lane_ref, make_id};
+use super::place::{Mark, Place, Seq, held_by, lane_ref};
 use super::registry::Seat;
 use super::row::{Row, int, letter, odd};
 use super::script::{self, Call};
@@ -21,16 +21,17 @@ impl RedisStore {
     /// One step per account, because accounts may live on different nodes. Should one of them fail, the whole call has failed: the provider
     /// comes again, and what was taken in is then a copy.
     pub(super) async fn accept_all(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+        let moved = self.registry.moved(&self.link).await?;
+        let mut accepted = self.copies_of_moved(&arrival, moved).await?;
         let mut by_account: Vec<(&str, Vec<usize>)> = Vec::new();
-        for (index, new) in arrival.events.iter().enumerate() {
+        for (index, new) in arrival.events.iter().enumerate().filter(|(index, _)| accepted[*index].is_none()) {
             match by_account.iter_mut().find(|(account, _)| *account == new.event.account) {
                 Some((_, indexes)) => indexes.push(index),
                 None => by_account.push((&new.event.account, vec![index])),
             }
         }
-        let mut accepted = vec![None; arrival.events.len()];
         for (account, indexes) in by_account {
-            let args = |call: Call, number: u32| accept_args(call, &arrival, number, &indexes);
+            let args = |call: Call, number: u32| accept_args(call, &arrival, moved.to, number, &indexes);
             let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
             for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
                 accepted[index] = Some(read_accepted(answer?, number)?);
@@ -41,13 +42,15 @@ impl RedisStore {
 
     pub(super) async fn add_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
         let mut by_account: HashMap<u32, Vec<(Place, &Copies)>> = HashMap::new();
-        for (place, more) in copies.iter().filter_map(|more| Some((Place::of(more.event.0)?, more))) {
-            by_account.entry(place.account).or_default().push((place, more));
+        for more in copies {
+            if let Some(place) = self.place_of("e", more.event.0).await? {
+                by_account.entry(place.account).or_default().push((place, more));
+            }
         }
         for (account, copies) in by_account {
             let call = self.link.call(&script::NOTE_COPIES, account).arg(copies.len());
             let call = copies.into_iter().fold(call, |call, (place, more)| {
-                call.arg(place.seq).arg(place.at_s).arg(more.copies).arg(more.conflicts).arg(more.last_ms)
+                call.arg(place.seq.to_string()).arg(place.at_s).arg(more.copies).arg(more.conflicts).arg(more.last_ms)
             });
             self.link.run("counting copies", call).await?;
         }
@@ -77,14 +80,14 @@ impl RedisStore {
         hold_ms: i64,
     ) -> Result<Vec<bool>, StoreError> {
         let mut held = vec![false; leases.len()];
-        let mut by_account: HashMap<u32, Vec<(usize, u64, Fence)>> = HashMap::new();
+        let mut by_account: HashMap<u32, Vec<(usize, Seq, Fence)>> = HashMap::new();
         for (index, (lane, fence)) in leases.iter().enumerate() {
             let (account, seq) = held_by(*lane);
             by_account.entry(account).or_default().push((index, seq, *fence));
         }
         for (account, leases) in by_account {
             let call = self.link.call(&script::EXTEND, account).arg(kind).arg(hold_ms).arg(leases.len());
-            let call = leases.iter().fold(call, |call, (_, seq, fence)| call.arg(*seq).arg(fence.0));
+            let call = leases.iter().fold(call, |call, (_, seq, fence)| call.arg(seq.to_string()).arg(fence.0));
             let mut answer = Row::of(self.link.run("extending leases", call).await?)?;
             for (index, ..) in leases {
                 held[index] = answer.flag()?;
@@ -105,7 +108,7 @@ impl RedisStore {
                 return Err(StoreError::Refused("a reply must be of the account that it answers for".to_owned()));
             }
         }
-        let call = self.link.call(&script::SETTLE_INBOX, account).arg(seq).arg(fence.0);
+        let call = self.link.call(&script::SETTLE_INBOX, account).arg(seq.to_string()).arg(fence.0);
         let letter_and_room = |call: Call, name: &str| {
             let call = call.arg(name).arg(limits::OUTBOX_MAX).arg(replies.len());
             replies.iter().fold(call, |call, reply| call.arg(&*reply.channel))
@@ -126,15 +129,14 @@ impl RedisStore {
     }
 
     pub(super) async fn redrive_some(&self, which: &Redrive, max: usize) -> Result<usize, StoreError> {
-        let one = |name: &'static str, id: uuid::Uuid| Place::of(id).map(|place| (name, place));
-        let found = match which {
-            Redrive::Item(id) => one("I", id.0),
-            Redrive::Event(id) => one("E", id.0),
+        let (name, place) = match which {
+            Redrive::Item(id) => ("I", self.place_of("i", id.0).await?),
+            Redrive::Event(id) => ("E", self.place_of("e", id.0).await?),
             Redrive::Channel(channel) => return self.redrive_seats(Some(channel), max).await,
             Redrive::All => return self.redrive_seats(None, max).await,
         };
-        let Some((name, place)) = found else { return Ok(0) };
-        let call = self.link.call(&script::REDRIVE, place.account).arg(name).arg(max).arg(place.seq).arg(place.at_s);
+        let Some(place) = place else { return Ok(0) };
+        let call = self.link.call(&script::REDRIVE, place.account).arg(name).arg(max).arg(place.seq.to_string()).arg(place.at_s);
         Ok(int(self.link.run_safely("redriving", call).await?)? as usize)
     }
 
@@ -150,27 +152,27 @@ impl RedisStore {
     }
 
     pub(super) async fn replay_event(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        let Some(place) = Place::of(event.0) else { return Ok(None) };
-        let call = self.link.call(&script::REPLAY, place.account).arg(place.seq).arg(place.at_s);
+        let Some(place) = self.place_of("e", event.0).await? else { return Ok(None) };
+        let call = self.link.call(&script::REPLAY, place.account).arg(place.seq.to_string()).arg(place.at_s);
         let mut answer = Row::of(self.link.run_safely("replaying", call).await?)?;
-        let Some(seq) = answer.maybe_int()? else { return Ok(None) };
-        Ok(Some(ItemId(make_id(answer.int()?, place.account, seq.cast_unsigned()))))
+        let Some(seq) = answer.maybe_seq()? else { return Ok(None) };
+        Ok(Some(ItemId(seq.id(answer.int()?, place.account))))
     }
 }
 
-fn accept_args(call: Call, arrival: &Arrival, account: u32, indexes: &[usize]) -> Call {
+fn accept_args(call: Call, arrival: &Arrival, moved_to: u64, account: u32, indexes: &[usize]) -> Call {
     let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
     let call = call.arg(arrival.events.len()).arg(indexes.len());
-    indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], account))
+    indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], moved_to, account))
 }
 
-fn event_args(call: Call, new: &NewEvent, account: u32) -> Call {
+fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let event = &new.event;
-    let handle = event.handle.and_then(|id| Place::of(id.0)).filter(|place| place.account == account);
+    let handle = event.handle.and_then(|id| Mark::of(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
     let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
     let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
     let call = call.maybe_int(event.status.map(status_number));
-    let call = call.maybe_int(handle.map(|place| place.seq.cast_signed())).maybe_int(handle.map(|place| place.at_s));
+    let call = call.maybe(handle.map(|mark| mark.seq().to_string())).maybe_int(handle.map(|mark| mark.at_s));
     let call = call.maybe_int(event.at_ms).maybe(event.text.as_ref());
     let call = call.maybe(event.text.as_ref().map(|text| limits::preview(text)));
     let call = call.arg(event.index).flag(event.kind.waits_in_thread());
@@ -181,14 +183,14 @@ fn event_args(call: Call, new: &NewEvent, account: u32) -> Call {
     }
 }
 
-fn status_number(status: Status) -> i64 {
+pub(super) fn status_number(status: Status) -> i64 {
     Status::ALL.iter().position(|known| *known == status).unwrap_or_default() as i64
 }
 
 fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
     let what = letter(&row.value())?;
-    let seq = row.count()?;
-    let id = EventId(make_id(row.int()?, account, seq));
+    let seq = row.seq()?;
+    let id = EventId(seq.id(row.int()?, account));
     match what {
         b'N' => Ok(Accepted::New(id)),
         b'D' => Ok(Accepted::Duplicate(id)),
@@ -198,7 +200,7 @@ fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
 }
 
 fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
-    let seq = row.count()?;
+    let seq = row.seq()?;
     let (fence, until_ms) = (Fence(row.count()?), row.int()?);
     let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
     let (made_ms, received_ms) = (row.int()?, row.int()?);
@@ -206,17 +208,17 @@ fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
     let mut events = Vec::new();
     for event in row.row()?.rows() {
         let mut event = event?;
-        let (seq, received_ms) = (event.count()?, event.int()?);
+        let (seq, received_ms) = (event.seq()?, event.int()?);
         let kind = Kind::from_name(&event.text()?).ok_or_else(|| odd("an unknown kind"))?;
         let index = event.small()?;
         let thread = event.maybe_text()?.map(|peer| ThreadId { account: seat.name.to_string(), peer });
-        events.push(LeasedEvent { id: EventId(make_id(received_ms, seat.account, seq)), kind, index, thread });
+        events.push(LeasedEvent { id: EventId(seq.id(received_ms, seat.account)), kind, index, thread });
     }
     Ok(InboxLease {
         lane: lane_ref(seat.account, seq),
         fence,
         until_ms,
-        item: ItemId(make_id(made_ms, seat.account, seq)),
+        item: ItemId(seq.id(made_ms, seat.account)),
         channel: Arc::clone(&seat.channel),
         attempt,
         replay,

@@ -48,7 +48,11 @@ impl Link {
 
     /// A call on what all accounts share.
     pub(super) fn shared_call(&self, script: &'static Script) -> Call {
-        self.call_at(script, &format!("{}:{{all}}:", self.prefix))
+        self.call_at(script, &self.shared_root())
+    }
+
+    pub(super) fn shared_root(&self) -> String {
+        format!("{}:{{all}}:", self.prefix)
     }
 
     /// Every key of an account begins so; what stands in braces decides on which node of a cluster it is.
@@ -56,7 +60,13 @@ impl Link {
         format!("{}:{{{account}}}:", self.prefix)
     }
 
-    fn call_at(&self, script: &'static Script, root: &str) -> Call {
+    /// The root of the keys that were moved here and begin with these four bits: nobody knows whose they are, so they are spread over
+    /// the nodes by themselves.
+    pub(super) fn root_of_moved(&self, part: u8) -> String {
+        format!("{}:{{k{part:x}}}:", self.prefix)
+    }
+
+    pub(super) fn call_at(&self, script: &'static Script, root: &str) -> Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(1).arg(root);
         match &self.clock {

@@ -3,8 +3,8 @@
 use futures_util::future::try_join_all;
 
 use super::RedisStore;
-use super::place::{Place, make_id};
-use super::reads::{bound, page};
+use super::place::Mark;
+use super::reads::page;
 use super::registry::Seat;
 use super::row::{Row, odd};
 use super::script;
@@ -60,15 +60,16 @@ impl RedisStore {
     ) -> Result<Page<ThreadMessage>, StoreError> {
         let none = Page { rows: vec![], more: false };
         let Some(account) = self.registry.find(&self.link, &id.account).await? else { return Ok(none) };
+        let moved_to = self.registry.moved(&self.link).await?.to;
         let before = match before {
             None => None,
-            Some(EntryId::Event(id)) => Some(("e", Place::of(id.0))),
-            Some(EntryId::Message(id)) => Some(("m", Place::of(id.0))),
+            Some(EntryId::Event(id)) => Some(("e", Mark::of(id.0, moved_to))),
+            Some(EntryId::Message(id)) => Some(("m", Mark::of(id.0, moved_to))),
         };
         let call = self.link.call(&script::THREAD_MESSAGES, account).arg(&id.peer).arg(limit + 1);
         let call = match before {
             None => call.arg("").arg("").arg(""),
-            Some((kind, Some(place))) if place.account == account => call.arg(kind).arg(place.seq).arg(place.at_s),
+            Some((kind, Some(mark))) if mark.may_be_of(account) => call.arg(kind).arg(mark.seq().to_string()).arg(mark.at_s),
             Some(_) => return Ok(none),
         };
         let answer = Row::of(self.link.run("reading a thread", call).await?)?;
@@ -77,9 +78,9 @@ impl RedisStore {
     }
 
     pub(super) async fn show_message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
-        let Some(place) = Place::of(id.0) else { return Ok(None) };
+        let Some(place) = self.place_of("m", id.0).await? else { return Ok(None) };
         let Some(name) = self.registry.name(&self.link, place.account).await? else { return Ok(None) };
-        let call = self.link.call(&script::SHOW_MESSAGE, place.account).arg(place.seq);
+        let call = self.link.call(&script::SHOW_MESSAGE, place.account).arg(place.seq.to_string());
         let Some(row) = Row::maybe_of(self.link.run("reading a message", call).await?)? else { return Ok(None) };
         Ok(Some(read_message(row, place.account, &name)?).filter(|row| row.id == id))
     }
@@ -88,12 +89,12 @@ impl RedisStore {
         let Some(account) = self.registry.find(&self.link, account).await? else { return Ok(None) };
         let call = self.link.call(&script::FIND_MESSAGE, account).arg(provider_id);
         let Some(mut row) = Row::maybe_of(self.link.run("looking for a message", call).await?)? else { return Ok(None) };
-        let seq = row.count()?;
-        Ok(Some(MessageId(make_id(row.int()?, account, seq))))
+        let seq = row.seq()?;
+        Ok(Some(MessageId(seq.id(row.int()?, account))))
     }
 
     pub(super) async fn list_outbox(&self, query: &OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
-        let Some(after) = bound(query.after.map(|id| id.0)) else { return Ok(page(vec![], query.limit)) };
+        let Some(after) = self.bound(query.after.map(|id| id.0)).await? else { return Ok(page(vec![], query.limit)) };
         let mut seats = self.registry.seats(&self.link, query.channel.as_deref()).await?;
         seats.retain(|seat| query.account.as_ref().is_none_or(|account| **account == *seat.name));
         let lists = try_join_all(seats.iter().map(|seat| self.outbox_of(seat, query, after))).await?;
@@ -102,17 +103,17 @@ impl RedisStore {
         Ok(page(rows, query.limit))
     }
 
-    async fn outbox_of(&self, seat: &Seat, query: &OutboxQuery, after: Option<Place>) -> Result<Vec<MessageRow>, StoreError> {
-        let (mut rows, mut at_s) = (Vec::new(), after.map(|place| place.at_s));
-        let mut above = after.map(|place| place.above(seat.account).cast_signed());
+    async fn outbox_of(&self, seat: &Seat, query: &OutboxQuery, after: Option<Mark>) -> Result<Vec<MessageRow>, StoreError> {
+        let (mut rows, mut at_s) = (Vec::new(), after.map(|mark| mark.at_s));
+        let mut above = after.map(|mark| mark.above(seat.account));
         while rows.len() <= query.limit {
             let call = self.link.call(&script::LIST_OUTBOX, seat.account).arg(&*seat.channel).flag(query.unknown);
-            let call = call.maybe_int(at_s).maybe_int(above).arg(query.limit + 1 - rows.len());
+            let call = call.maybe_int(at_s).maybe(above.map(|seq| seq.to_string())).arg(query.limit + 1 - rows.len());
             let mut answer = Row::of(self.link.run("listing the outbox", call).await?)?;
             for row in answer.row()?.rows() {
                 rows.push(read_message(row?, seat.account, &seat.name)?);
             }
-            (at_s, above) = (None, answer.maybe_int()?);
+            (at_s, above) = (None, answer.maybe_seq()?);
             if above.is_none() {
                 break;
             }
@@ -121,8 +122,7 @@ impl RedisStore {
     }
 
     pub(super) async fn list_paused(&self) -> Result<Vec<PausedAccount>, StoreError> {
-        let mut seats = self.registry.seats(&self.link, None).await?;
-        seats.dedup_by_key(|seat| seat.account);
+        let seats = self.registry.accounts(&self.link).await?;
         let mut paused = Vec::new();
         for seat in seats {
             let answer = self.link.run("listing paused accounts", self.link.call(&script::PAUSED_ACCOUNTS, seat.account)).await?;
@@ -153,8 +153,8 @@ fn read_thread(mut row: Row, account: &str) -> Result<ThreadRow, StoreError> {
 
 fn read_entry(mut row: Row, account: u32) -> Result<ThreadMessage, StoreError> {
     let is_message = row.text()? == "m";
-    let (seq, at_ms, text, provider_id) = (row.count()?, row.int()?, row.maybe_text()?, row.maybe_text()?);
-    let id = make_id(at_ms, account, seq);
+    let (seq, at_ms, text, provider_id) = (row.seq()?, row.int()?, row.maybe_text()?, row.maybe_text()?);
+    let id = seq.id(at_ms, account);
     if is_message {
         let status = Some(read_steps(&mut row)?.status());
         let id = EntryId::Message(MessageId(id));
@@ -165,7 +165,7 @@ fn read_entry(mut row: Row, account: u32) -> Result<ThreadMessage, StoreError> {
 }
 
 /// One time per status, in their order, or nothing.
-fn read_steps(row: &mut Row) -> Result<Steps, StoreError> {
+pub(super) fn read_steps(row: &mut Row) -> Result<Steps, StoreError> {
     let mut steps = Vec::new();
     for status in Status::ALL {
         steps.extend(row.maybe_int()?.map(|at_ms| (status, at_ms)));
@@ -174,7 +174,7 @@ fn read_steps(row: &mut Row) -> Result<Steps, StoreError> {
 }
 
 fn read_message(mut row: Row, account: u32, name: &str) -> Result<MessageRow, StoreError> {
-    let (seq, created_ms, channel, peer) = (row.count()?, row.int()?, row.text()?, row.text()?);
+    let (seq, created_ms, channel, peer) = (row.seq()?, row.int()?, row.text()?, row.text()?);
     let (request_id, text, payload) = (row.text()?, row.maybe_text()?, row.bytes()?);
     let priority = *Priority::ALL.get(row.int()? as usize).ok_or_else(|| odd("an unknown priority"))?;
     let reply_to = row.maybe_bytes()?.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).map(EventId);
@@ -182,7 +182,7 @@ fn read_message(mut row: Row, account: u32, name: &str) -> Result<MessageRow, St
     let outbox = row.maybe_row()?.map(read_place).transpose()?;
     let tries = row.row()?.rows().map(|row| read_try(row?)).collect::<Result<_, _>>()?;
     Ok(MessageRow {
-        id: MessageId(make_id(created_ms, account, seq)),
+        id: MessageId(seq.id(created_ms, account)),
         channel,
         account: name.to_owned(),
         peer,

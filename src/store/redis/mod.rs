@@ -8,9 +8,12 @@
 mod address;
 mod admin;
 mod by_hand;
+mod export;
+mod import;
 mod inbox;
 mod link;
 mod message_reads;
+mod moved;
 mod news;
 mod open;
 mod outbox;
@@ -28,8 +31,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use super::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, NewMessage, OutboxAsk, OutboxLease, Outcome, Promise,
-    Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
+    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 
@@ -43,6 +46,7 @@ pub struct RedisStore {
     registry: Arc<registry::Registry>,
     news: Arc<news::News>,
     promise: Promise,
+    filling: Arc<std::sync::Mutex<import::Filling>>,
 }
 
 #[async_trait]
@@ -129,5 +133,9 @@ impl Store for RedisStore {
 
     fn promise(&self) -> Promise {
         self.promise.clone()
+    }
+
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Ok(self)
     }
 }

@@ -37,7 +37,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisS
         )));
     }
     let news = News::listen(client, news_channel(&address.prefix)).await.map_err(|error| failed("listening to redis", error))?;
-    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise })
+    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise, filling: Arc::default() })
 }
 
 /// A lost connection is made again for ever: each call that finds it broken starts a few tries, and waits for them no longer than it may.

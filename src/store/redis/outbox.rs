@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::RedisStore;
 use super::inbox::read_settled;
-use super::place::{Place, held_by, lane_ref, make_id};
+use super::place::{held_by, lane_ref};
 use super::registry::Seat;
 use super::row::{Row, letter, odd};
 use super::script::{self, Call};
@@ -17,8 +17,8 @@ impl RedisStore {
         let (account, answer) = self.begin_for(&new.account, &new.channel, "submitting", &script::SUBMIT, args).await?;
         let mut answer = Row::of(answer)?;
         let what = letter(&answer.value())?;
-        let seq = answer.count()?;
-        let id = MessageId(make_id(answer.int()?, account, seq));
+        let seq = answer.seq()?;
+        let id = MessageId(seq.id(answer.int()?, account));
         match what {
             b'N' => Ok(Submitted::New(id)),
             b'R' => Ok(Submitted::Replayed(id)),
@@ -46,13 +46,13 @@ impl RedisStore {
 
     pub(super) async fn begin_sending(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
         let (account, seq) = held_by(lane);
-        let call = self.link.call(&script::BEGIN, account).arg(seq).arg(fence.0);
+        let call = self.link.call(&script::BEGIN, account).arg(seq.to_string()).arg(fence.0);
         read_settled(&self.link.run_safely("beginning to send", call).await?)
     }
 
     pub(super) async fn settle_message(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
         let (account, seq) = held_by(lane);
-        let call = self.link.call(&script::SETTLE_OUTBOX, account).arg(seq).arg(fence.0);
+        let call = self.link.call(&script::SETTLE_OUTBOX, account).arg(seq.to_string()).arg(fence.0);
         let call = match outcome {
             SendOutcome::Sent { provider_id } => call.arg("S").arg(provider_id),
             SendOutcome::Failed { why } => call.arg("F").arg(why),
@@ -65,8 +65,8 @@ impl RedisStore {
 
     /// Retries or cancels, as the script says.
     pub(super) async fn change_message(&self, script: &'static redis::Script, id: MessageId) -> Result<Changed, StoreError> {
-        let Some(place) = Place::of(id.0) else { return Ok(Changed::NotFound) };
-        let call = self.link.call(script, place.account).arg(place.seq).arg(place.at_s);
+        let Some(place) = self.place_of("m", id.0).await? else { return Ok(Changed::NotFound) };
+        let call = self.link.call(script, place.account).arg(place.seq.to_string()).arg(place.at_s);
         match letter(&self.link.run_safely("changing a message", call).await?)? {
             b'D' => Ok(Changed::Done),
             b'N' => Ok(Changed::NotFound),
@@ -90,14 +90,14 @@ pub(super) fn message_args(call: Call, new: &NewMessage) -> Call {
 }
 
 fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {
-    let (seq, fence, until_ms) = (row.count()?, Fence(row.count()?), row.int()?);
+    let (seq, fence, until_ms) = (row.seq()?, Fence(row.count()?), row.int()?);
     let (request_id, peer, payload, text) = (row.text()?, row.text()?, row.bytes()?, row.maybe_text()?);
     let (attempt, created_ms, in_doubt_since_ms) = (row.small()?, row.int()?, row.maybe_int()?);
     Ok(OutboxLease {
         lane: lane_ref(seat.account, seq),
         fence,
         until_ms,
-        message: MessageId(make_id(created_ms, seat.account, seq)),
+        message: MessageId(seq.id(created_ms, seat.account)),
         request_id,
         channel: Arc::clone(&seat.channel),
         account: seat.name.to_string(),

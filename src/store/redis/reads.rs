@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::RedisStore;
-use super::place::{Place, make_id};
+use super::place::Mark;
 use super::registry::Seat;
 use super::row::{Row, odd};
 use super::script;
@@ -22,7 +22,7 @@ use crate::store::{
 #[async_trait]
 impl Reads for RedisStore {
     async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
-        let Some(before) = bound(query.before.map(|id| id.0)) else { return Ok(page(vec![], query.limit)) };
+        let Some(before) = self.bound(query.before.map(|id| id.0)).await? else { return Ok(page(vec![], query.limit)) };
         let mut seats = self.registry.seats(&self.link, query.channel.as_deref()).await?;
         seats.retain(|seat| query.thread.as_ref().is_none_or(|thread| *thread.account == *seat.name));
         let lists = try_join_all(seats.iter().map(|seat| self.events_of(seat, &query, before))).await?;
@@ -32,16 +32,16 @@ impl Reads for RedisStore {
     }
 
     async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        let Some(place) = Place::of(id.0) else { return Ok(None) };
+        let Some(place) = self.place_of("e", id.0).await? else { return Ok(None) };
         let Some(name) = self.registry.name(&self.link, place.account).await? else { return Ok(None) };
-        let call = self.link.call(&script::SHOW_EVENT, place.account).arg(place.seq);
+        let call = self.link.call(&script::SHOW_EVENT, place.account).arg(place.seq.to_string());
         let Some(answer) = Row::maybe_of(self.link.run("reading an event", call).await?)? else { return Ok(None) };
         let detail = read_detail(answer, place.account, &name)?;
         Ok(Some(detail).filter(|detail| detail.row.id == id))
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
-        let Some(after) = bound(query.after.map(|id| id.0)) else { return Ok(page(vec![], query.limit)) };
+        let Some(after) = self.bound(query.after.map(|id| id.0)).await? else { return Ok(page(vec![], query.limit)) };
         let lines: &[&str] = match query.parked {
             None => &["way", "park", "quar"],
             Some(true) => &["park", "quar"],
@@ -56,8 +56,8 @@ impl Reads for RedisStore {
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
-        let Some(place) = Place::of(id.0) else { return Ok(None) };
-        let call = self.link.call(&script::ANSWER, place.account).arg(place.seq).arg(place.at_s);
+        let Some(place) = self.place_of("e", id.0).await? else { return Ok(None) };
+        let call = self.link.call(&script::ANSWER, place.account).arg(place.seq.to_string()).arg(place.at_s);
         let Some(mut row) = Row::maybe_of(self.link.run("reading an answer", call).await?)? else { return Ok(None) };
         let status = u16::try_from(row.int()?).map_err(|_| odd("a status out of range"))?;
         Ok(Some(Answer { status, content_type: row.maybe_text()?, body: row.bytes()? }))
@@ -102,19 +102,25 @@ impl Reads for RedisStore {
 }
 
 impl RedisStore {
+    /// Where a page begins. The outer `None`: at an id that nothing in this store can have, so there is nothing beyond it.
+    pub(super) async fn bound(&self, id: Option<uuid::Uuid>) -> Result<Option<Option<Mark>>, StoreError> {
+        let Some(id) = id else { return Ok(Some(None)) };
+        Ok(Mark::of(id, self.registry.moved(&self.link).await?.to).map(Some))
+    }
+
     /// Up to one more than a page, so that it is known whether there are more.
-    async fn events_of(&self, seat: &Seat, query: &EventQuery, before: Option<Place>) -> Result<Vec<EventRow>, StoreError> {
-        let (mut rows, mut at_s) = (Vec::new(), before.map(|place| place.at_s));
-        let mut below = before.map(|place| place.not_below(seat.account).cast_signed());
+    async fn events_of(&self, seat: &Seat, query: &EventQuery, before: Option<Mark>) -> Result<Vec<EventRow>, StoreError> {
+        let (mut rows, mut at_s) = (Vec::new(), before.map(|mark| mark.at_s));
+        let mut below = before.map(|mark| mark.not_below(seat.account));
         while rows.len() <= query.limit {
             let call = self.link.call(&script::LIST_EVENTS, seat.account).arg(&*seat.channel);
             let call = call.maybe(query.kind.map(Kind::name)).maybe(query.thread.as_ref().map(|thread| &thread.peer));
-            let call = call.maybe_int(at_s).maybe_int(below).arg(query.limit + 1 - rows.len());
+            let call = call.maybe_int(at_s).maybe(below.map(|seq| seq.to_string())).arg(query.limit + 1 - rows.len());
             let mut answer = Row::of(self.link.run("listing events", call).await?)?;
             for row in answer.row()?.rows() {
                 rows.push(read_event(row?, seat.account, &seat.name)?);
             }
-            (at_s, below) = (None, answer.maybe_int()?);
+            (at_s, below) = (None, answer.maybe_seq()?);
             if below.is_none() {
                 break;
             }
@@ -122,10 +128,10 @@ impl RedisStore {
         Ok(rows)
     }
 
-    async fn items_of(&self, seat: &Seat, line: &str, after: Option<Place>, limit: usize) -> Result<Vec<InboxRow>, StoreError> {
+    async fn items_of(&self, seat: &Seat, line: &str, after: Option<Mark>, limit: usize) -> Result<Vec<InboxRow>, StoreError> {
         let call = self.link.call(&script::LIST_INBOX, seat.account).arg(line).arg(&*seat.channel);
-        let call = call.maybe_int(after.map(|place| place.at_s));
-        let call = call.maybe_int(after.map(|place| place.above(seat.account).cast_signed())).arg(limit + 1);
+        let call = call.maybe_int(after.map(|mark| mark.at_s));
+        let call = call.maybe(after.map(|mark| mark.above(seat.account).to_string())).arg(limit + 1);
         let answer = self.link.run("listing the inbox", call).await?;
         Row::of(answer)?.rows().map(|row| read_item(row?, seat.account)).collect()
     }
@@ -137,6 +143,7 @@ impl RedisStore {
         }
         let (store_bytes, log_bytes) = sizes(&self.link).await?;
         let mut stats = Stats { store_bytes, log_bytes, ..Stats::default() };
+        stats.keys = self.count_moved_keys().await?;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
         for (account, seats) in by_account {
             let call = self.link.call(&script::STATS, account).arg(seats.len());
@@ -178,14 +185,6 @@ fn add_counts(
     Ok(open)
 }
 
-/// Where a page begins. The outer `None`: at an id that no store of this kind has made, so there is nothing beyond it.
-pub(super) fn bound(id: Option<uuid::Uuid>) -> Option<Option<Place>> {
-    match id {
-        None => Some(None),
-        Some(id) => Place::of(id).map(Some),
-    }
-}
-
 pub(super) fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
@@ -193,7 +192,7 @@ pub(super) fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
 }
 
 fn read_event(mut row: Row, account: u32, name: &str) -> Result<EventRow, StoreError> {
-    let (seq, received_ms, channel) = (row.count()?, row.int()?, row.text()?);
+    let (seq, received_ms, channel) = (row.seq()?, row.int()?, row.text()?);
     let kind = Kind::from_name(&row.text()?).ok_or_else(|| odd("an unknown kind"))?;
     let (provider_id, peer, echo, at_ms) = (row.text()?, row.maybe_text()?, row.flag()?, row.maybe_int()?);
     let state = match &row.bytes()?[..] {
@@ -204,14 +203,14 @@ fn read_event(mut row: Row, account: u32, name: &str) -> Result<EventRow, StoreE
         b"Q" => EventState::Quarantined,
         _ => return Err(odd("an unknown place")),
     };
-    let id = EventId(make_id(received_ms, account, seq));
+    let id = EventId(seq.id(received_ms, account));
     let (account, body_bytes) = (name.to_owned(), row.count()?);
     Ok(EventRow { id, channel, kind, account, provider_id, peer, echo, received_ms, at_ms, state, body_bytes })
 }
 
 fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
-    let (seq, received_ms) = (row.count()?, row.int()?);
-    let (event_seq, event_ms, events, channel) = (row.count()?, row.int()?, row.small()?, row.text()?);
+    let (seq, received_ms) = (row.seq()?, row.int()?);
+    let (event_seq, event_ms, events, channel) = (row.seq()?, row.int()?, row.small()?, row.text()?);
     let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
     let (place, why, due_ms) = (row.bytes()?, row.maybe_text()?, row.int()?);
     let state = match (&place[..], row.maybe_row()?) {
@@ -220,8 +219,8 @@ fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
         (_, None) => ItemState::Waiting { due_ms },
         (_, Some(mut held)) => ItemState::Leased { worker: held.text()?, until_ms: held.int()?, fence: Fence(held.count()?) },
     };
-    let item = ItemId(make_id(received_ms, account, seq));
-    let event = EventId(make_id(event_ms, account, event_seq));
+    let item = ItemId(seq.id(received_ms, account));
+    let event = EventId(event_seq.id(event_ms, account));
     Ok(InboxRow { item, event, channel, events, attempt, replay, state, why, received_ms })
 }
 
@@ -243,9 +242,9 @@ fn read_detail(mut answer: Row, account: u32, name: &str) -> Result<EventDetail,
 }
 
 fn read_attempt(mut row: Row, account: u32) -> Result<AttemptRow, StoreError> {
-    let (seq, made_ms) = (row.count()?, row.int()?);
+    let (seq, made_ms) = (row.seq()?, row.int()?);
     Ok(AttemptRow {
-        item: ItemId(make_id(made_ms, account, seq)),
+        item: ItemId(seq.id(made_ms, account)),
         attempt: row.small()?,
         fence: Fence(row.count()?),
         worker: row.text()?,

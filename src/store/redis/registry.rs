@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::link::Link;
-use super::place::ACCOUNTS_MAX;
-use super::row::{Row, int, odd};
+use super::place::{ACCOUNTS_MAX, first_after};
+use super::row::{Row, odd};
 use super::script;
 use crate::store::StoreError;
 
@@ -19,9 +19,20 @@ pub(super) struct Registry {
 #[derive(Default)]
 struct Known {
     version: Vec<u8>,
+    /// `None`: nobody has looked yet.
+    moved: Option<WasMoved>,
     numbers: HashMap<String, u32>,
     names: HashMap<u32, Arc<str>>,
     places: BTreeSet<(u32, Arc<str>)>,
+}
+
+/// What was moved into the store from another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WasMoved {
+    /// The highest number; 0: nothing was moved.
+    pub(super) to: u64,
+    /// Moved keys are still held.
+    pub(super) has_keys: bool,
 }
 
 /// An account in a channel.
@@ -43,15 +54,15 @@ impl Registry {
             return Ok(number);
         }
         let call = link.shared_call(&script::REGISTER).arg(account).arg(&**channel).arg(ACCOUNTS_MAX);
-        let number = int(link.run_safely("registering an account", call).await?)?;
-        let number = u32::try_from(number).map_err(|_| odd("an account number out of range"))?;
-        self.name_account(link, number, account).await?;
+        let mut answer = Row::of(link.run_safely("registering an account", call).await?)?;
+        let (number, moved_to) = (answer.small()?, answer.maybe_int()?.unwrap_or(0).cast_unsigned());
+        self.name_account(link, number, account, moved_to).await?;
         self.lock().add(account, number, channel);
         Ok(number)
     }
 
-    async fn name_account(&self, link: &Link, number: u32, account: &str) -> Result<(), StoreError> {
-        let call = link.call(&script::NAME_ACCOUNT, number).arg(account);
+    async fn name_account(&self, link: &Link, number: u32, account: &str, moved_to: u64) -> Result<(), StoreError> {
+        let call = link.call(&script::NAME_ACCOUNT, number).arg(account).arg(first_after(moved_to)).arg(moved_to);
         link.run_safely("registering an account", call).await.map(drop)
     }
 
@@ -78,6 +89,22 @@ impl Registry {
         Ok(self.lock().names.get(&account).cloned())
     }
 
+    /// What was moved into the store.
+    pub(super) async fn moved(&self, link: &Link) -> Result<WasMoved, StoreError> {
+        if let Some(moved) = self.lock().moved {
+            return Ok(moved);
+        }
+        self.refresh(link).await?;
+        Ok(self.lock().moved.unwrap_or_default())
+    }
+
+    /// Every account.
+    pub(super) async fn accounts(&self, link: &Link) -> Result<Vec<Seat>, StoreError> {
+        let mut seats = self.seats(link, None).await?;
+        seats.dedup_by_key(|seat| seat.account);
+        Ok(seats)
+    }
+
     /// Every account in every channel, or in this one.
     pub(super) async fn seats(&self, link: &Link, channel: Option<&str>) -> Result<Vec<Seat>, StoreError> {
         self.refresh(link).await?;
@@ -88,7 +115,10 @@ impl Registry {
     async fn refresh(&self, link: &Link) -> Result<(), StoreError> {
         let version = self.lock().version.clone();
         let answer = link.run("reading the registry", link.shared_call(&script::REGISTRY).arg(version)).await?;
-        let Some(mut answer) = Row::maybe_of(answer)? else { return Ok(()) };
+        let Some(mut answer) = Row::maybe_of(answer)? else {
+            self.lock().moved.get_or_insert_default();
+            return Ok(());
+        };
         let mut known = Known { version: answer.bytes()?.to_vec(), ..Known::default() };
         let mut accounts = answer.row()?;
         let mut numbers = HashMap::new();
@@ -103,6 +133,8 @@ impl Registry {
                 known.add(account, number, &channel.into());
             }
         }
+        let to = answer.maybe_int()?.unwrap_or(0).cast_unsigned();
+        known.moved = Some(WasMoved { to, has_keys: answer.maybe_int()?.is_some() });
         *self.lock() = known;
         Ok(())
     }

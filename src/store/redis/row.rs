@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use redis::Value;
 
+use super::place::Seq;
 use crate::store::StoreError;
 
 /// One list of an answer, read from the left.
@@ -52,6 +53,23 @@ impl Row {
 
     pub(super) fn small(&mut self) -> Result<u32, StoreError> {
         u32::try_from(self.int()?).map_err(|_| odd("a number out of range"))
+    }
+
+    /// What something is called within its account; nothing where there is nothing.
+    pub(super) fn maybe_seq(&mut self) -> Result<Option<Seq>, StoreError> {
+        match self.value() {
+            Value::Int(seq) => Ok(Some(Seq::Own(seq.cast_unsigned()))),
+            Value::BulkString(digits) => {
+                let seq = std::str::from_utf8(&digits).ok().and_then(Seq::read);
+                seq.map(Some).ok_or_else(|| odd("a number that is none"))
+            }
+            Value::Nil => Ok(None),
+            _ => Err(odd("no number")),
+        }
+    }
+
+    pub(super) fn seq(&mut self) -> Result<Seq, StoreError> {
+        self.maybe_seq()?.ok_or_else(|| odd("no number"))
     }
 
     pub(super) fn flag(&mut self) -> Result<bool, StoreError> {

@@ -58,6 +58,29 @@ scripts! {
     REMEMBER = "common" "remember";
     MIGRATE = "common" "migrate";
     PING = "common" "ping";
+    FIND_KEYS = "common" "find_keys";
+    FORGET_MOVED_KEYS = "common" "forget_moved_keys";
+    DUMP_KEYS = "common" "dumping" "dump_keys";
+    DUMP_THREADS = "common" "dumping" "dump_threads";
+    DUMP_EVENTS = "common" "dumping" "dump_events";
+    DUMP_STORIES = "common" "dumping" "dump_stories";
+    DUMP_ITEMS = "common" "lanes" "dumping" "dump_items";
+    DUMP_MESSAGES = "common" "lanes" "dumping" "dump_messages";
+    DUMP_EARLY = "common" "dumping" "dump_early";
+    BEGIN_IMPORT = "common" "begin_import";
+    PUT_PAUSED = "common" "put_paused";
+    PUT_KEYS = "common" "put_keys";
+    PUT_THREADS = "common" "put_threads";
+    PUT_NAMES = "common" "threads" "put_names";
+    PUT_EVENTS = "common" "put_events";
+    PUT_ANSWERS = "common" "put_answers";
+    PUT_ITEMS = "common" "lanes" "replays" "put_items";
+    PUT_MESSAGES = "common" "lanes" "put_messages";
+    PUT_PROVIDER_NAMES = "common" "put_provider_names";
+    PUT_OUTS = "common" "lanes" "threads" "messages" "put_outs";
+    PUT_ATTEMPTS = "common" "replays" "put_attempts";
+    RAISE = "common" "raise";
+    END_IMPORT = "common" "end_import";
 }
 
 /// One call of a script, packed as it goes over the wire. It may be sent more than once: its name makes that one call.

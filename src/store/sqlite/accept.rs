@@ -51,13 +51,15 @@ impl Writer {
         let mut body_at = None;
         for (new, hashed) in arrival.events.iter().zip(hashed) {
             if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
-                let first = event_id(i64::from(held.at_s) * 1_000, held.number());
+                let number = self.keys.numbering.number_of(&self.db, held)?.unwrap_or_default();
+                let first = event_id(i64::from(held.at_s) * 1_000, number);
                 let same = held.fingerprint == new.event.fingerprint;
                 accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
                 continue;
             }
             let number = self.number();
-            let claim = Claim::new(number, new.event.fingerprint, self.now_ms, arrival.window_ms);
+            let place = self.keys.numbering.place_of(number);
+            let claim = Claim::new(place, new.event.fingerprint, self.now_ms, arrival.window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
             let item = self.put_in_line(channel, number, new, hashed.lane, &mut gathered)?;
             let said = self.hear(channel, number, new, &hashed.names)?;

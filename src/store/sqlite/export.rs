@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::SqliteStore;
 use super::keys::Claim;
+use super::numbering::Numbering;
 use super::purge::LAST_OF_WEBHOOK;
 use super::rows::{event_id, kind_of, lane_thread, members_of, priority_of, steps_of};
 use super::writer::Writer;
@@ -165,20 +166,24 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
     }
     let last = read.last().filter(|_| read.len() >= limit).map(|(position, _)| position.clone());
     let after = if last.is_some() { After::Period(period, last) } else { After::Period(period + 1, None) };
-    let held = read.iter().filter_map(|(_, row)| key_of(row)).filter(|key| key.expires_ms > now_ms);
-    Ok((held.map(Moved::Key).collect(), Some(after)))
+    let numbering = Numbering::load(db)?;
+    let mut held = Vec::new();
+    for (_, row) in &read {
+        held.extend(key_of(db, &numbering, row)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
+    }
+    Ok((held, Some(after)))
 }
 
-fn key_of(row: &[u8]) -> Option<KeyRec> {
-    let (key, claim) = row.split_first_chunk()?;
-    let claim = Claim::from_bytes(claim)?;
-    Some(KeyRec {
+fn key_of(db: &Connection, numbering: &Numbering, row: &[u8]) -> rusqlite::Result<Option<KeyRec>> {
+    let Some((key, claim)) = row.split_first_chunk() else { return Ok(None) };
+    let Some(claim) = Claim::from_bytes(claim) else { return Ok(None) };
+    Ok(numbering.number_of(db, claim)?.map(|event| KeyRec {
         key: *key,
-        event: claim.number(),
+        event,
         at_ms: i64::from(claim.at_s) * 1_000,
         fingerprint: claim.fingerprint,
         expires_ms: claim.expires_s() * 1_000,
-    })
+    }))
 }
 
 const THREADS: &str = "SELECT t.thread, t.account, t.peer, c.name, t.last_at, t.last_text, t.last_out, t.unread, t.last

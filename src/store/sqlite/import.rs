@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::SqliteStore;
 use super::accept::{lane_name, members_blob};
-use super::keys::{Claim, NUMBER_LIMIT};
+use super::keys::Claim;
 use super::outbox::{account_key, request_hash};
 use super::rows::{kind_number, priority_number, steps_text};
 use super::threads::Threads;
@@ -23,6 +23,9 @@ use crate::store::{Moved, StoreError};
 
 /// Entries of threads that are put in their order in one step.
 const CHAIN_ENTRIES: usize = 5_000;
+
+/// Numbers are below it: more has no room in an id.
+const NUMBER_LIMIT: u64 = 1 << 62;
 
 /// The thread that a hash of another store stands for, and up to where it was purged; gone when the import is over.
 const MOVED_THREADS: &str =
@@ -120,9 +123,7 @@ impl Writer {
     /// Takes note of a number, so that none that is handed out later is as low.
     fn raise(&mut self, number: u64) -> Result<(), StepError> {
         if number >= NUMBER_LIMIT {
-            return refused(format!(
-                "number {number} is too large for the embedded store, which counts to {NUMBER_LIMIT}; move to a server's store instead"
-            ));
+            return refused(format!("number {number} has no room in an id, so no store can have made it"));
         }
         self.last_number = self.last_number.max(number);
         Ok(())
@@ -133,16 +134,18 @@ impl Writer {
         let mut update = self.db.prepare_cached("UPDATE meta SET value = ?2 WHERE name = ?1")?;
         update.execute(params!["last_number", self.last_number as i64])?;
         update.execute(params!["last_fence", self.fences_reserved as i64])?;
-        Ok(())
+        self.keys.numbering.write(&self.db)
     }
 
     fn put_key(&mut self, key: &KeyRec) -> Result<(), StepError> {
-        let Some(claim) = Claim::until(key.event, key.fingerprint, key.at_ms, key.expires_ms) else {
+        let place = self.keys.numbering.next_moved();
+        let Some(claim) = Claim::until(place, key.fingerprint, key.at_ms, key.expires_ms) else {
             return refused(format!("the window of the key of event {} does not fit into the embedded store", key.event));
         };
         if self.keys.find(&self.db, &key.key, 0)?.is_some() {
             return refused("a key is there twice");
         }
+        self.keys.numbering.add_moved(&self.db, key.event, claim)?;
         Ok(self.keys.insert(&self.db, &key.key, claim)?)
     }
 
@@ -400,6 +403,9 @@ impl Writer {
     }
 
     pub(super) fn end_import(&mut self) -> Result<(), StepError> {
+        // Each moved key has an event of its own, so there cannot be more of them than numbers.
+        self.raise(self.keys.numbering.next_moved() - 1)?;
+        self.keys.numbering.begin_above(self.last_number);
         self.write_marks()?;
         self.db.execute("UPDATE meta SET value = ?1 WHERE name = 'threads_to'", [self.last_number as i64])?;
         self.db.execute("DELETE FROM meta WHERE name = ?1", [format!("setting:{IMPORTING}")])?;

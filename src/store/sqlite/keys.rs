@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::filter::Filter;
+use super::numbering::Numbering;
 
 pub(super) type Key = [u8; 32];
 type KeyMap = HashMap<Key, Claim, BuildHasherDefault<KeyIsHash>>;
@@ -33,55 +34,55 @@ impl Hasher for KeyIsHash {
 /// Who holds a key and until when, in 16 bytes: half of the memory of an open period is this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The event's number in the upper 40 bits, its window in minutes in the lower 24.
-    number_and_window: u64,
+    /// The place of the event's number in the upper 40 bits, see `numbering.rs`; its window in minutes in the lower 24.
+    place_and_window: u64,
     pub(super) fingerprint: u32,
     pub(super) at_s: u32,
 }
 
 const WINDOW_BITS: u32 = 24;
 const CLAIM_BYTES: usize = 16;
-/// Numbers of events are below it: the rest of their place holds the window.
-pub(super) const NUMBER_LIMIT: u64 = 1 << (u64::BITS - WINDOW_BITS);
+/// Places of numbers are below it: the rest of their eight bytes holds the window.
+const PLACE_LIMIT: u64 = 1 << (u64::BITS - WINDOW_BITS);
 
 impl Claim {
-    pub(super) fn new(number: u64, fingerprint: u32, at_ms: i64, window_ms: i64) -> Self {
+    pub(super) fn new(place: u64, fingerprint: u32, at_ms: i64, window_ms: i64) -> Self {
         // Rounded up: a key is never forgotten early.
         let at_s = (at_ms / 1_000).clamp(0, i64::from(u32::MAX)) as u32;
         let minutes = ((window_ms + 1_000 + 59_999) / 60_000).clamp(1, (1 << WINDOW_BITS) - 1) as u64;
-        Self { number_and_window: (number << WINDOW_BITS) | minutes, fingerprint, at_s }
+        Self { place_and_window: (place << WINDOW_BITS) | minutes, fingerprint, at_s }
     }
 
     /// A claim that ends at this time, or up to a minute later; nothing when it has no room for that.
-    pub(super) fn until(number: u64, fingerprint: u32, at_ms: i64, expires_ms: i64) -> Option<Self> {
+    pub(super) fn until(place: u64, fingerprint: u32, at_ms: i64, expires_ms: i64) -> Option<Self> {
         let at_s = u32::try_from(at_ms / 1_000).ok()?;
         let window_ms = expires_ms - i64::from(at_s) * 1_000;
         let minutes = u64::try_from((window_ms + 59_999) / 60_000).ok()?.max(1);
-        let fits = number < NUMBER_LIMIT && minutes < 1 << WINDOW_BITS;
-        fits.then_some(Self { number_and_window: (number << WINDOW_BITS) | minutes, fingerprint, at_s })
+        let fits = place < PLACE_LIMIT && minutes < 1 << WINDOW_BITS;
+        fits.then_some(Self { place_and_window: (place << WINDOW_BITS) | minutes, fingerprint, at_s })
     }
 
-    pub(super) fn number(self) -> u64 {
-        self.number_and_window >> WINDOW_BITS
+    pub(super) fn place(self) -> u64 {
+        self.place_and_window >> WINDOW_BITS
     }
 
     pub(super) fn expires_s(self) -> i64 {
-        i64::from(self.at_s) + (self.number_and_window & ((1 << WINDOW_BITS) - 1)) as i64 * 60
+        i64::from(self.at_s) + (self.place_and_window & ((1 << WINDOW_BITS) - 1)) as i64 * 60
     }
 
     fn to_bytes(self) -> [u8; CLAIM_BYTES] {
         let mut bytes = [0; CLAIM_BYTES];
-        bytes[..8].copy_from_slice(&self.number_and_window.to_le_bytes());
+        bytes[..8].copy_from_slice(&self.place_and_window.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.fingerprint.to_le_bytes());
         bytes[12..].copy_from_slice(&self.at_s.to_le_bytes());
         bytes
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (number, rest) = bytes.split_first_chunk()?;
+        let (place, rest) = bytes.split_first_chunk()?;
         let (fingerprint, rest) = rest.split_first_chunk()?;
         Some(Self {
-            number_and_window: u64::from_le_bytes(*number),
+            place_and_window: u64::from_le_bytes(*place),
             fingerprint: u32::from_le_bytes(*fingerprint),
             at_s: u32::from_le_bytes(*rest.first_chunk()?),
         })
@@ -101,6 +102,7 @@ pub(super) struct KeySet {
     /// Keys put in since the last step of sealing.
     since_step: usize,
     size: PeriodSize,
+    pub(super) numbering: Numbering,
 }
 
 /// When a period is closed.
@@ -174,7 +176,16 @@ impl KeySet {
             Some((period, opened_ms)) => Some(Closing::of(Open::load(db, period, opened_ms, size)?)),
             None => None,
         };
-        Ok(Self { open, opening: None, closing, sealed, uncommitted: Vec::new(), since_step: 0, size })
+        Ok(Self {
+            open,
+            opening: None,
+            closing,
+            sealed,
+            uncommitted: Vec::new(),
+            since_step: 0,
+            size,
+            numbering: Numbering::load(db)?,
+        })
     }
 
     /// Finds who holds the key now.
@@ -198,7 +209,7 @@ impl KeySet {
         let mut row = [0; 32 + CLAIM_BYTES];
         row[..32].copy_from_slice(key);
         row[32..].copy_from_slice(&claim.to_bytes());
-        db.prepare_cached(&self.open.insert)?.execute(params![claim.number() as i64, row])?;
+        db.prepare_cached(&self.open.insert)?.execute(params![claim.place() as i64, row])?;
         self.open.keys.insert(*key, claim);
         self.open.expires_s = self.open.expires_s.max(claim.expires_s());
         self.uncommitted.push(*key);

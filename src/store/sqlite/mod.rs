@@ -14,6 +14,7 @@ mod keys;
 mod lanes;
 mod lease;
 mod message_reads;
+mod numbering;
 mod open;
 mod outbox;
 mod purge;

@@ -47,7 +47,8 @@ impl Writer {
         let mut spans: Vec<i64> = retention.iter().map(|(_, keep_ms)| *keep_ms).collect();
         spans.sort_unstable();
         spans.dedup();
-        let mut purged = Purged { keys, events: 0, more: keys > 0 };
+        let more = self.keys.numbering.forget_moved(&self.db, self.now_ms / 1_000)?;
+        let mut purged = Purged { keys, events: 0, more: more || keys > 0 };
         for &keep_ms in &spans {
             // A channel that is not listed any more is kept as long as the one that is kept longest.
             let longest = spans.last().copied();

@@ -50,8 +50,31 @@ local function work_off() redis.call('DEL', key('done')) end
 
 local function announce() redis.call('PUBLISH', ARGV[3], '') end
 
+-- What was made here is called by its number within the account, which counts up. What was moved here from another store is called by the
+-- number it had there, in 19 digits: too many for a number of a script, so it stays a text. All of it comes before what was made here.
+local function is_moved(seq) return type(seq) == 'string' and #seq == 19 end
+
+-- By which a line is sorted. Numbers made here hold the account in 20 more bits, and so begin above all that were moved; what is too
+-- close together to be told apart is sorted by its digits.
+local function score(seq)
+  if is_moved(seq) then return string.format('%.17g', tonumber(seq) / 1048576) end
+  return seq
+end
+
+local function is_below(a, b)
+  if is_moved(a) and is_moved(b) then return a < b end
+  if is_moved(a) or is_moved(b) then return is_moved(a) end
+  return tonumber(a) < tonumber(b)
+end
+
 -- Numbers of one width sort as text.
-local function wide(seq) return string.format('%014.0f', tonumber(seq)) end
+local function wide(seq)
+  if is_moved(seq) then return string.format('%014.0f!', tonumber(seq) / 1048576) .. seq end
+  return string.format('%014.0f', tonumber(seq))
+end
+
+-- What stands behind a number that was made wide.
+local function behind_wide(text) return string.sub(text, string.sub(text, 15, 15) == '!' and 35 or 15) end
 
 -- Whether these keys are the account's that the caller takes them for. They are not when the server has lost its data since the caller
 -- looked the account up; then nothing may be written.
@@ -59,7 +82,11 @@ local function is_account(name) return redis.call('HGET', key('meta'), 'account'
 
 local function next_seq() return redis.call('HINCRBY', key('meta'), 'seq', 1) end
 
-local function next_fence() return redis.call('HINCRBY', key('meta'), 'fence', 1) end
+-- A text: after a move it may be higher than a script can count.
+local function next_fence()
+  redis.call('HINCRBY', key('meta'), 'fence', 1)
+  return redis.call('HGET', key('meta'), 'fence')
+end
 
 local function second(ms) return math.floor(tonumber(ms) / 1000) end
 
@@ -69,14 +96,20 @@ local function split(list)
   return parts
 end
 
--- The first number of a line, which is sorted by number, whose id is not below this one; `false` when all are below.
-local function seek(line, time_of, at_s, seq)
+-- How many of a line come before the first of which `is_before` is not true.
+local function rank(line, is_before)
   local low, high = 0, redis.call('ZCARD', line)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local one = redis.call('ZRANGE', line, middle, middle)[1]
-    local one_s = second(time_of(one))
-    if one_s < at_s or (one_s == at_s and tonumber(one) < seq) then low = middle + 1 else high = middle end
+    if is_before(redis.call('ZRANGE', line, middle, middle)[1]) then low = middle + 1 else high = middle end
   end
-  return redis.call('ZRANGE', line, low, low)[1] or false
+  return low
+end
+
+-- How many of a line, which is sorted by number, have an id below this one.
+local function rank_of_id(line, time_of, at_s, seq)
+  return rank(line, function(one)
+    local one_s = second(time_of(one))
+    return one_s < at_s or (one_s == at_s and is_below(one, seq))
+  end)
 end

@@ -27,8 +27,8 @@ end
 local function join_lane(lane, channel, seq)
   leave_line(lane, channel)
   redis.call('HSET', key('i', seq), 'place', 'L')
-  if not is_own(lane) then redis.call('ZADD', key('li', lane), seq, seq) end
-  redis.call('ZADD', key('way', channel), seq, seq)
+  if not is_own(lane) then redis.call('ZADD', key('li', lane), score(seq), seq) end
+  redis.call('ZADD', key('way', channel), score(seq), seq)
   enter_line(lane, channel)
 end
 
@@ -47,7 +47,7 @@ end
 
 local function log_attempt(seq, lease, outcome, detail)
   local of = redis.call('HMGET', key('i', seq), 'received', 'attempt')
-  local row = { tonumber(of[1]), tonumber(of[2]), tonumber(lease.fence), lease.worker, tonumber(lease.leased), now, outcome, detail }
+  local row = { tonumber(of[1]), tonumber(of[2]), lease.fence, lease.worker, tonumber(lease.leased), now, outcome, detail }
   redis.call('RPUSH', key('at', seq), cmsgpack.pack(row))
 end
 

@@ -2,7 +2,7 @@
 local channel, most, worker, hold = take(), number(), take(), number()
 
 local function lease(member)
-  local lane = string.sub(member, 15)
+  local lane = behind_wide(member)
   local lost = lease_of('l', lane)
   if lost then log_attempt(lost.held, lost, 'lost', 'the lease ran out') end
   local seq, fence = head_of(lane), next_fence()
@@ -10,7 +10,7 @@ local function lease(member)
   redis.call('SADD', key('held', channel), lane)
   redis.call('HINCRBY', key('i', seq), 'attempt', 1)
   enter_line(lane, channel)
-  return { tonumber(seq), fence, now + hold }
+  return { seq, fence, now + hold }
 end
 
 local leases = once(function()
@@ -31,7 +31,7 @@ for _, lease in ipairs(leases) do
     for n, seq in ipairs(split(of[5])) do
       local event = cmsgpack.unpack(redis.call('GET', key('e', seq)))
       received = received or event[1]
-      events[n] = { tonumber(seq), event[1], event[5], event[11], event[7] }
+      events[n] = { seq, event[1], event[5], event[11], event[7] }
     end
     told[#told + 1] = { lease[1], lease[2], lease[3], of[1], of[2], of[3], received, webhook[1], webhook[2], webhook[3], events }
   end

@@ -5,7 +5,7 @@ local function next_lane()
   for priority = 0, 2 do
     local line = key('od', priority .. ':' .. channel)
     local member = redis.call('ZRANGEBYSCORE', line, '-inf', now, 'LIMIT', 0, 1)[1]
-    if member then return string.sub(member, 15) end
+    if member then return behind_wide(member) end
   end
 end
 
@@ -20,7 +20,7 @@ local function lease(lane)
   if not redis.call('HGET', key('m', seq), 'begun') then redis.call('HINCRBY', key('m', seq), 'attempt', 1) end
   redis.call('HSET', key('ol', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
   enter_outbox_line(lane)
-  return { tonumber(seq), fence, now + hold }
+  return { seq, fence, now + hold }
 end
 
 local leases = once(function()

@@ -1,6 +1,7 @@
 -- The outbox. A message is `m:`; while it is in the outbox it has a `lane`, an `attempt` and, unless it waits for somebody's word, a
 -- time when it is `due`. Lanes are like those of the inbox: `oli:` for a thread, `#` and the number for a message in doubt; leases are
 -- `ol:`, the lines of a channel `od:`, one for each priority. `out:` are a channel's open messages, `unk:` those in doubt, `bgn:` those begun.
+-- `pid:` leads from a provider's name to its message; `es:` is what was heard of a name that nobody has yet, and `early:` are those names.
 local SENDING, UNKNOWN, SENT, FAILED = 1, 2, 3, 4
 
 local function first_of(lane)
@@ -36,7 +37,7 @@ end
 local function out_join(seq, lane)
   leave_outbox_line(lane)
   redis.call('HSET', key('m', seq), 'lane', lane)
-  if not is_own(lane) then redis.call('ZADD', key('oli', lane), seq, seq) end
+  if not is_own(lane) then redis.call('ZADD', key('oli', lane), score(seq), seq) end
   enter_outbox_line(lane)
 end
 
@@ -85,11 +86,12 @@ local function name_message(seq, provider_id)
   local early = redis.call('HGETALL', key('es', provider_id))
   for n = 1, #early, 2 do hear(row, string.sub(early[n], 2), tonumber(early[n + 1])) end
   redis.call('DEL', key('es', provider_id))
+  redis.call('ZREM', key('early'), provider_id)
 end
 
 local function log_try(lease, outcome, detail)
   local attempt = tonumber(redis.call('HGET', key('m', lease.held), 'attempt') or 0)
-  local row = { attempt, tonumber(lease.fence), lease.worker, tonumber(lease.leased), now, outcome, detail }
+  local row = { attempt, lease.fence, lease.worker, tonumber(lease.leased), now, outcome, detail }
   redis.call('RPUSH', key('mt', lease.held), cmsgpack.pack(row))
 end
 
@@ -131,7 +133,7 @@ local function submit(new)
   if known then
     local of = redis.call('HMGET', key('m', known), 'fingerprint', 'created', 'call')
     local same = of[1] == new.fingerprint and 'R' or 'M'
-    return { of[3] == ARGV[2] and 'N' or same, tonumber(known), tonumber(of[2]) }
+    return { of[3] == ARGV[2] and 'N' or same, known, tonumber(of[2]) }
   end
   local seq, thread = next_seq(), thread_of(new.peer)
   local row, home = key('m', seq), lane_of(new.channel, thread)

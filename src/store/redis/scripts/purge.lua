@@ -5,7 +5,7 @@ local channel, keep, most = take(), number(), number()
 local function forget_entry(thread, entry, seq)
   redis.call('ZREM', key('te', thread), entry)
   local cut = redis.call('HGET', key('t', thread), 'cut')
-  if not cut or tonumber(cut) < tonumber(seq) then redis.call('HSET', key('t', thread), 'cut', seq) end
+  if not cut or is_below(cut, seq) then redis.call('HSET', key('t', thread), 'cut', seq) end
 end
 
 local function forget_event(seq)

@@ -1,4 +1,5 @@
--- Gives an account its number, once, and writes down that it is in a channel. KEYS[1] is the root of the registry.
+-- Gives an account its number, once, and writes down that it is in a channel. Answers with the number, and with the highest that was moved
+-- into this store. KEYS[1] is the root of the registry.
 local account, channel, most = take(), take(), number()
 local known = redis.call('HGET', key('accounts'), account)
 if not known then
@@ -9,4 +10,4 @@ end
 redis.call('SADD', key('places'), known .. ':' .. channel)
 -- The name of this call tells this state of the registry from every other, also from those that the server has lost.
 redis.call('HSET', key('meta'), 'version', ARGV[2])
-return tonumber(known)
+return { known, redis.call('HGET', key('meta'), 'moved_to') }

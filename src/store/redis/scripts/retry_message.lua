@@ -15,7 +15,7 @@ return once(function()
   redis.call('HDEL', row, 's1', 's2', 's3', 's4', 's5', 's6', 's7')
   redis.call('HSET', row, 's0', of[1], 'attempt', 0)
   redis.call('ZREM', key('mc', of[4]), seq)
-  redis.call('ZADD', key('out', of[4]), seq, seq)
+  redis.call('ZADD', key('out', of[4]), score(seq), seq)
   if open then
     requeue(seq, now, false)
   else

@@ -32,7 +32,7 @@ local function finish(lane, channel, lease)
     log_attempt(seq, lease, 'parked', why)
     redis.call('HSET', item, 'why', why)
     quit_lane(lane, channel, seq, 'P')
-    redis.call('ZADD', key('park', channel), seq, seq)
+    redis.call('ZADD', key('park', channel), score(seq), seq)
   elseif outcome == 'R' then
     local wait, why = number(), take()
     log_attempt(seq, lease, 'retry', why)

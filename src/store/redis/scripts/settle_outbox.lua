@@ -10,7 +10,7 @@ local function doubt(lane, why, check)
   redis.call('HSET', row, 'unknown', 1, 'why', why)
   if check then redis.call('HSET', row, 'due', now + check) else redis.call('HDEL', row, 'due') end
   redis.call('SADD', key('bgn'), seq)
-  redis.call('ZADD', key('unk'), seq, seq)
+  redis.call('ZADD', key('unk'), score(seq), seq)
   out_join(seq, '#' .. seq)
   hear(row, UNKNOWN, now)
 end

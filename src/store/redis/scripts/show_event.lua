@@ -8,7 +8,7 @@ if event[3] then table.insert(items, 1, event[3]) end
 local attempts, open = {}, {}
 for _, item in ipairs(items) do
   for _, row in ipairs(redis.call('LRANGE', key('at', item), 0, -1)) do
-    attempts[#attempts + 1] = { tonumber(item), unpack(cmsgpack.unpack(row)) }
+    attempts[#attempts + 1] = { item, unpack(cmsgpack.unpack(row)) }
   end
   if redis.call('EXISTS', key('i', item)) == 1 then open[#open + 1] = tell_item(item) end
 end

@@ -5,7 +5,7 @@ local function tell_item(seq)
   local first = cmsgpack.unpack(redis.call('GET', key('e', events[1])))
   local lease = of[4] == 'L' and lease_of('l', of[9])
   local held = lease and lease.held == tostring(seq) and { lease.worker, lease.till, lease.fence }
-  return { tonumber(seq), of[6], tonumber(events[1]), first[1], #events, of[1], of[2], of[3], of[4], of[5], of[7], held }
+  return { seq, of[6], events[1], first[1], #events, of[1], of[2], of[3], of[4], of[5], of[7], held }
 end
 
 local function tell_event(seq, event)
@@ -13,7 +13,7 @@ local function tell_event(seq, event)
   if event[3] then place = redis.call('HGET', key('i', event[3]), 'place') or 'D' end
   local bytes = redis.call('HSTRLEN', key('w', event[2]), 'body')
   return {
-    tonumber(seq), event[1], event[4], event[5], event[6], event[7], event[8] and 1 or 0, event[9], place, bytes,
+    seq, event[1], event[4], event[5], event[6], event[7], event[8] and 1 or 0, event[9], place, bytes,
   }
 end
 
@@ -29,7 +29,7 @@ local function tell_message(seq)
   for n, row in ipairs(redis.call('LRANGE', key('mt', seq), 0, -1)) do tries[n] = cmsgpack.unpack(row) end
   of[#of + 1] = place
   of[#of + 1] = tries
-  return { tonumber(seq), unpack(of) }
+  return { seq, unpack(of) }
 end
 
 local function tell_thread(thread)

@@ -6,22 +6,27 @@ local function tell(entry)
   local entry_kind, of = string.sub(entry, 1, 1), string.sub(entry, 2)
   if entry_kind == 'm' then
     local row = redis.call('HMGET', key('m', of), 'created', 'text', 'provider_id', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
-    return row[1] and { 'm', tonumber(of), unpack(row) }
+    return row[1] and { 'm', of, unpack(row) }
   end
   local event = redis.call('GET', key('e', of))
   if not event then return false end
   event = cmsgpack.unpack(event)
-  return { 'e', tonumber(of), event[1], event[10], event[6], event[8] and 1 or 0 }
+  return { 'e', of, event[1], event[10], event[6], event[8] and 1 or 0 }
 end
 
-local below = '+inf'
+local line = key('te', thread)
+local cut = redis.call('HGET', key('t', thread), 'cut')
+local first = cut and rank(line, function(entry) return not is_below(cut, string.sub(entry, 2)) end) or 0
+local last = redis.call('ZCARD', line)
 if kind ~= '' then
   local before = tell(kind .. seq)
   if not before or second(before[3]) ~= tonumber(at_s) then return {} end
-  below = '(' .. seq
+  last = rank(line, function(entry) return is_below(string.sub(entry, 2), seq) end)
 end
-local cut = redis.call('HGET', key('t', thread), 'cut')
-local entries = redis.call('ZREVRANGEBYSCORE', key('te', thread), below, cut and '(' .. cut or '-inf', 'LIMIT', 0, most)
+first = math.max(first, last - most)
 local rows = {}
-for n, entry in ipairs(entries) do rows[n] = tell(entry) end
+if first < last then
+  local entries = redis.call('ZRANGE', line, first, last - 1)
+  for n = #entries, 1, -1 do rows[#rows + 1] = tell(entries[n]) end
+end
 return rows

@@ -1,0 +1,108 @@
+//! What was moved here from another store: its numbers name no account, and its keys belong to nobody that is known.
+//!
+//! A moved id is looked for in all accounts, one small question each: a map from ids to accounts would have to be in another slot than the
+//! accounts, and could not be purged together with them. Moved keys are in sixteen slots of their own, because a key outlives its event and
+//! does not tell its account; they never change, so a claim may look there first and then take the key in the account's own slot. When
+//! the last of them has ended, nobody looks there any more.
+
+use futures_util::future::try_join_all;
+use uuid::Uuid;
+
+use super::RedisStore;
+use super::place::{Mark, Place};
+use super::registry::WasMoved;
+use super::row::{Row, int};
+use super::script;
+use crate::domain::{EventId, ids};
+use crate::store::{Accepted, Arrival, Purged, StoreError};
+
+/// How many slots moved keys are spread over: one for each value of their first four bits.
+const PARTS: u8 = 16;
+
+pub(super) fn part_of(key: &[u8; 32]) -> u8 {
+    key[0] >> 4
+}
+
+pub(super) fn parts() -> impl Iterator<Item = u8> {
+    0..PARTS
+}
+
+impl RedisStore {
+    /// Where the event (`e`), item (`i`) or message (`m`) of an id is. What was made here may be gone; what was moved here was there a moment ago.
+    pub(super) async fn place_of(&self, kind: &str, id: Uuid) -> Result<Option<Place>, StoreError> {
+        let moved = self.registry.moved(&self.link).await?;
+        let Some(mark) = Mark::of(id, moved.to) else { return Ok(None) };
+        let (seq, at_s) = (mark.seq(), mark.at_s);
+        if let Some(account) = mark.account() {
+            return Ok(Some(Place { account, seq, at_s }));
+        }
+        let accounts = self.registry.accounts(&self.link).await?;
+        let found = try_join_all(accounts.iter().map(|seat| async {
+            let mut command = redis::cmd("EXISTS");
+            command.arg(format!("{}{kind}:{seq}", self.link.root(seat.account)));
+            Ok::<_, StoreError>((seat.account, int(self.link.ask("looking for an account", &command).await?)? == 1))
+        }));
+        let account = found.await?.into_iter().find(|(_, is_there)| *is_there).map(|(account, _)| account);
+        Ok(account.map(|account| Place { account, seq, at_s }))
+    }
+
+    /// Which events of a webhook are copies of events that were moved here.
+    pub(super) async fn copies_of_moved(&self, arrival: &Arrival, moved: WasMoved) -> Result<Vec<Option<Accepted>>, StoreError> {
+        let mut copies = vec![None; arrival.events.len()];
+        if !moved.has_keys {
+            return Ok(copies);
+        }
+        let asked = parts().filter_map(|part| {
+            let of_part = |index: &usize| part_of(&arrival.events[*index].event.key.0) == part;
+            let indexes: Vec<usize> = (0..arrival.events.len()).filter(of_part).collect();
+            (!indexes.is_empty()).then(|| async move {
+                let call = self.link.call_at(&script::FIND_KEYS, &self.link.root_of_moved(part)).arg(indexes.len());
+                let call = indexes.iter().fold(call, |call, &index| call.arg(&arrival.events[index].event.key.0[..]));
+                Ok::<_, StoreError>((Row::of(self.link.run("looking for moved keys", call).await?)?, indexes))
+            })
+        });
+        for (mut answer, indexes) in try_join_all(asked).await? {
+            for index in indexes {
+                let Some(mut held) = answer.maybe_row()? else { continue };
+                let (number, at_ms) = (held.seq()?.number(0), held.int()?);
+                let id = EventId(ids::numbered(at_ms, number));
+                let is_same = held.int()? == i64::from(arrival.events[index].event.fingerprint);
+                copies[index] = Some(if is_same { Accepted::Duplicate(id) } else { Accepted::Conflict(id) });
+            }
+        }
+        Ok(copies)
+    }
+
+    pub(super) async fn count_moved_keys(&self) -> Result<u64, StoreError> {
+        if !self.registry.moved(&self.link).await?.has_keys {
+            return Ok(0);
+        }
+        let counts = try_join_all(parts().map(|part| async move {
+            let mut command = redis::cmd("ZCARD");
+            command.arg(format!("{}keys:", self.link.root_of_moved(part)));
+            int(self.link.ask("counting moved keys", &command).await?)
+        }));
+        Ok(counts.await?.into_iter().sum::<i64>().cast_unsigned())
+    }
+
+    /// Forgets moved keys after their window.
+    pub(super) async fn purge_moved_keys(&self, max: usize) -> Result<Purged, StoreError> {
+        let mut purged = Purged::default();
+        if !self.registry.moved(&self.link).await?.has_keys {
+            return Ok(purged);
+        }
+        let mut left = 0;
+        for part in parts() {
+            let call = self.link.call_at(&script::PURGE_KEYS, &self.link.root_of_moved(part)).arg(max);
+            let mut answer = Row::of(self.link.run("purging moved keys", call).await?)?;
+            purged.keys += answer.count()?;
+            purged.more |= answer.flag()?;
+            left += answer.count()?;
+        }
+        if left == 0 {
+            self.link.run("purging moved keys", self.link.shared_call(&script::FORGET_MOVED_KEYS)).await?;
+            self.registry.forget();
+        }
+        Ok(purged)
+    }
+}

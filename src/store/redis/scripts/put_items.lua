@@ -1,0 +1,26 @@
+-- Takes over open items: `L` in a lane, `P` parked, `Q` quarantined.
+local LINES = { P = 'park', Q = 'quar' }
+
+local function put()
+  local seq, channel, events, received, due, attempt = take(), take(), take(), take(), take(), take()
+  local replay, place, why = maybe(), take(), maybe()
+  local first = split(events)[1]
+  local event = cmsgpack.unpack(redis.call('GET', key('e', first)))
+  local webhook = event[2]
+  local lane = place ~= 'Q' and event[14] and event[7] and lane_of(channel, event[7]) or '#' .. seq
+  redis.call('HSET', key('i', seq), 'channel', channel, 'webhook', webhook, 'events', events, 'attempt', attempt, 'received', received,
+    'due', due, 'place', place, 'lane', lane)
+  if why then redis.call('HSET', key('i', seq), 'why', why) end
+  if replay then
+    redis.call('HSET', key('i', seq), 'replay', replay)
+    is_replay(first, seq)
+  end
+  redis.call('HINCRBY', key('w', webhook), 'open', 1)
+  redis.call('ZREM', key('wc', channel), webhook)
+  if place == 'L' then join_lane(lane, channel, seq) else redis.call('ZADD', key(LINES[place], channel), score(seq), seq) end
+end
+
+return once(function()
+  for _ = 1, number() do put() end
+  return 'D'
+end)

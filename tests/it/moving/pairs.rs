@@ -1,0 +1,152 @@
+//! From every store to every store.
+
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use hapax::clock::Clock;
+use hapax::store::Table;
+
+use super::*;
+
+/// A new bed of every store that can be moved; none where its server is not installed.
+pub(super) async fn beds() -> Vec<(&'static str, Option<Box<dyn Bed>>)> {
+    vec![
+        ("sqlite", Some(Box::new(sqlite()))),
+        ("postgres", on(Engine::Postgres, postgres::open).await),
+        ("mariadb", on(Engine::Mariadb, mysql::open).await),
+        ("redis", on(Engine::Redis, redis::open).await),
+    ]
+}
+
+async fn on<S: Store>(
+    engine: Engine,
+    open: impl AsyncFn(&str, Option<Arc<dyn Clock>>) -> Result<S, StoreError> + Send + Sync + 'static,
+) -> Option<Box<dyn Bed>> {
+    Some(Box::new(ServerBed::on(engine, open).await?))
+}
+
+/// What people do by hand, to everything that was moved: the answers are the same, and so is all that is told afterwards.
+pub(super) async fn handle_alike(what: &str, stores: &[Arc<dyn Store>], records: &[Moved]) {
+    let (events, messages) = ids(records);
+    let mut answers = Vec::new();
+    for store in stores {
+        let mut said = Vec::new();
+        for (n, &id) in messages.iter().enumerate() {
+            let changed = if n % 2 == 0 { store.retry_message(id).await } else { store.cancel_message(id).await };
+            said.push(format!("{:?}", changed.expect("an answer")));
+        }
+        for &id in events.iter().step_by(2) {
+            said.push(format!("{:?}", store.redrive(Redrive::Event(id), 9).await.expect("an answer")));
+            said.push(format!("{:?}", store.redrive(Redrive::Item(hapax::domain::ItemId(id.0)), 9).await.expect("an answer")));
+        }
+        for row in store.threads(ThreadQuery { limit: 1, ..ThreadQuery::default() }).await.expect("threads").rows {
+            said.push(format!("{:?}", store.mark_read(&row.id).await.expect("an answer")));
+        }
+        let copies = |id: &EventId| hapax::store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7 };
+        store.note_copies(events.iter().map(copies).collect()).await.expect("noted");
+        said.extend(told(&**store, records).await);
+        // What a replay is called is each store's own affair.
+        for &id in events.iter().step_by(3) {
+            said.push(format!("{:?}", store.replay(id).await.expect("an answer").is_some()));
+        }
+        answers.push(said);
+    }
+    answers.iter().for_each(|said| same(&format!("{what}, by hand"), &answers[0], said));
+}
+
+/// Everything goes when its time is over.
+async fn end_alike(what: &str, beds: &[&dyn Bed], stores: &[Arc<dyn Store>]) {
+    let mut left = Vec::new();
+    for (bed, store) in beds.iter().zip(stores) {
+        bed.clock().advance(100 * hapax::testkit::store_bed::WINDOW_MS);
+        while store.purge(&[("shop".to_owned(), 1_000)], 50).await.expect("purged").more {}
+        let stats = store.stats().await.expect("stats");
+        left.push((stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown));
+    }
+    left.iter().for_each(|stats| assert_eq!(&left[0], stats, "{what}"));
+}
+
+/// One store to all, and from there back to records: nothing is different anywhere, then and afterwards. Answers with the kinds of
+/// record that there were.
+async fn move_to_all(name: &str, source: &dyn Bed, seed: u64) -> HashSet<Discriminant<Moved>> {
+    let from = filled(source, seed).await;
+    let records = export(&*from).await;
+    let expected = told(&*from, &records).await;
+    let (mut kept, mut stores) = (Vec::new(), vec![from]);
+    for (to, bed) in beds().await {
+        let Some(bed) = bed else { continue };
+        let what = format!("seed {seed}, {name} to {to}");
+        let store = open_at(&*bed, source);
+        import(&*store, &records).await;
+        same(&what, &expected, &told(&*store, &records).await);
+        drop(store);
+        let store = bed.crash();
+        same(&format!("{what}, after a crash"), &expected, &told(&*store, &records).await);
+        same_records(&what, &normal::normal(&records), &normal::normal(&export(&*store).await));
+        assert_eq!(store.remember("token", "another").await.expect("remembered"), "a secret's hash", "{what}");
+        kept.push(bed);
+        stores.push(store);
+    }
+    let mut beds: Vec<&dyn Bed> = vec![source];
+    beds.extend(kept.iter().map(|bed| &**bed));
+    beds.iter().for_each(|bed| bed.clock().advance(1_000));
+    let what = format!("seed {seed}, from {name}");
+    handle_alike(&what, &stores, &records).await;
+    go_on_alike(&what, &stores, highest(&records)).await;
+    end_alike(&what, &beds, &stores).await;
+    records.iter().map(discriminant).collect()
+}
+
+async fn move_from(wanted: &str) {
+    let mut kinds = HashSet::new();
+    for seed in 1_000..1_000 + hapax::testkit::store_compare::sequences(6) {
+        let source = beds().await.into_iter().find(|(name, _)| *name == wanted).and_then(|(_, bed)| bed);
+        let Some(source) = source else { return };
+        kinds.extend(move_to_all(wanted, &*source, seed).await);
+    }
+    assert_eq!(kinds.len(), Table::ALL.len(), "{wanted}: a kind of record was never moved");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_from_the_embedded_store_to_all() {
+    move_from("sqlite").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_from_postgresql_to_all() {
+    move_from("postgres").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_from_mariadb_to_all() {
+    move_from("mariadb").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_from_redis_to_all() {
+    move_from("redis").await;
+}
+
+/// Over all stores in a row, and back into the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_all_the_way_round_and_comes_back() {
+    for seed in 2_000..2_002 {
+        let first = sqlite();
+        let from = filled(&first, seed).await;
+        let mut records = export(&*from).await;
+        let expected = told(&*from, &records).await;
+        let mut way: Vec<_> = beds().await;
+        way.rotate_left(1);
+        way.extend(beds().await);
+        for (name, bed) in way {
+            let Some(bed) = bed else { continue };
+            let store = open_at(&*bed, &first);
+            import(&*store, &records).await;
+            same(&format!("seed {seed}, {name}"), &expected, &told(&*store, &records).await);
+            let again = export(&*store).await;
+            same_records(&format!("seed {seed}, {name}"), &normal::normal(&records), &normal::normal(&again));
+            records = again;
+        }
+    }
+}
