@@ -68,6 +68,9 @@ fn ids(records: &[Moved]) -> (Vec<EventId>, Vec<MessageId>) {
             _ => {}
         }
     }
+    // The order of records is the exporting store's own affair.
+    events.sort();
+    messages.sort();
     (events, messages)
 }
 

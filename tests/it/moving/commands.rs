@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use hapax::testkit::process::Program;
 use hapax::testkit::servers::Engine;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
@@ -152,7 +153,7 @@ fn records(file: &[u8]) -> std::collections::BTreeSet<String> {
 async fn the_commands_reach_servers_by_their_addresses() {
     let (folder, file) = exported().await;
     let mut bytes = std::fs::read(&file).expect("readable");
-    for engine in [Engine::Postgres, Engine::Mariadb] {
+    for engine in SERVERS {
         let Some(server) = engine.shared().await else { continue };
         let url = server.fresh().await;
         fine(&fed(folder.path(), &["import", "--store", &url], &bytes).await);
@@ -161,6 +162,54 @@ async fn the_commands_reach_servers_by_their_addresses() {
         fine(&again);
         assert_eq!(records(&bytes), records(&again.stdout), "{engine:?}");
         bytes = again.stdout;
+        let (process, at) = on_server(folder.path(), &url).serve().await.expect("it starts");
+        let poster = Poster::new();
+        assert_eq!(poster.on_their_way(at).await, Some(2), "{engine:?}");
+        assert_eq!(poster.post(at, text("wamid.1", "1")).await.expect("an answer").word, "duplicate", "{engine:?}");
+        assert_eq!(poster.post(at, text("wamid.3", "1")).await.expect("an answer").word, "accepted", "{engine:?}");
+        process.stop().await.expect("it stops");
+        server.remove(&url).await;
+    }
+}
+
+/// The servers whose stores can be moved.
+const SERVERS: [Engine; 3] = [Engine::Postgres, Engine::Mariadb, Engine::Redis];
+
+/// The program of a folder, with a server's store.
+fn on_server(folder: &Path, url: &str) -> Program {
+    program(folder, None, "");
+    let config = std::fs::read_to_string(folder.join("hapax.toml")).expect("a config file");
+    let other = |line: &str| if line.starts_with("store = ") { format!("store = \"{url}\"\n") } else { format!("{line}\n") };
+    let config: String = config.lines().map(other).collect();
+    Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
+}
+
+/// Killed in the middle, an import leaves a store that nobody takes for a whole one.
+#[tokio::test]
+async fn a_store_that_an_import_was_killed_over_is_not_used() {
+    let (folder, file) = exported().await;
+    let bytes = std::fs::read(&file).expect("readable");
+    for engine in SERVERS {
+        let Some(server) = engine.shared().await else { continue };
+        let url = server.fresh().await;
+        let mut command = hapax(folder.path(), &["import", "--store", &url]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(&bytes[..bytes.len() / 2]).await.expect("it reads");
+        stdin.flush().await.expect("it reads");
+        // It has begun when another one is told so.
+        loop {
+            let output = run(folder.path(), &["export", "--store", &url]).await;
+            if complaint(&output).contains("half filled") {
+                break;
+            }
+        }
+        child.kill().await.expect("killed");
+        failed(&run(folder.path(), &["export", "--store", &url]).await, 1, "half filled");
+        failed(&run(folder.path(), &["import", "--store", &url, "all.ndjson"]).await, 1, "half filled");
+        let ended = on_server(folder.path(), &url).ends().await.expect("it runs");
+        assert_eq!(ended.code, Some(4), "{engine:?}: {}", ended.words);
+        assert!(ended.words.contains("half filled"), "{engine:?}: {}", ended.words);
         server.remove(&url).await;
     }
 }
