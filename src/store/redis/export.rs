@@ -12,8 +12,7 @@ use super::place::Seq;
 use super::registry::Seat;
 use super::row::{Row, int, odd};
 use super::script;
-use crate::domain::{Direction, ThreadId};
-use crate::domain::{EventId, Kind, Priority, Status, Steps, ids};
+use crate::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use crate::store::moving::{Dumped, IMPORTING, half_filled};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,

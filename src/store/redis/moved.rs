@@ -55,7 +55,7 @@ impl RedisStore {
         let asked = parts().filter_map(|part| {
             let of_part = |index: &usize| part_of(&arrival.events[*index].event.key.0) == part;
             let indexes: Vec<usize> = (0..arrival.events.len()).filter(of_part).collect();
-            (!indexes.is_empty()).then(|| async move {
+            (!indexes.is_empty()).then_some(async move {
                 let call = self.link.call_at(&script::FIND_KEYS, &self.link.root_of_moved(part)).arg(indexes.len());
                 let call = indexes.iter().fold(call, |call, &index| call.arg(&arrival.events[index].event.key.0[..]));
                 Ok::<_, StoreError>((Row::of(self.link.run("looking for moved keys", call).await?)?, indexes))
