@@ -12,6 +12,8 @@ mod inbox;
 mod link;
 mod message_reads;
 mod news;
+mod node;
+mod nodes;
 mod open;
 mod outbox;
 mod place;

@@ -135,7 +135,7 @@ impl RedisStore {
         for seat in self.registry.seats(&self.link, None).await? {
             by_account.entry(seat.account).or_default().push(seat);
         }
-        let (store_bytes, log_bytes) = sizes(&self.link).await?;
+        let (store_bytes, log_bytes) = sizes(self.link.nodes()).await?;
         let mut stats = Stats { store_bytes, log_bytes, ..Stats::default() };
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
         for (account, seats) in by_account {

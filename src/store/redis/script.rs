@@ -34,6 +34,7 @@ scripts! {
     SETTLE_OUTBOX = "common" "lanes" "threads" "messages" "settle_outbox";
     RETRY_MESSAGE = "common" "lanes" "threads" "messages" "retry_message";
     CANCEL_MESSAGE = "common" "lanes" "threads" "messages" "cancel_message";
+    FIRST_DUE = "common" "first_due";
     PAUSE_ACCOUNT = "common" "pause_account";
     MARK_READ = "common" "threads" "mark_read";
     REDRIVE = "common" "lanes" "redrive";
@@ -63,6 +64,8 @@ scripts! {
 /// One call of a script, packed as it goes over the wire. It may be sent more than once: its name makes that one call.
 pub(super) struct Call {
     pub(super) script: &'static Script,
+    /// What its keys begin with; it tells where they are.
+    pub(super) root: String,
     pub(super) command: Cmd,
 }
 
