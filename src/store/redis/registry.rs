@@ -37,22 +37,26 @@ impl Registry {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The account's number; it is given one, and written down in the channel, before anything else is written about it.
+    /// The account's number; it is given one, and written down in the channel, before anything else is written about it. Nobody looks for the
+    /// account under its number before the number is known to be its own: a cluster may have lost the registry and kept other accounts.
     pub(super) async fn enter(&self, link: &Link, account: &str, channel: &Arc<str>) -> Result<u32, StoreError> {
         if let Some(number) = self.lock().seated(account, channel) {
             return Ok(number);
         }
-        let call = link.shared_call(&script::REGISTER).arg(account).arg(&**channel).arg(ACCOUNTS_MAX);
-        let number = int(link.run_safely("registering an account", call).await?)?;
-        let number = u32::try_from(number).map_err(|_| odd("an account number out of range"))?;
-        self.name_account(link, number, account).await?;
+        let number = self.register(link, account, "").await?;
+        let call = link.call(&script::NAME_ACCOUNT, number).arg(account);
+        link.run_safely("registering an account", call).await?;
+        if self.register(link, account, channel).await? != number {
+            return Err(odd("an account whose number has changed"));
+        }
         self.lock().add(account, number, channel);
         Ok(number)
     }
 
-    async fn name_account(&self, link: &Link, number: u32, account: &str) -> Result<(), StoreError> {
-        let call = link.call(&script::NAME_ACCOUNT, number).arg(account);
-        link.run_safely("registering an account", call).await.map(drop)
+    async fn register(&self, link: &Link, account: &str, channel: &str) -> Result<u32, StoreError> {
+        let call = link.shared_call(&script::REGISTER).arg(account).arg(channel).arg(ACCOUNTS_MAX);
+        let number = int(link.run_safely("registering an account", call).await?)?;
+        u32::try_from(number).map_err(|_| odd("an account number out of range"))
     }
 
     /// Forgets the copy: the server has lost what it was made from.
