@@ -69,11 +69,13 @@ impl Recipe for RedisCluster {
         for node in port..port + self.nodes() {
             let mut connection = connect(&format!("redis://127.0.0.1:{node}/")).await?;
             let state: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut connection).await?;
-            let masters: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+            let ranges: Vec<Vec<Value>> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
             let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
             let replicas = format!("connected_slaves:{}\r", self.replicas_each);
             let follows = if info.contains("role:master") { replicas.as_str() } else { "master_link_status:up" };
-            if !state.contains("cluster_state:ok") || masters.len() != usize::from(MASTERS) || !info.contains(follows) {
+            // A range is its first and last slot, its master, and the replicas of that.
+            let knows_all = ranges.iter().filter(|range| range.len() == usize::from(3 + self.replicas_each)).count();
+            if !state.contains("cluster_state:ok") || knows_all != usize::from(MASTERS) || !info.contains(follows) {
                 return Err(format!("node {node} is not ready: {state} {info}").into());
             }
         }
