@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hapax::store::mysql::{self, MysqlEngine};
 use hapax::store::steps::records::{Hash, LaneRec, Queue};
 use hapax::store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
-use hapax::store::{Accepted, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
+use hapax::store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
 use hapax::testkit::cutting_proxy::CuttingProxy;
 use hapax::testkit::server_beds::{ServerBed, compare_with_model};
 use hapax::testkit::servers::Engine;
@@ -225,6 +225,18 @@ async fn odd_settings_are_overruled_or_refused() {
         assert!(matches!(&refused, StoreError::Refused(why) if why.contains(says)), "{refused}");
         run(&url, "SET GLOBAL max_allowed_packet = 16777216, GLOBAL read_only = 0").await;
     }
+}
+
+/// The server would close the connection over it; those that came at the same moment are none the worse for it.
+#[tokio::test]
+async fn a_body_beyond_the_servers_packets_is_refused_alone() {
+    let Some((_, store)) = fresh().await else { return };
+    let large = Arrival { body: vec![b'x'; 16 << 20].into(), ..webhook(vec![message("large", "ana")]) };
+    let others = (0..20).map(|n| accept(&store, webhook(vec![message(&format!("small-{n}"), "ana")])));
+    let (refused, accepted) = tokio::join!(store.accept(large), futures_util::future::join_all(others));
+    let refused = refused.expect_err("it does not fit");
+    assert!(!refused.retryable() && refused.to_string().contains("max_allowed_packet"), "{refused}");
+    assert!(accepted.iter().flatten().all(|one| one.is_new()), "{accepted:?}");
 }
 
 /// The server commits, and its answer is eaten on the way: the transaction's own row tells.

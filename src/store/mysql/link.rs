@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, Row, ServerError};
+use mysql_async::{Conn, Error, Opts, Params, Row, ServerError, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -105,6 +105,8 @@ impl Sets {
 /// What is sent in one go.
 pub(super) enum Packet {
     Text(String),
+    /// A statement that the server has read before, and the values it is run with.
+    Prepared(&'static str, Vec<Value>),
     /// A large body, put into the row of its event, which is there by then.
     Body(u64, Bytes),
 }
@@ -221,16 +223,27 @@ impl Link {
                 Packet::Text(sql) => {
                     self.run(&sql).await?;
                 }
-                Packet::Body(event, body) => self.put_body(event, &body).await?,
+                Packet::Prepared(statement, values) => self.exec(statement, Params::Positional(values)).await?,
+                Packet::Body(event, body) => {
+                    let values = (&*body, event).into();
+                    self.exec("UPDATE hapax_events SET body = ? WHERE number = ?", values).await?;
+                }
             }
         }
         Ok(())
     }
 
-    async fn put_body(&mut self, event: u64, body: &[u8]) -> Result<(), Failure> {
-        let put = self.conn.exec_drop("UPDATE hapax_events SET body = ? WHERE number = ?", (body, event));
-        let answer = timeout(CALL, put).await;
+    async fn exec(&mut self, statement: &str, values: Params) -> Result<(), Failure> {
+        let answer = timeout(CALL, self.conn.exec_drop(statement, values)).await;
         self.heard(answer.map_err(|_| silence()).and_then(|answer| answer.map_err(Failure::of)))
+    }
+
+    /// Whether the last statement, an `INSERT … ON DUPLICATE KEY UPDATE` of so many rows alone in its packet, found none of them there.
+    ///
+    /// A row that is new counts once, one that is changed twice and is told of as a duplicate too, and one that is left as it is not at all. Of a
+    /// single row the server tells only the count.
+    pub(super) fn all_were_new(&self, rows: usize) -> bool {
+        self.conn.affected_rows() == rows as u64 && (rows == 1 || self.conn.info().contains("Duplicates: 0 "))
     }
 
     fn heard<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {

@@ -57,6 +57,7 @@ pub struct MysqlEngine {
     workers: Arc<Links>,
     admin: Arc<Links>,
     degraded: Vec<String>,
+    packet_max: usize,
     /// In place of the server's clock.
     clock: Option<Arc<dyn Clock>>,
     work: Arc<Notify>,
@@ -71,6 +72,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
         workers: links(WORKER_LINKS),
         admin: links(ADMIN_LINKS),
         degraded: server.degraded,
+        packet_max: server.packet_max,
         clock,
         work: Arc::default(),
     })))
@@ -135,7 +137,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<MysqlTx, Trouble> {
-        MysqlTx::begin(self.links(pool), numbers, &self.now()).await
+        MysqlTx::begin(self.links(pool), numbers, &self.now(), self.packet_max).await
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {

@@ -40,6 +40,8 @@ pub(super) struct Server {
     pub(super) setup: String,
     /// What it cannot promise, and why.
     pub(super) degraded: Vec<String>,
+    /// The largest packet it takes; it closes the connection over a larger one.
+    pub(super) packet_max: usize,
 }
 
 /// Reads the address, looks at the server, and brings the schema up to date.
@@ -52,7 +54,8 @@ pub(super) async fn server(address: &str) -> Result<Server, StoreError> {
     migrate(&mut link).await?;
     link.give_back();
     let own = if is_mariadb(&settings) { SETUP_MARIADB } else { SETUP_MYSQL };
-    Ok(Server { opts, setup: format!("{SETUP}{own}"), degraded })
+    let packet_max = settings.get("max_allowed_packet").and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+    Ok(Server { opts, setup: format!("{SETUP}{own}"), degraded, packet_max })
 }
 
 fn read_address(address: &str) -> Result<Opts, StoreError> {

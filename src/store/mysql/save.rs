@@ -1,6 +1,8 @@
 //! Writing what a step decided. Tables in the order they are locked in, rows in the order of their key: whoever waits, waits for one who
 //! is further on.
 
+use std::sync::LazyLock;
+
 use super::link::Packet;
 use super::rows::{
     ANSWER, ATTEMPT, BODY_BESIDE_BYTES, EVENT, EVENT_CARRIED, EVENT_KEYS, ITEM, LANE, MESSAGE, NAME, OUT, PROVIDER_NAME, THREAD,
@@ -8,20 +10,22 @@ use super::rows::{
 };
 use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
 use crate::store::steps::Changes;
-use crate::store::steps::records::{Queue, name_hash, thread_hash, write_steps};
+use crate::store::steps::records::{EventRec, Queue, name_hash, thread_hash, write_steps};
 
 /// The statements that write all of it, and the bodies that are too large for a statement.
 pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
+    let (many, events) = put_many_events(&changes.new_events);
     let mut sql = Sql::default();
     save_lanes(&mut sql, changes);
     save_threads(&mut sql, changes);
     save_messages(&mut sql, changes);
     save_outs(&mut sql, changes);
-    save_events(&mut sql, changes);
+    save_events(&mut sql, &events, changes);
     save_items(&mut sql, changes);
     put_rows(&mut sql, "hapax_attempts", ATTEMPT, &changes.attempts, Put::New, |a| (a.queue.code(), a.of, a.fence), put_attempt);
     put_rows(&mut sql, "hapax_answers", ANSWER, &changes.answers, Put::Over, |answer| answer.event, put_answer);
-    let mut packets: Vec<Packet> = sql.into_packets().into_iter().map(Packet::Text).collect();
+    let mut packets = many;
+    packets.extend(sql.into_packets().into_iter().map(Packet::Text));
     for event in &changes.new_events {
         if let Some(carried) = event.carried.as_ref().filter(|carried| carried.body.len() > BODY_BESIDE_BYTES) {
             packets.push(Packet::Body(event.number, carried.body.clone()));
@@ -68,9 +72,53 @@ fn save_outs(sql: &mut Sql, changes: &Changes) {
     remove(sql, "hapax_outs WHERE number", &changes.gone_outs);
 }
 
-fn save_events(sql: &mut Sql, changes: &Changes) {
-    let columns = format!("{EVENT},{EVENT_KEYS},{EVENT_CARRIED}");
-    put_rows(sql, "hapax_events", &columns, &changes.new_events, Put::New, |event| event.number, put_event);
+/// So many events are put by a statement that the server has read once and for all: reading 22 columns of each anew costs it more
+/// than all else it does with them.
+const MANY: usize = 128;
+const MANY_COLUMNS: usize = 22;
+/// Beyond it they do not go into one packet.
+const MANY_BYTES: usize = 1 << 20;
+
+static EVENT_COLUMNS: LazyLock<String> = LazyLock::new(|| format!("{EVENT},{EVENT_KEYS},{EVENT_CARRIED}"));
+static MANY_EVENTS: LazyLock<String> = LazyLock::new(|| {
+    let row = format!("({})", ["?"; MANY_COLUMNS].join(","));
+    format!("INSERT INTO hapax_events ({}) VALUES {}", *EVENT_COLUMNS, vec![row; MANY].join(","))
+});
+
+/// Puts as many events as go beside such statements, and says which are left. They are new: nobody waits for their rows, so they may be
+/// written before the rest.
+fn put_many_events(events: &[EventRec]) -> (Vec<Packet>, Vec<&EventRec>) {
+    let (mut packets, mut left) = (Vec::new(), Vec::new());
+    for some in events.chunks(MANY) {
+        if some.len() < MANY || some.iter().map(size_of).sum::<usize>() > MANY_BYTES {
+            left.extend(some);
+            continue;
+        }
+        let mut values = Vec::with_capacity(MANY * MANY_COLUMNS);
+        for event in some {
+            put_event(event, &mut Values::Beside(&mut values));
+        }
+        packets.push(Packet::Prepared(&MANY_EVENTS, values));
+    }
+    (packets, left)
+}
+
+/// What of an event can be large.
+fn size_of(event: &EventRec) -> usize {
+    let carried = event.carried.as_ref().map_or(0, |carried| carried.body.len() + carried.headers.0.len());
+    carried + event.text.as_ref().map_or(0, String::len)
+}
+
+fn save_events(sql: &mut Sql, events: &[&EventRec], changes: &Changes) {
+    put_rows(
+        sql,
+        "hapax_events",
+        &EVENT_COLUMNS,
+        events,
+        Put::New,
+        |event| event.number,
+        |event, values| put_event(event, values),
+    );
     for (event, replays) in &changes.replays {
         sql.add("UPDATE hapax_events SET replays = ? WHERE number = ?", &[replays, event]);
     }

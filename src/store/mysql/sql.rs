@@ -4,8 +4,8 @@
 //! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. What is large goes beside
 //! the text, as a parameter ([`super::link::Packet::Body`]).
 
-use mysql_async::Row;
 use mysql_async::prelude::FromValue;
+use mysql_async::{Row, Value};
 
 use crate::domain::key::KeyHasher;
 use crate::store::StoreError;
@@ -21,11 +21,22 @@ pub(super) trait Literal {
     fn put(&self, sql: &mut String);
 }
 
+/// A value of a column, which can also go beside the statement, as a parameter.
+pub(super) trait Column: Literal {
+    fn value(&self) -> Value;
+}
+
 macro_rules! plain_literals {
     ($($kind:ty),*) => {$(
         impl Literal for $kind {
             fn put(&self, sql: &mut String) {
                 sql.push_str(&self.to_string());
+            }
+        }
+
+        impl Column for $kind {
+            fn value(&self) -> Value {
+                Value::from(*self)
             }
         }
     )*};
@@ -39,6 +50,12 @@ impl Literal for bool {
     }
 }
 
+impl Column for bool {
+    fn value(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
 impl Literal for str {
     fn put(&self, sql: &mut String) {
         sql.push_str("_utf8mb4 ");
@@ -46,9 +63,21 @@ impl Literal for str {
     }
 }
 
+impl Column for str {
+    fn value(&self) -> Value {
+        self.as_bytes().value()
+    }
+}
+
 impl Literal for String {
     fn put(&self, sql: &mut String) {
         self.as_str().put(sql);
+    }
+}
+
+impl Column for String {
+    fn value(&self) -> Value {
+        self.as_str().value()
     }
 }
 
@@ -65,9 +94,21 @@ impl Literal for [u8] {
     }
 }
 
+impl Column for [u8] {
+    fn value(&self) -> Value {
+        Value::Bytes(self.to_vec())
+    }
+}
+
 impl<const N: usize> Literal for [u8; N] {
     fn put(&self, sql: &mut String) {
         self.as_slice().put(sql);
+    }
+}
+
+impl<const N: usize> Column for [u8; N] {
+    fn value(&self) -> Value {
+        self.as_slice().value()
     }
 }
 
@@ -77,12 +118,24 @@ impl<T: Literal + ?Sized> Literal for &T {
     }
 }
 
+impl<T: Column + ?Sized> Column for &T {
+    fn value(&self) -> Value {
+        (**self).value()
+    }
+}
+
 impl<T: Literal> Literal for Option<T> {
     fn put(&self, sql: &mut String) {
         match self {
             Some(value) => value.put(sql),
             None => sql.push_str("NULL"),
         }
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    fn value(&self) -> Value {
+        self.as_ref().map_or(Value::NULL, Column::value)
     }
 }
 
@@ -139,7 +192,7 @@ impl Sql {
             let begun = self.text.len();
             for (n, row) in rows.by_ref().take(ROWS_MAX).enumerate() {
                 self.text.push_str(if n == 0 { "(" } else { ",(" });
-                put(row, &mut Values { sql: &mut self.text, first: true });
+                put(row, &mut Values::Text { sql: &mut self.text, first: true });
                 self.text.push(')');
                 if self.text.len() - begun > STATEMENT_BYTES {
                     break;
@@ -170,19 +223,23 @@ impl Sql {
     }
 }
 
-/// The values of one row.
-pub(super) struct Values<'v> {
-    sql: &'v mut String,
-    first: bool,
+/// The values of one row, in a statement or beside it.
+pub(super) enum Values<'v> {
+    Text { sql: &'v mut String, first: bool },
+    Beside(&'v mut Vec<Value>),
 }
 
 impl Values<'_> {
-    pub(super) fn put(&mut self, value: &(impl Literal + ?Sized)) -> &mut Self {
-        if !self.first {
-            self.sql.push(',');
+    pub(super) fn put(&mut self, value: &(impl Column + ?Sized)) -> &mut Self {
+        match self {
+            Values::Text { sql, first } => {
+                if !std::mem::take(first) {
+                    sql.push(',');
+                }
+                value.put(sql);
+            }
+            Values::Beside(values) => values.push(value.value()),
         }
-        self.first = false;
-        value.put(self.sql);
         self
     }
 }

@@ -22,6 +22,8 @@ pub(super) const BLOCK: u64 = 1_024;
 /// How long a commit that was not answered is asked after, beyond the time it was waited for.
 const ASK_AFTER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// What goes with a body in its packet.
+const BESIDE_BODY: usize = 1_024;
 
 pub struct MysqlTx {
     /// `None` once the transaction has ended.
@@ -37,12 +39,13 @@ pub struct MysqlTx {
     pending: Vec<Packet>,
     /// There is something to keep; without it the end costs no fsync.
     wrote: bool,
+    packet_max: usize,
 }
 
 impl MysqlTx {
     /// Begins with as many numbers as are wanted. The ids come from one counter that is not rolled back, and is read inside the transaction:
     /// whatever ended before has lower ones.
-    pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str) -> Result<MysqlTx, Trouble> {
+    pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str, packet_max: usize) -> Result<MysqlTx, Trouble> {
         let blocks = (numbers as u64).div_ceil(BLOCK).max(1);
         let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks));
         let begun = links.open_with(&sql).await;
@@ -51,7 +54,7 @@ impl MysqlTx {
         sets.skip();
         let (id, now_ms): (u64, i64) = sets.one(|fields| Ok((fields.next()?, fields.next()?)))?;
         let (next, end) = (id * BLOCK, (id + blocks) * BLOCK);
-        Ok(MysqlTx { link: Some(link), now_ms, id, blocks, next, end, pending: Vec::new(), wrote: false })
+        Ok(MysqlTx { link: Some(link), now_ms, id, blocks, next, end, pending: Vec::new(), wrote: false, packet_max })
     }
 
     /// Sends what was written so far and then asks. After a failure the transaction is over, and its locks are free.
@@ -120,7 +123,7 @@ impl Tx for MysqlTx {
 
     /// The insert decides: it waits for whoever holds the key, takes it over when its window is past, and else leaves the row as it is. Whose
     /// number the row has then has won; numbers are never handed out twice. `expires_ms` is set last: assignments are made from left to right,
-    /// and all of them look at what it was.
+    /// and all of them look at what it was. When the server counted nothing but new rows, there are no others to ask for.
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -130,19 +133,19 @@ impl Tx for MysqlTx {
             take_over.push_str(if n == 0 { "" } else { "," });
             take_over.push_str(&format!("{column}=IF(expires_ms<={},VALUES({column}),{column})", self.now_ms));
         }
-        let mut sql = Sql::default();
-        let chunks = keys.chunks(ROWS_MAX);
-        let parts = chunks.len();
-        for some in chunks {
-            sql.add_rows(&format!("INSERT INTO hapax_keys ({KEY}) VALUES "), some, &take_over, put_key);
-            let held = "SELECT ? FROM hapax_keys FORCE INDEX (PRIMARY) WHERE k IN ? AND event NOT BETWEEN ? AND ?";
-            let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
-            sql.add(held, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &((self.id + self.blocks) * BLOCK - 1)]);
-        }
-        let mut sets = self.ask(sql).await?;
         let mut holders = HashMap::new();
-        for _ in 0..parts {
-            sets.skip();
+        for some in keys.chunks(ROWS_MAX) {
+            let mut put = Sql::default();
+            put.add_rows(&format!("INSERT INTO hapax_keys ({KEY}) VALUES "), some, &take_over, put_key);
+            self.ask(put).await?;
+            if self.link.as_ref().is_some_and(|link| link.all_were_new(some.len())) {
+                continue;
+            }
+            let mut held = Sql::default();
+            let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
+            let others = "SELECT ? FROM hapax_keys FORCE INDEX (PRIMARY) WHERE k IN ? AND event NOT BETWEEN ? AND ?";
+            held.add(others, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &((self.id + self.blocks) * BLOCK - 1)]);
+            let mut sets = self.ask(held).await?;
             holders.extend(sets.read(read_key)?.into_iter().map(|holder| (holder.key, holder)));
         }
         let held = keys.iter().map(|key| holders.remove(&key.key).filter(|holder: &KeyRec| holder.event != key.event));
@@ -221,6 +224,12 @@ impl Tx for MysqlTx {
     async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
         if self.link.is_none() {
             return Err(ended());
+        }
+        for event in &changes.new_events {
+            let bytes = event.carried.as_ref().map_or(0, |carried| carried.body.len());
+            if bytes + BESIDE_BODY > self.packet_max {
+                return Err(too_large(bytes, self.packet_max).into());
+            }
         }
         self.pending.extend(save::packets(changes));
         self.wrote = true;
@@ -304,6 +313,14 @@ fn due_lanes(due: &Due<'_>, now_ms: i64) -> Sql {
     let mut sql = Sql::default();
     sql.add(&statement, &values);
     sql
+}
+
+/// Found out before it is sent: the server would close the connection, and nobody could tell that from an outage.
+fn too_large(bytes: usize, packet_max: usize) -> StoreError {
+    StoreError::Refused(format!(
+        "a body of {bytes} bytes does not fit into the server's max_allowed_packet of {packet_max}; set that to 64M, or the channel's \
+         max_body lower"
+    ))
 }
 
 fn ended() -> Trouble {

@@ -66,7 +66,7 @@ impl Failure {
 
     /// Everything may pass, except what the statement or the data itself is to blame for.
     fn is_retryable(&self) -> bool {
-        let ours = |db: &DbError| ["0A", "22", "23", "42"].iter().any(|class| db.code().code().starts_with(class));
+        let ours = |db: &DbError| ["0A", "22", "23", "42", "54"].iter().any(|class| db.code().code().starts_with(class));
         match self {
             Failure::Unreadable(_) => false,
             _ => !self.refusal().is_some_and(ours),

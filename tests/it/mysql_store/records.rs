@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax::store::steps::records::*;
-use hapax::store::steps::{Changes, Engine as _, Pool, Tx, Wanted};
+use hapax::store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
 use hapax::store::{Answer, Copies, EventQuery, InboxQuery, KeptHeaders, OutboxQuery, ThreadQuery};
 
 /// Nothing in it may end a literal, be cut off, or be taken for another text.
@@ -170,6 +170,24 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     assert_eq!(engine.list_attempts(Queue::Outbox, &[1]).await.expect("listed").len(), 1, "a message's attempts stay");
 }
 
+/// Enough for statements that the server has read before, some that are left over, and one too large to go with others.
+#[tokio::test]
+async fn many_events_at_once_are_read_back_as_they_were_written() {
+    let Some((_, store)) = super::fresh().await else { return };
+    let mut events: Vec<EventRec> = (1..=400).map(|n| EventRec { text: None, ..event(n, &[n as u8; 9]) }).collect();
+    events[1] = EventRec { peer: None, at_ms: None, item: None, thread: None, carried: None, ..events[1].clone() };
+    events[300] = event(301, &[0xff; 900_000]);
+    super::save(&store, Changes { new_events: events.clone(), ..Changes::default() }).await;
+    let read = store.engine().peek(&Wanted { bodies: (1..=400).collect(), ..Wanted::default() }).await.expect("peeked").events;
+    for event in &events {
+        assert!(read[&event.number] == *event, "event {}", event.number);
+    }
+    let again = Changes { new_events: events[..128].to_vec(), ..Changes::default() };
+    let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
+    tx.save(&again).await.expect("saved");
+    assert!(matches!(tx.commit().await, Err(Trouble::Again(_))), "they are there already");
+}
+
 fn thread() -> ThreadRec {
     ThreadRec {
         account: ODD.to_owned(),
@@ -298,4 +316,26 @@ async fn a_key_is_won_once_and_again_after_its_window() {
     tx.claim(&[KeyRec { key: [3; 32], event, at_ms, fingerprint: 0, expires_ms: at_ms }]).await.expect("claimed");
     tx.commit().await.expect("committed");
     assert_eq!(store.engine().purge_keys(10).await.expect("purged"), 1);
+}
+
+/// The server's count of such a claim is that of three new ones: one that is new, none that is held, two that is overdue.
+#[tokio::test]
+async fn new_held_and_overdue_keys_of_one_claim_are_told_apart() {
+    let Some((_, store)) = super::fresh().await else { return };
+    let claim = async |keys: &[(u8, i64)]| {
+        let mut tx = store.engine().begin(Pool::Ingest, 1).await.expect("begun");
+        let (at_ms, event) = (tx.now_ms(), tx.number());
+        let key = |&(n, ms): &(u8, i64)| KeyRec { key: [n; 32], event, at_ms, fingerprint: 1, expires_ms: at_ms + ms };
+        let holders = tx.claim(&keys.iter().map(key).collect::<Vec<_>>()).await.expect("claimed");
+        tx.commit().await.expect("committed");
+        (event, holders.into_iter().map(|holder| holder.map(|holder| holder.event)).collect::<Vec<_>>())
+    };
+    let (first, holders) = claim(&[(1, 60_000), (2, -1)]).await;
+    assert_eq!(holders, [None, None]);
+    let (second, holders) = claim(&[(1, 60_000), (2, 60_000), (3, 60_000)]).await;
+    assert_eq!(holders, [Some(first), None, None]);
+    let (_, holders) = claim(&[(2, 60_000)]).await;
+    assert_eq!(holders, [Some(second)], "one alone");
+    let (_, holders) = claim(&[(4, 60_000)]).await;
+    assert_eq!(holders, [None], "one alone");
 }
