@@ -21,6 +21,7 @@ mod postgres_store;
 mod program;
 mod proxy;
 mod python;
+mod redis_cluster;
 mod redis_store;
 mod replies;
 mod restart;

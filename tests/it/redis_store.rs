@@ -27,7 +27,7 @@ mod suite {
 }
 
 const SEQUENCES: u64 = 2_000;
-const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+pub(crate) const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_answers_like_the_model() {
@@ -35,17 +35,17 @@ async fn redis_answers_like_the_model() {
 }
 
 /// A connection of the test's own, to the server behind a store's address.
-async fn connect(address: &str) -> MultiplexedConnection {
+pub(crate) async fn connect(address: &str) -> MultiplexedConnection {
     let server = address.split('?').next().expect("an address");
     redis::Client::open(server).expect("an address").get_multiplexed_async_connection().await.expect("it answers")
 }
 
-async fn set(connection: &mut MultiplexedConnection, name: &str, value: &str) {
+pub(crate) async fn set(connection: &mut MultiplexedConnection, name: &str, value: &str) {
     redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec_async(connection).await.expect("set");
 }
 
 /// What the store lacks, as one text; empty when it promises everything.
-fn lacks(store: &RedisStore) -> String {
+pub(crate) fn lacks(store: &RedisStore) -> String {
     match store.promise() {
         Promise::Full => String::new(),
         Promise::Degraded(lacks) => lacks.join("; "),
@@ -154,7 +154,7 @@ async fn a_server_that_is_away_is_told_in_time_and_found_again() {
     tokio::time::timeout(Duration::from_secs(20), hint).await.expect("the news are heard again");
 }
 
-async fn until_ok<T>(attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
+pub(crate) async fn until_ok<T>(attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match attempt().await {
@@ -278,7 +278,7 @@ async fn a_full_memory_refuses_whole_steps_and_lets_work_off() {
     assert!(accept(&store, webhook(vec![message("m2", "ana")])).await[0].is_new());
 }
 
-fn of_account(account: &str, id: &str, peer: &str) -> Event {
+pub(crate) fn of_account(account: &str, id: &str, peer: &str) -> Event {
     let key = EventKey::of("generic", account, Kind::Message, id, &[]);
     Event { account: account.to_owned(), key, ..message(id, peer) }
 }

@@ -6,7 +6,7 @@ use tokio_postgres::NoTls;
 
 #[tokio::test]
 async fn one_server_serves_many_tests() {
-    for engine in [Engine::Postgres, Engine::Mariadb, Engine::Redis, Engine::Firestore] {
+    for engine in [Engine::Postgres, Engine::Mariadb, Engine::Redis, Engine::RedisCluster, Engine::Firestore] {
         let Some(server) = engine.shared().await else { continue };
         let again = engine.shared().await.expect("it was there a moment ago");
         assert_eq!(server.port(), again.port(), "{engine:?}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use redis::{Script, Value};
 
 use super::RedisStore;
@@ -70,7 +71,10 @@ impl RedisStore {
         Ok(int(self.link.run("marking a thread as read", call).await?)? == 1)
     }
 
+    /// Asks every node that has something of ours.
     pub(super) async fn prove_writable(&self) -> Result<(), StoreError> {
-        self.link.run("writing to redis", self.link.shared_call(&script::PING)).await.map(drop)
+        let seats = self.registry.seats(&self.link, None).await?;
+        let calls = self.link.calls_on_all_nodes(&script::PING, seats.iter().map(|seat| seat.account));
+        try_join_all(calls.into_iter().map(|call| self.link.run("writing to redis", call))).await.map(drop)
     }
 }

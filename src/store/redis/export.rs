@@ -48,9 +48,9 @@ impl Moving for RedisStore {
     }
 
     async fn is_half_filled(&self) -> Result<bool, StoreError> {
-        let mut command = redis::cmd("HEXISTS");
-        command.arg(format!("{}settings:", self.link.shared_root())).arg(IMPORTING);
-        Ok(int(self.link.ask("looking for an import", &command).await?)? == 1)
+        let (root, mut command) = (self.link.shared_root(), redis::cmd("HEXISTS"));
+        command.arg(format!("{root}settings:")).arg(IMPORTING);
+        Ok(int(self.link.ask("looking for an import", &root, command).await?)? == 1)
     }
 }
 
@@ -78,9 +78,9 @@ fn lines_in_channel(table: Table) -> (&'static Script, &'static [&'static str]) 
 
 impl RedisStore {
     async fn settings(&self) -> Result<Vec<Moved>, StoreError> {
-        let mut command = redis::cmd("HGETALL");
-        command.arg(format!("{}settings:", self.link.shared_root()));
-        let mut answer = Row::of(self.link.ask("reading settings", &command).await?)?;
+        let (root, mut command) = (self.link.shared_root(), redis::cmd("HGETALL"));
+        command.arg(format!("{root}settings:"));
+        let mut answer = Row::of(self.link.ask("reading settings", &root, command).await?)?;
         let mut settings = Vec::new();
         while let Some(name) = answer.maybe_text()? {
             settings.push(Moved::Setting { name, value: answer.text()? });

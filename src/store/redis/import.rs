@@ -256,9 +256,9 @@ impl RedisStore {
     }
 
     async fn carried_by(&self, webhook: u64, account: u32) -> Result<Carried, StoreError> {
-        let mut command = redis::cmd("HMGET");
-        command.arg(format!("{}w:{}", self.link.root(account), name(webhook))).arg(&["headers", "body", "total"]);
-        let mut row = Row::of(self.link.ask("importing", &command).await?)?;
+        let (root, mut command) = (self.link.root(account), redis::cmd("HMGET"));
+        command.arg(format!("{root}w:{}", name(webhook))).arg(&["headers", "body", "total"]);
+        let mut row = Row::of(self.link.ask("importing", &root, command).await?)?;
         let (Some(headers), Some(body)) = (row.maybe_bytes()?, row.maybe_bytes()?) else { return Err(out_of_order()) };
         Ok(Carried { headers: KeptHeaders(headers), body: Bytes::from(body), events: row.small()? })
     }

@@ -57,19 +57,37 @@ impl RedisStore {
         Ok(())
     }
 
+    /// What was leased is worked on, also when another account's node does not answer.
     pub(super) async fn lease_items(&self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
-        let mut leases = Vec::new();
+        let (mut leases, mut silent) = (Vec::new(), None);
         for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
-            let seats = self.registry.seats(&self.link, Some(channel)).await?;
-            for (seat, count) in self.first_to_deliver(&seats, *max).await? {
-                let call = self.link.call(&script::LEASE_INBOX, seat.account).arg(&**channel).arg(count);
-                let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
-                for row in Row::of(answer)?.rows() {
-                    leases.push(read_lease(row?, seat)?);
-                }
+            let leased = match self.registry.seats(&self.link, Some(channel)).await {
+                Ok(seats) => self.lease_from(ask, &seats, *max, &mut leases).await,
+                Err(error) => Err(error),
+            };
+            silent = leased.err().or(silent);
+        }
+        match silent {
+            Some(error) if leases.is_empty() => Err(error),
+            _ => Ok(leases),
+        }
+    }
+
+    async fn lease_from(
+        &self,
+        ask: &LeaseAsk,
+        seats: &[Seat],
+        max: usize,
+        leases: &mut Vec<InboxLease>,
+    ) -> Result<(), StoreError> {
+        for (seat, count) in self.first_to_deliver(seats, max).await? {
+            let call = self.link.call(&script::LEASE_INBOX, seat.account).arg(&*seat.channel).arg(count);
+            let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
+            for row in Row::of(answer)?.rows() {
+                leases.push(read_lease(row?, seat)?);
             }
         }
-        Ok(leases)
+        Ok(())
     }
 
     /// `kind` is `i` for items and `m` for messages.

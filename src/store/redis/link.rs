@@ -1,12 +1,13 @@
-//! The connection, and how a call is made over it: within a short time, once, and again under the same name when the line was cut.
+//! How a call is made: within a short time, once, and again under the same name when the line was cut or the master has changed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::ConnectionManager;
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, Script, Value};
 use tokio::time::{Instant, timeout_at};
 
+use super::nodes::Nodes;
 use super::row::Row;
 use super::script::Call;
 use crate::clock::Clock;
@@ -16,29 +17,26 @@ use crate::store::StoreError;
 pub(super) const CALL_TIME: Duration = Duration::from_millis(1_500);
 /// The first pause before a call is sent again; doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// How long a call waits until the replicas have it. What they have not by then they get later; the call is answered all the same.
-const REPLICAS_MS: u64 = 500;
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// What all parts of the engine share.
 #[derive(Clone)]
 pub(super) struct Link {
-    wire: ConnectionManager,
+    nodes: Arc<Nodes>,
     prefix: Arc<str>,
     /// The channel on which instances tell each other that there is work.
     news: Arc<str>,
     /// A clock turned by hand, in tests. `None`: time is the server's.
     clock: Option<Arc<dyn Clock>>,
-    replicas: u32,
 }
 
 impl Link {
-    pub(super) fn new(wire: ConnectionManager, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Self {
-        Self { wire, prefix: prefix.into(), news: news_channel(prefix).into(), clock, replicas: 0 }
+    pub(super) fn new(nodes: Arc<Nodes>, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Self {
+        Self { nodes, prefix: prefix.into(), news: news_channel(prefix).into(), clock }
     }
 
-    /// From now on what must not be lost waits for this many replicas.
-    pub(super) fn with_replicas(self, replicas: u32) -> Self {
-        Self { replicas, ..self }
+    pub(super) fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// A call on the keys of one account.
@@ -53,6 +51,13 @@ impl Link {
 
     pub(super) fn shared_root(&self) -> String {
         format!("{}:{{all}}:", self.prefix)
+    }
+
+    /// One call on each of the nodes that have what all accounts share, or one of these accounts.
+    pub(super) fn calls_on_all_nodes(&self, script: &'static Script, accounts: impl Iterator<Item = u32>) -> Vec<Call> {
+        let mut seen = HashSet::new();
+        let roots = std::iter::once(self.shared_root()).chain(accounts.map(|account| self.root(account)));
+        roots.filter(|root| seen.insert(self.nodes.of(root).name().to_owned())).map(|root| self.call_at(script, &root)).collect()
     }
 
     /// Every key of an account begins so; what stands in braces decides on which node of a cluster it is.
@@ -74,54 +79,22 @@ impl Link {
             None => command.arg(""),
         };
         command.arg(&rand::random::<u64>().to_le_bytes()[..]).arg(&*self.news);
-        Call { script, command }
+        Call { script: Some(script), root: root.to_owned(), command }
     }
 
     /// Makes a call. When the connection is lost on the way nobody knows whether the script ran: it is called again under the same name.
     pub(super) async fn run(&self, what: &'static str, call: Call) -> Result<Value, StoreError> {
-        let deadline = Instant::now() + CALL_TIME;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let error = match timeout_at(deadline, self.try_call(&call)).await {
-                Ok(Ok(value)) => return Ok(value),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(late(what)),
-            };
-            if !is_passing(&error) || Instant::now() + pause >= deadline {
-                return Err(failed(what, error));
-            }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
+        self.make(what, &call, false).await
     }
 
     /// Makes a call whose effect must not be lost: where there are replicas, it waits until they have it, for a time.
     pub(super) async fn run_safely(&self, what: &'static str, call: Call) -> Result<Value, StoreError> {
-        let value = self.run(what, call).await?;
-        if self.replicas > 0 {
-            let mut wait = redis::cmd("WAIT");
-            wait.arg(self.replicas).arg(REPLICAS_MS);
-            match self.send(&wait).await {
-                Ok(Value::Int(reached)) if reached >= i64::from(self.replicas) => {}
-                Ok(_) => tracing::warn!(what, "not all replicas have it yet"),
-                Err(error) => tracing::warn!(what, %error, "could not wait for the replicas"),
-            }
-        }
-        Ok(value)
+        self.make(what, &call, true).await
     }
 
-    async fn try_call(&self, call: &Call) -> RedisResult<Value> {
-        match self.send(&call.command).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                call.script.load_async(&mut self.wire.clone()).await?;
-                self.send(&call.command).await
-            }
-            answer => answer,
-        }
-    }
-
-    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        command.query_async(&mut self.wire.clone()).await
+    /// A plain command that changes nothing, on keys that begin with this root.
+    pub(super) async fn ask(&self, what: &'static str, root: &str, command: Cmd) -> Result<Value, StoreError> {
+        self.make(what, &Call { script: None, root: root.to_owned(), command }, false).await
     }
 
     /// The time, for a look that decides nothing.
@@ -129,25 +102,26 @@ impl Link {
         if let Some(clock) = &self.clock {
             return Ok(clock.now_ms());
         }
-        let mut parts = Row::of(self.ask("asking redis for the time", &redis::cmd("TIME")).await?)?;
+        let mut parts = Row::of(self.ask("asking redis for the time", &self.shared_root(), redis::cmd("TIME")).await?)?;
         Ok(parts.int()? * 1_000 + parts.int()? / 1_000)
     }
 
-    /// Asks for something that a server may forbid: then `None`.
-    pub(super) async fn ask_if_allowed(&self, what: &'static str, command: &Cmd) -> Result<Option<Value>, StoreError> {
-        match timeout_at(Instant::now() + CALL_TIME, self.send(command)).await {
-            Ok(Ok(value)) => Ok(Some(value)),
-            Ok(Err(error)) if error.code().is_some() => Ok(None),
-            Ok(Err(error)) => Err(failed(what, error)),
-            Err(_) => Err(late(what)),
-        }
-    }
-
-    /// A plain command that changes nothing.
-    pub(super) async fn ask(&self, what: &'static str, command: &Cmd) -> Result<Value, StoreError> {
-        match timeout_at(Instant::now() + CALL_TIME, self.send(command)).await {
-            Ok(answer) => answer.map_err(|error| failed(what, error)),
-            Err(_) => Err(late(what)),
+    async fn make(&self, what: &'static str, call: &Call, safely: bool) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + CALL_TIME;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match timeout_at(deadline, self.nodes.call(call, safely)).await {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(error)) if !is_passing(&error) => return Err(failed(what, error)),
+                Ok(Err(error)) => failed(what, error),
+                Err(_) => late(what),
+            };
+            self.nodes.look_again();
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -156,9 +130,9 @@ pub(super) fn news_channel(prefix: &str) -> String {
     format!("{prefix}:news")
 }
 
-/// Whether the same call may succeed in a moment: the line was cut, or the server is on its way up.
+/// Whether the same call may succeed in a moment: the line was cut, the server is on its way up, or the master is another by then.
 fn is_passing(error: &RedisError) -> bool {
-    let passing = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "UNBLOCKED"];
+    let passing = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "UNBLOCKED", "MOVED", "ASK"];
     error.is_io_error() || error.code().is_some_and(|code| passing.contains(&code))
 }
 
@@ -167,6 +141,6 @@ pub(super) fn failed(what: &'static str, error: RedisError) -> StoreError {
     StoreError::Failed { what, retryable: true, source: error.into() }
 }
 
-fn late(what: &'static str) -> StoreError {
+pub(super) fn late(what: &'static str) -> StoreError {
     StoreError::Failed { what, retryable: true, source: "redis did not answer in time".into() }
 }

@@ -15,6 +15,8 @@ mod link;
 mod message_reads;
 mod moved;
 mod news;
+mod node;
+mod nodes;
 mod open;
 mod outbox;
 mod place;

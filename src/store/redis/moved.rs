@@ -38,9 +38,9 @@ impl RedisStore {
         }
         let accounts = self.registry.accounts(&self.link).await?;
         let found = try_join_all(accounts.iter().map(|seat| async {
-            let mut command = redis::cmd("EXISTS");
-            command.arg(format!("{}{kind}:{seq}", self.link.root(seat.account)));
-            Ok::<_, StoreError>((seat.account, int(self.link.ask("looking for an account", &command).await?)? == 1))
+            let (root, mut command) = (self.link.root(seat.account), redis::cmd("EXISTS"));
+            command.arg(format!("{root}{kind}:{seq}"));
+            Ok::<_, StoreError>((seat.account, int(self.link.ask("looking for an account", &root, command).await?)? == 1))
         }));
         let account = found.await?.into_iter().find(|(_, is_there)| *is_there).map(|(account, _)| account);
         Ok(account.map(|account| Place { account, seq, at_s }))
@@ -78,9 +78,9 @@ impl RedisStore {
             return Ok(0);
         }
         let counts = try_join_all(parts().map(|part| async move {
-            let mut command = redis::cmd("ZCARD");
-            command.arg(format!("{}keys:", self.link.root_of_moved(part)));
-            int(self.link.ask("counting moved keys", &command).await?)
+            let (root, mut command) = (self.link.root_of_moved(part), redis::cmd("ZCARD"));
+            command.arg(format!("{root}keys:"));
+            int(self.link.ask("counting moved keys", &root, command).await?)
         }));
         Ok(counts.await?.into_iter().sum::<i64>().cast_unsigned())
     }

@@ -1,13 +1,18 @@
-//! Hints that there is work: every script that makes some publishes, and one connection per instance listens.
+//! Hints that there is work: every script that makes some publishes, and one connection per instance listens. The nodes of a cluster pass on
+//! to each other what is published, so it does not matter which of them is listened to.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::PubSub;
-use redis::{Client, RedisResult};
+use redis::{Client, ErrorKind, RedisError, RedisResult};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::link::CALL_TIME;
+use super::nodes::Nodes;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -20,10 +25,10 @@ pub(super) struct News {
 
 impl News {
     /// Listens from now on; when the connection is lost, it is made again for ever.
-    pub(super) async fn listen(client: Client, channel: String) -> RedisResult<Self> {
+    pub(super) async fn listen(nodes: Arc<Nodes>, channel: String) -> RedisResult<Self> {
         let work = Arc::new(Notify::new());
-        let first = subscribe(&client, &channel).await?;
-        let listener = tokio::spawn(keep_listening(client, channel, first, Arc::clone(&work)));
+        let first = subscribe_somewhere(&nodes, &channel).await?;
+        let listener = tokio::spawn(keep_listening(nodes, channel, first, Arc::clone(&work)));
         Ok(Self { work, listener })
     }
 }
@@ -34,13 +39,26 @@ impl Drop for News {
     }
 }
 
+/// The first node that takes the subscription.
+async fn subscribe_somewhere(nodes: &Nodes, channel: &str) -> RedisResult<PubSub> {
+    let mut last = RedisError::from((ErrorKind::Io, "nobody answered in time"));
+    for node in nodes.anyone() {
+        match timeout(CALL_TIME, subscribe(node.client(), channel)).await {
+            Ok(Ok(listening)) => return Ok(listening),
+            Ok(Err(error)) => last = error,
+            Err(_) => {}
+        }
+    }
+    Err(last)
+}
+
 async fn subscribe(client: &Client, channel: &str) -> RedisResult<PubSub> {
     let mut listening = client.get_async_pubsub().await?;
     listening.subscribe(channel).await?;
     Ok(listening)
 }
 
-async fn keep_listening(client: Client, channel: String, first: PubSub, work: Arc<Notify>) {
+async fn keep_listening(nodes: Arc<Nodes>, channel: String, first: PubSub, work: Arc<Notify>) {
     let mut listening = Some(first);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -53,7 +71,7 @@ async fn keep_listening(client: Client, channel: String, first: PubSub, work: Ar
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        listening = subscribe(&client, &channel).await.ok();
+        listening = subscribe_somewhere(&nodes, &channel).await.ok();
         // Something may have been said while nobody listened.
         work.notify_waiters();
     }

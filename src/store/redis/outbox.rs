@@ -28,20 +28,38 @@ impl RedisStore {
         }
     }
 
+    /// What was leased is sent, also when another account's node does not answer.
     pub(super) async fn lease_messages(&self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
-        let mut leases = Vec::new();
+        let (mut leases, mut silent) = (Vec::new(), None);
         for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
-            let mut seats = self.registry.seats(&self.link, Some(channel)).await?;
-            seats.retain(|seat| !ask.resting.iter().any(|(of, name)| of == channel && **name == *seat.name));
-            for (seat, count) in self.first_to_send(&seats, *max).await? {
-                let call = self.link.call(&script::LEASE_OUTBOX, seat.account).arg(&**channel).arg(count);
-                let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
-                for row in Row::of(answer)?.rows() {
-                    leases.push(read_lease(row?, seat)?);
-                }
+            let leased = match self.registry.seats(&self.link, Some(channel)).await {
+                Ok(seats) => self.lease_from_outbox(ask, seats, *max, &mut leases).await,
+                Err(error) => Err(error),
+            };
+            silent = leased.err().or(silent);
+        }
+        match silent {
+            Some(error) if leases.is_empty() => Err(error),
+            _ => Ok(leases),
+        }
+    }
+
+    async fn lease_from_outbox(
+        &self,
+        ask: &OutboxAsk,
+        mut seats: Vec<Seat>,
+        max: usize,
+        leases: &mut Vec<OutboxLease>,
+    ) -> Result<(), StoreError> {
+        seats.retain(|seat| !ask.resting.iter().any(|(of, name)| *of == seat.channel && **name == *seat.name));
+        for (seat, count) in self.first_to_send(&seats, max).await? {
+            let call = self.link.call(&script::LEASE_OUTBOX, seat.account).arg(&*seat.channel).arg(count);
+            let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
+            for row in Row::of(answer)?.rows() {
+                leases.push(read_lease(row?, seat)?);
             }
         }
-        Ok(leases)
+        Ok(())
     }
 
     pub(super) async fn begin_sending(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {

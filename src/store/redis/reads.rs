@@ -141,7 +141,7 @@ impl RedisStore {
         for seat in self.registry.seats(&self.link, None).await? {
             by_account.entry(seat.account).or_default().push(seat);
         }
-        let (store_bytes, log_bytes) = sizes(&self.link).await?;
+        let (store_bytes, log_bytes) = sizes(self.link.nodes()).await?;
         let mut stats = Stats { store_bytes, log_bytes, ..Stats::default() };
         stats.keys = self.count_moved_keys().await?;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();

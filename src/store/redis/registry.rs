@@ -48,22 +48,27 @@ impl Registry {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The account's number; it is given one, and written down in the channel, before anything else is written about it.
+    /// The account's number; it is given one, and written down in the channel, before anything else is written about it. Nobody looks for the
+    /// account under its number before the number is known to be its own: a cluster may have lost the registry and kept other accounts.
     pub(super) async fn enter(&self, link: &Link, account: &str, channel: &Arc<str>) -> Result<u32, StoreError> {
         if let Some(number) = self.lock().seated(account, channel) {
             return Ok(number);
         }
-        let call = link.shared_call(&script::REGISTER).arg(account).arg(&**channel).arg(ACCOUNTS_MAX);
-        let mut answer = Row::of(link.run_safely("registering an account", call).await?)?;
-        let (number, moved_to) = (answer.small()?, answer.maybe_int()?.unwrap_or(0).cast_unsigned());
-        self.name_account(link, number, account, moved_to).await?;
+        let (number, moved_to) = self.register(link, account, "").await?;
+        let call = link.call(&script::NAME_ACCOUNT, number).arg(account).arg(first_after(moved_to)).arg(moved_to);
+        link.run_safely("registering an account", call).await?;
+        if self.register(link, account, channel).await?.0 != number {
+            return Err(odd("an account whose number has changed"));
+        }
         self.lock().add(account, number, channel);
         Ok(number)
     }
 
-    async fn name_account(&self, link: &Link, number: u32, account: &str, moved_to: u64) -> Result<(), StoreError> {
-        let call = link.call(&script::NAME_ACCOUNT, number).arg(account).arg(first_after(moved_to)).arg(moved_to);
-        link.run_safely("registering an account", call).await.map(drop)
+    /// The account's number, and the highest that was moved into this store.
+    async fn register(&self, link: &Link, account: &str, channel: &str) -> Result<(u32, u64), StoreError> {
+        let call = link.shared_call(&script::REGISTER).arg(account).arg(channel).arg(ACCOUNTS_MAX);
+        let mut answer = Row::of(link.run_safely("registering an account", call).await?)?;
+        Ok((answer.small()?, answer.maybe_int()?.unwrap_or(0).cast_unsigned()))
     }
 
     /// Forgets the copy: the server has lost what it was made from.

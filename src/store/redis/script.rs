@@ -34,6 +34,7 @@ scripts! {
     SETTLE_OUTBOX = "common" "lanes" "threads" "messages" "settle_outbox";
     RETRY_MESSAGE = "common" "lanes" "threads" "messages" "retry_message";
     CANCEL_MESSAGE = "common" "lanes" "threads" "messages" "cancel_message";
+    FIRST_DUE = "common" "first_due";
     PAUSE_ACCOUNT = "common" "pause_account";
     MARK_READ = "common" "threads" "mark_read";
     REDRIVE = "common" "lanes" "redrive";
@@ -83,9 +84,12 @@ scripts! {
     END_IMPORT = "common" "end_import";
 }
 
-/// One call of a script, packed as it goes over the wire. It may be sent more than once: its name makes that one call.
+/// One call, packed as it goes over the wire. It may be sent more than once: the name that a script's call has makes that one call.
 pub(super) struct Call {
-    pub(super) script: &'static Script,
+    /// `None`: a plain command that changes nothing.
+    pub(super) script: Option<&'static Script>,
+    /// What its keys begin with; it tells where they are.
+    pub(super) root: String,
     pub(super) command: Cmd,
 }
 

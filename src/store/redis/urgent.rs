@@ -1,64 +1,50 @@
 //! Whose turn it is, where a channel has several accounts: a look over all of them before the leap, which each account's own script makes.
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use super::RedisStore;
 use super::registry::Seat;
-use super::row::{Row, int};
+use super::row::Row;
+use super::script;
 use crate::domain::Priority;
 use crate::store::StoreError;
 
 /// How many leases to ask of which accounts.
 type Shares<'s> = Vec<(&'s Seat, usize)>;
+/// A lane that is due: its priority, since when, its place in the line, and whose it is.
+type Head<'s> = (usize, i64, Vec<u8>, &'s Seat);
 
 impl RedisStore {
     /// The accounts with the lanes of the inbox that were due longest.
     pub(super) async fn first_to_deliver<'s>(&self, seats: &'s [Seat], max: usize) -> Result<Shares<'s>, StoreError> {
-        if let [only] = seats {
-            return Ok(vec![(only, max)]);
-        }
-        let line = |seat: &'s Seat| (0, seat, format!("{}due:{}", self.link.root(seat.account), seat.channel));
-        self.shares(seats.iter().map(line), max).await
+        self.shares(seats, false, &["due".to_owned()], max).await
     }
 
     /// The accounts with the lanes of the outbox that go first, replies before the rest. Those that are paused have no turn.
     pub(super) async fn first_to_send<'s>(&self, seats: &'s [Seat], max: usize) -> Result<Shares<'s>, StoreError> {
+        let lines: Vec<_> = (0..Priority::ALL.len()).map(|priority| format!("od:{priority}")).collect();
+        self.shares(seats, true, &lines, max).await
+    }
+
+    /// Divides `max` among the accounts by the first due lanes of their lines: by priority, then by time, then by their first item. An account
+    /// whose node does not answer has no turn, and does not hold up those of the other nodes.
+    async fn shares<'s>(&self, seats: &'s [Seat], sends: bool, lines: &[String], max: usize) -> Result<Shares<'s>, StoreError> {
         if let [only] = seats {
             return Ok(vec![(only, max)]);
         }
-        let is_awake = |seat: &'s Seat| async move {
-            let mut command = redis::cmd("HEXISTS");
-            command.arg(format!("{}paused:", self.link.root(seat.account))).arg(&*seat.channel);
-            let paused = int(self.link.ask("looking for paused accounts", &command).await?)? != 0;
-            Ok::<_, StoreError>((!paused).then_some(seat))
-        };
-        let awake: Vec<&Seat> = try_join_all(seats.iter().map(is_awake)).await?.into_iter().flatten().collect();
-        let lines = awake.into_iter().flat_map(|seat| {
-            let line = move |priority| format!("{}od:{priority}:{}", self.link.root(seat.account), seat.channel);
-            (0..Priority::ALL.len()).map(move |priority| (priority, seat, line(priority)))
-        });
-        self.shares(lines, max).await
-    }
-
-    /// Divides `max` among the accounts by the first due lanes of their lines: by priority, then by time, then by their first item.
-    async fn shares<'s>(
-        &self,
-        lines: impl Iterator<Item = (usize, &'s Seat, String)>,
-        max: usize,
-    ) -> Result<Shares<'s>, StoreError> {
-        let now = self.link.now_ms().await?;
-        let look = |(priority, seat, line): (usize, &'s Seat, String)| async move {
-            let mut command = redis::cmd("ZRANGEBYSCORE");
-            command.arg(line).arg("-inf").arg(now).arg("WITHSCORES").arg("LIMIT").arg(0).arg(max);
-            let mut answer = Row::of(self.link.ask("looking for work", &command).await?)?;
-            let mut heads = Vec::new();
-            while let Some(member) = answer.maybe_bytes()? {
-                heads.push((priority, answer.int()?, member, seat));
+        let looks = join_all(seats.iter().map(|seat| self.heads(seat, sends, lines, max))).await;
+        let (mut heads, mut silent) = (Vec::new(), None);
+        let mut answered = seats.is_empty();
+        for look in looks {
+            match look {
+                Ok(found) => (answered, _) = (true, heads.extend(found)),
+                Err(error) => silent = Some(error),
             }
-            Ok::<_, StoreError>(heads)
-        };
-        let mut heads: Vec<_> = try_join_all(lines.map(look)).await?.into_iter().flatten().collect();
-        heads.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+        }
+        if let (false, Some(error)) = (answered, silent) {
+            return Err(error);
+        }
+        heads.sort_by(|a: &Head<'_>, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
         let mut shares: Shares<'s> = Vec::new();
         for (.., seat) in heads.into_iter().take(max) {
             match shares.iter_mut().find(|(known, _)| known.account == seat.account) {
@@ -67,5 +53,17 @@ impl RedisStore {
             }
         }
         Ok(shares)
+    }
+
+    async fn heads<'s>(&self, seat: &'s Seat, sends: bool, lines: &[String], max: usize) -> Result<Vec<Head<'s>>, StoreError> {
+        let call = self.link.call(&script::FIRST_DUE, seat.account).arg(&*seat.channel).arg(max).flag(sends).arg(lines);
+        let mut heads = Vec::new();
+        for (priority, line) in Row::of(self.link.run("looking for work", call).await?)?.rows().enumerate() {
+            let mut line = line?;
+            while let Some(member) = line.maybe_bytes()? {
+                heads.push((priority, line.int()?, member, seat));
+            }
+        }
+        Ok(heads)
     }
 }

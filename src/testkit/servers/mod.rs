@@ -10,6 +10,7 @@ mod mariadb;
 mod postgres;
 mod private;
 mod redis;
+mod redis_cluster;
 mod shared;
 
 use std::error::Error;
@@ -32,6 +33,10 @@ pub enum Engine {
     Postgres,
     Mariadb,
     Redis,
+    /// Three masters.
+    RedisCluster,
+    /// Three masters with a replica each.
+    RedisClusterWithReplicas,
     Firestore,
 }
 
@@ -64,6 +69,8 @@ impl Engine {
             Engine::Postgres => &postgres::Postgres,
             Engine::Mariadb => &mariadb::Mariadb,
             Engine::Redis => &redis::Redis,
+            Engine::RedisCluster => &redis_cluster::RedisCluster { replicas_each: 0 },
+            Engine::RedisClusterWithReplicas => &redis_cluster::RedisCluster { replicas_each: 1 },
             Engine::Firestore => &firestore::Firestore,
         }
     }
@@ -139,6 +146,11 @@ trait Recipe: Sync {
         Ok(())
     }
 
+    /// How many ports it needs, from the first one on.
+    fn ports(&self) -> u16 {
+        1
+    }
+
     /// The command, which must stay in the foreground.
     fn line(&self, program: &Path, folder: &Path, port: u16) -> Vec<OsString>;
 
@@ -175,11 +187,11 @@ fn new_folder(engine: &str) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Finds a port that the system will not give away as the near end of some connection while a server is down.
-fn free_port() -> io::Result<u16> {
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+/// Finds ports that the system will not give away as the near end of some connection while a server is down; the first of them.
+fn free_ports(count: u16) -> io::Result<u16> {
+    let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let mut some = (0..1_000).map(|_| rand::random_range(15_000..32_000));
-    some.find(free).ok_or_else(|| io::Error::other("no free port"))
+    some.find(|first| (*first..first + count).all(free)).ok_or_else(|| io::Error::other("no free port"))
 }
 
 /// Waits until a server that was just started answers; `gone` says whether it has ended instead.

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::{Engine, PATIENCE, Server, Trouble, answers, free_port, new_folder};
+use super::{Engine, PATIENCE, Server, Trouble, answers, free_ports, new_folder};
 
 /// Reads the server's process id at every start. When nobody can tell it another, the test is gone: it ends the server and removes the
 /// folder. `$0` is the folder, then comes the signal to stop on.
@@ -44,7 +44,7 @@ impl Private {
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let guard = guard.spawn()?.stdin.take().ok_or("a guard who cannot hear")?;
         recipe.prepare(&program, &folder).await?;
-        let server = Server { engine, port: free_port()? };
+        let server = Server { engine, port: free_ports(recipe.ports())? };
         let child = spawn(&server, &program, &folder)?;
         let mut private = Self { server, program, folder, child, guard };
         private.up().await?;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use redis::Client;
 use redis::aio::MultiplexedConnection;
+use redis::{Client, Value};
 
 use super::{Recipe, Trouble, in_path, words};
 
@@ -43,24 +43,38 @@ impl Recipe for Redis {
 
     async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), Trouble> {
         let (server, prefix) = url.split_once("?prefix=").ok_or("no prefix in the address")?;
-        let mut connection = connect(server).await?;
-        let mut cursor = 0_u64;
-        loop {
-            let pattern = format!("*{prefix}*");
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(10_000);
-            let (next, keys): (u64, Vec<Vec<u8>>) = scan.query_async(&mut connection).await?;
-            if !keys.is_empty() {
-                redis::cmd("UNLINK").arg(keys).exec_async(&mut connection).await?;
-            }
-            if next == 0 {
-                return Ok(());
-            }
-            cursor = next;
-        }
+        unlink(server, prefix).await
     }
 }
 
-async fn connect(address: &str) -> Result<MultiplexedConnection, Trouble> {
+/// Removes all keys of a store from a server. One that is a replica gets that from its master.
+pub(super) async fn unlink(server: &str, prefix: &str) -> Result<(), Trouble> {
+    let mut connection = connect(server).await?;
+    let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
+    if role.first() != Some(&Value::BulkString(b"master".to_vec())) {
+        return Ok(());
+    }
+    let mut cursor = 0_u64;
+    loop {
+        let pattern = format!("*{prefix}*");
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(10_000);
+        let (next, keys): (u64, Vec<Vec<u8>>) = scan.query_async(&mut connection).await?;
+        // One by one: a node of a cluster takes no keys of different slots together.
+        let mut all = redis::pipe();
+        for key in &keys {
+            all.cmd("UNLINK").arg(key).ignore();
+        }
+        if !keys.is_empty() {
+            all.exec_async(&mut connection).await?;
+        }
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+pub(super) async fn connect(address: &str) -> Result<MultiplexedConnection, Trouble> {
     Ok(Client::open(address)?.get_multiplexed_async_connection().await?)
 }

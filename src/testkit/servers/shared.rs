@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Recipe, Trouble, answers, free_port, greeted, new_folder};
+use super::{Recipe, Trouble, answers, free_ports, greeted, new_folder};
 
 /// `$0` is the lock, then come the folder, the signal to stop on, and the server's command.
 const KEEPER: &str = r#"
@@ -51,7 +51,7 @@ pub(super) async fn join(recipe: &'static dyn Recipe, program: &Path) -> Result<
     }
     let folder = new_folder(recipe.name())?;
     recipe.prepare(program, &folder).await?;
-    let port = free_port()?;
+    let port = free_ports(recipe.ports())?;
     let mut keeper = start(recipe, program, &lock, &folder, port)?;
     answers(recipe, port, &folder, || keeper.try_wait().is_ok_and(|ended| ended.is_some())).await?;
     std::fs::write(&note, format!("{port} {}", folder.display()))?;
