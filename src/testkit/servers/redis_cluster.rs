@@ -20,7 +20,7 @@ pub(super) struct RedisCluster {
 const NODES: &str = r#"
 folder=$1 first=$2 nodes=$3 replicas=$4 patience=$5
 last=$((first + nodes - 1))
-trap 'kill $servers; wait; exit' TERM
+trap 'kill -9 $servers; exit' TERM
 for port in $(seq "$first" "$last"); do
     mkdir -p "$folder/$port"
     "$0" --dir "$folder/$port" --port "$port" --bind 127.0.0.1 --cluster-enabled yes --cluster-port $((port + nodes)) \
@@ -31,7 +31,8 @@ for port in $(seq "$first" "$last"); do
     until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
     addresses="$addresses 127.0.0.1:$port"
 done
-redis-cli --cluster create $addresses --cluster-replicas "$replicas" --cluster-yes
+redis-cli --cluster create $addresses --cluster-replicas "$replicas" --cluster-yes &
+wait $!
 wait
 "#;
 
