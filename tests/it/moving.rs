@@ -1,6 +1,8 @@
 //! Everything moves from one store to another, and nothing is different afterwards.
 
 mod commands;
+mod firestore;
+mod former_names;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

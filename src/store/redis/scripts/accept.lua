@@ -69,7 +69,7 @@ local function hear_status(event)
   if not seq then
     if redis.call('SCARD', key('bgn')) > 0 then
       hear(key('es', event.id), event.status, at_ms)
-      if by_server then redis.call('PEXPIRE', key('es', event.id), 86400000) end
+      redis.call('ZADD', key('eh'), now, event.id)
     end
     return false
   end

@@ -85,6 +85,7 @@ local function name_message(seq, provider_id)
   local early = redis.call('HGETALL', key('es', provider_id))
   for n = 1, #early, 2 do hear(row, string.sub(early[n], 2), tonumber(early[n + 1])) end
   redis.call('DEL', key('es', provider_id))
+  redis.call('ZREM', key('eh'), provider_id)
 end
 
 local function log_try(lease, outcome, detail)
