@@ -40,7 +40,7 @@ use crate::store::postgres;
 use crate::store::redis;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
-use crate::store::{ByHand, Store, StoreError};
+use crate::store::{ByHand, Spelling, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -139,6 +139,7 @@ impl Server {
             })
             .collect();
         let sendings = self.sendings();
+        self.store.learn_spelling(spelling(&sendings));
         let answers = Arc::new(Answers::new());
         let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
         let delivery = Arc::new(Delivery::new(
@@ -289,6 +290,16 @@ impl Server {
             stop_grace: self.stop_grace,
         }
     }
+}
+
+/// Spells whom a message is for as `POST /v1/messages` does. A channel that is not configured here is spelt by whoever has it.
+fn spelling(sendings: &HashMap<Arc<str>, Arc<dyn Sending>>) -> Spelling {
+    let sendings = sendings.clone();
+    Arc::new(move |channel, to, payload| {
+        let Some(sending) = sendings.get(channel) else { return Ok(to.to_owned()) };
+        let peer = sending.peer(to);
+        sending.check(&peer, payload).map(|()| peer)
+    })
 }
 
 /// Opens the engine that a store address names: the one place outside `store/` that knows there are several.

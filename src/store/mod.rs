@@ -40,7 +40,7 @@ pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
-pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Submitted};
+pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
     Reads, Stats,
@@ -127,7 +127,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
 
     /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
-    /// events still waits or is parked. Looks at about `max` webhooks, so that accept never waits long; call again while there is `more`. A
+    /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
+    /// retention. Looks at about `max` webhooks, so that accept never waits long; call again while there is `more`. A
     /// channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
@@ -142,6 +143,10 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// What this store can promise with its present settings.
     fn promise(&self) -> Promise;
+
+    /// Tells, before work begins, how providers spell whom a message is for: a store that others put messages into by themselves makes them
+    /// like those that were submitted.
+    fn learn_spelling(&self, _spelling: Spelling) {}
 
     /// How everything in it is moved to another store, or why that cannot be done.
     fn moving(&self) -> Result<&dyn Moving, StoreError> {

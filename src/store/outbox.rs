@@ -27,6 +27,10 @@ pub struct NewMessage {
     pub reply_to: Option<EventId>,
 }
 
+/// Given a channel, whom a message is for as somebody wrote it, and the payload: the name by which the channel's provider calls this peer,
+/// or what is wrong with the message.
+pub type Spelling = Arc<dyn Fn(&str, &str, &[u8]) -> Result<String, String> + Send + Sync>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     New(MessageId),

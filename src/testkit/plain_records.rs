@@ -437,6 +437,17 @@ impl Engine for PlainEngine {
         Ok(old.take(max).cloned().collect())
     }
 
+    async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+        let mut data = self.data.lock().await;
+        let nobodys = |name: &ProviderNameRec| name.message.is_none_or(|message| !data.messages.contains_key(&message));
+        let old = data.provider_names.iter().filter(|(_, name)| name.heard_ms <= before_ms && nobodys(name));
+        let old: Vec<Hash> = old.map(|(hash, _)| *hash).take(max).collect();
+        for hash in &old {
+            data.provider_names.remove(hash);
+        }
+        Ok(old.len() as u64)
+    }
+
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
         Ok(self.data.lock().await.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
     }

@@ -78,6 +78,7 @@ macro_rules! store_suite {
             a_status_settles_a_send_in_doubt
             a_status_during_the_send_is_proof
             early_statuses_are_taken_over
+            an_early_status_is_given_up_after_the_longest_retention
             an_echo_settles_a_send_in_doubt
             retry_and_cancel_do_what_a_person_says
             replies_enter_the_outbox_with_the_completion

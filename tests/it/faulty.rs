@@ -372,6 +372,10 @@ impl Store for Faulty {
         self.inner.wait()
     }
 
+    fn learn_spelling(&self, spelling: hapax::store::Spelling) {
+        self.inner.learn_spelling(spelling);
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.pings.fetch_add(1, Ordering::SeqCst);
         self.reach().await?;

@@ -11,12 +11,19 @@ mod suite {
     hapax::store_suite!(ServerBed::on(Engine::Firestore, firestore::open).await);
 }
 
-/// The emulator answers slowly, and a sequence asks it some thousand times.
-const SEQUENCES: u64 = 20;
+/// A sequence asks the emulator some hundred times, and each time it thinks for a millisecond.
+const SEQUENCES: u64 = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn firestore_answers_like_the_model() {
     compare_with_model(Engine::Firestore, firestore::open, sequences(SEQUENCES)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replays_at_once_are_told_apart() {
+    if let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await {
+        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    }
 }
 
 mod emulator;

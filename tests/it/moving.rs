@@ -1,6 +1,8 @@
 //! Everything moves from one store to another, and nothing is different afterwards.
 
 mod commands;
+mod firestore_limits;
+mod former_names;
 mod large_numbers;
 mod normal;
 mod pairs;
@@ -13,7 +15,7 @@ use hapax::clock::Clock;
 use hapax::domain::{EventId, MessageId};
 use hapax::store::{
     Accepted, EventQuery, InboxQuery, Moved, OutboxQuery, Outcome, Page, Redrive, SendOutcome, Settled, Store, StoreError,
-    ThreadQuery, mysql, postgres, redis,
+    ThreadQuery, firestore, mysql, postgres, redis,
 };
 use hapax::testkit::plain_records::PlainBed;
 use hapax::testkit::server_beds::ServerBed;

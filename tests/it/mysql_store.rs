@@ -200,6 +200,20 @@ async fn a_newer_schema_is_refused() {
     assert!(matches!(&refused, StoreError::Refused(why) if why.contains("newer hapax")), "{refused}");
 }
 
+/// Back to the first version, and forth again: what is dropped was there, each time. A migration that was cut off is made again.
+#[tokio::test]
+async fn tables_of_the_first_version_are_brought_up_to_date() {
+    let Some((url, store)) = fresh().await else { return };
+    drop(store);
+    for _ in 0..2 {
+        run(&url, "ALTER TABLE hapax_provider_names DROP KEY by_age").await;
+        run(&url, "UPDATE hapax_schema SET version = 1").await;
+        drop(mysql::open(&url, None).await.expect("it opens"));
+    }
+    run(&url, "UPDATE hapax_schema SET version = 1").await;
+    drop(mysql::open(&url, None).await.expect("it opens though all is done"));
+}
+
 /// The server's own settings may be odd: what we rely on we say in every session, and what we cannot say is judged.
 #[tokio::test]
 async fn odd_settings_are_overruled_or_refused() {

@@ -399,6 +399,18 @@ async fn a_newer_schema_and_a_read_only_database_are_refused() {
     server.remove(&url).await;
 }
 
+/// Back to the first version, and forth again: what is dropped was there, each time.
+#[tokio::test]
+async fn tables_of_the_first_version_are_brought_up_to_date() {
+    let Some(server) = Engine::Postgres.shared().await else { return };
+    let url = server.fresh().await;
+    for _ in 0..2 {
+        drop(postgres::open(&url, None).await.expect("it opens"));
+        ask(&url, "DROP INDEX hapax_provider_names_by_age; UPDATE hapax_schema SET version = 1").await;
+    }
+    server.remove(&url).await;
+}
+
 /// A wait that ends long before the poll was ended by the other instance.
 #[tokio::test]
 async fn work_of_one_instance_wakes_the_other() {

@@ -92,7 +92,7 @@ impl FirestoreEngine {
 
     /// Reads what a front end wants sent, or says what is wrong with it.
     async fn read_new(&self, doc: &Doc) -> Result<Result<NewMessage, String>, StoreError> {
-        let wish = match Wish::read(doc) {
+        let mut wish = match Wish::read(doc) {
             Ok(wish) => wish,
             Err(why) => return Ok(Err(why)),
         };
@@ -103,6 +103,12 @@ impl FirestoreEngine {
                 Err(why) => return Ok(Err(why)),
             },
         };
+        if let Some(spelling) = self.inner.spelling.get() {
+            match spelling(&channel, &wish.to, &wish.payload) {
+                Ok(peer) => wish.to = peer,
+                Err(why) => return Ok(Err(why)),
+            }
+        }
         Ok(Ok(wish.message(doc, channel, account)))
     }
 

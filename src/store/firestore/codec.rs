@@ -256,6 +256,10 @@ pub(super) fn name_fields(name: &NameRec) -> Fields {
         .with("thread", hash(&thread_hash(&name.account, &name.peer)))
 }
 
+pub(super) fn read_name(doc: &Doc) -> Result<NameRec, StoreError> {
+    Ok(NameRec { account: doc.text("account")?, name: doc.text("name")?, peer: doc.text("peer")? })
+}
+
 pub(super) fn thread_fields(thread: &ThreadRec) -> Fields {
     Fields::default()
         .with("hash", hash(&thread_hash(&thread.account, &thread.peer)))
@@ -315,8 +319,11 @@ pub(super) fn read_provider_name(doc: &Doc) -> Result<ProviderNameRec, StoreErro
 }
 
 pub(super) fn attempt_path(attempt: &AttemptRec) -> String {
-    let of = paths::numbered(paths::ATTEMPTS, attempt.of);
-    format!("{of}-{}-{:016x}", attempt.queue.code(), attempt.fence)
+    attempt_path_of(attempt.queue, attempt.of, attempt.fence)
+}
+
+pub(super) fn attempt_path_of(queue: Queue, of: u64, fence: u64) -> String {
+    format!("{}-{}-{fence:016x}", paths::numbered(paths::ATTEMPTS, of), queue.code())
 }
 
 pub(super) fn attempt_fields(attempt: &AttemptRec) -> Fields {

@@ -6,11 +6,15 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use super::FirestoreEngine;
-use super::load::{Sight, load};
+use super::load::load;
+use super::sight::Sight;
 use super::tx::FirestoreTx;
 use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
-use crate::store::steps::{Engine, Entry, Loaded, Pool, Trouble, Wanted};
-use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, Promise, Stats, StoreError, ThreadQuery};
+use crate::store::steps::{Engine, Entry, First, Loaded, Pool, Trouble, Wanted};
+use crate::store::{
+    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Spelling, Stats, StoreError,
+    Table, ThreadQuery,
+};
 
 /// Other instances are not heard of: whoever waits looks so often.
 const POLL: Duration = Duration::from_millis(500);
@@ -28,11 +32,20 @@ impl Engine for FirestoreEngine {
         }
     }
 
-    async fn begin(&self, pool: Pool, _numbers: usize) -> Result<FirestoreTx, Trouble> {
+    async fn begin(&self, pool: Pool, numbers: usize) -> Result<FirestoreTx, Trouble> {
+        self.begin_for(pool, numbers, &First::default()).await
+    }
+
+    /// Every transaction reads the clock: what it is sure to look at is read with it.
+    async fn begin_for(&self, pool: Pool, _numbers: usize, first: &First) -> Result<FirestoreTx, Trouble> {
         let pass = self.inner.gates.enter(pool).await;
-        let begun_micros = self.read_clock().await?;
+        let mut sight = Sight::default();
+        let ahead = sight.expect(first);
+        let got = self.read_with_clock(ahead).await?;
+        let begun_micros = got.read_micros;
+        sight.fetched(got);
         let now_ms = self.inner.clock.as_ref().map_or(begun_micros / 1_000, |clock| clock.now_ms());
-        Ok(FirestoreTx::new(self, pass, now_ms, begun_micros))
+        Ok(FirestoreTx::new(self, pass, sight, (now_ms, begun_micros)))
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
@@ -109,6 +122,10 @@ impl Engine for FirestoreEngine {
         self.messages_before(after, before_ms, max).await
     }
 
+    async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+        self.purge_old_names(before_ms, max).await
+    }
+
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
         self.setting(name, value).await
     }
@@ -143,5 +160,30 @@ impl Engine for FirestoreEngine {
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
         self.clock_ms().await
+    }
+
+    fn learn_spelling(&self, spelling: Spelling) {
+        // The first word counts: nobody tells twice.
+        let _ = self.inner.spelling.set(spelling);
+    }
+
+    fn can_move(&self) -> bool {
+        true
+    }
+
+    async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
+        self.dump_page(table, after, limit).await
+    }
+
+    async fn put_paused(&self, paused: &PausedAccount) -> Result<(), StoreError> {
+        self.put_pause(paused).await
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), StoreError> {
+        self.forget_setting(name).await
+    }
+
+    async fn raise_numbers(&self, above: u64) -> Result<(), StoreError> {
+        self.outgrow(above).await
     }
 }

@@ -12,7 +12,7 @@ use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, 
 use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
 impl FirestoreEngine {
-    async fn read<T>(&self, query: Query, read: impl Fn(&Doc) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+    pub(super) async fn read<T>(&self, query: Query, read: impl Fn(&Doc) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         self.inner.client.run(&query).await?.iter().map(read).collect()
     }
 

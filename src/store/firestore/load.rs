@@ -6,128 +6,78 @@ use futures_util::future::{try_join, try_join3};
 
 use super::client::{Client, Got};
 use super::query::Query;
+use super::sight::Sight;
 use super::value::{Doc, flag, hash, int, number, text};
 use super::{codec, outbox_doc, paths};
 use crate::store::StoreError;
-use crate::store::steps::records::{Carried, EventRec, Hash, LaneRec, Place, name_hash};
+use crate::store::steps::records::{Carried, EventRec, Hash, Place, name_hash};
 use crate::store::steps::{Loaded, Wanted};
 
 /// Messages in doubt that are looked at.
 const DOUBTED_MAX: usize = 1_000;
 
-/// Where a message's documents are.
-#[derive(Clone, Debug)]
-pub(super) struct MessagePlace {
-    /// The path of its document in the outbox.
-    pub(super) path: String,
-    /// The document of its thread; `None` when only the lane has told where it is.
-    pub(super) thread_doc: Option<String>,
-}
-
-/// All that a transaction has seen: what it writes is only written if that is still so.
-#[derive(Default)]
-pub(super) struct Sight {
-    /// By name: when it was last changed, or `None` when it was not there.
-    pub(super) times: HashMap<String, Option<String>>,
-    pub(super) lanes: HashMap<Hash, LaneRec>,
-    pub(super) messages: HashMap<u64, MessagePlace>,
-    /// Ids of the documents of threads.
-    pub(super) threads: HashMap<Hash, String>,
-    /// Names of documents other than lanes that must not change until the end.
-    pub(super) locked: Vec<String>,
-}
-
-impl Sight {
-    /// The first sight counts: what was decided rests on it.
-    pub(super) fn saw(&mut self, doc: &Doc) {
-        self.times.entry(doc.name.clone()).or_insert_with(|| Some(doc.update_time.clone()));
-    }
-
-    pub(super) fn missed(&mut self, names: Vec<String>) {
-        for name in names {
-            self.times.entry(name).or_insert(None);
-        }
-    }
-
-    pub(super) fn lock(&mut self, doc: &Doc) {
-        self.saw(doc);
-        self.locked.push(doc.name.clone());
-    }
-
-    pub(super) fn saw_lane(&mut self, doc: &Doc, lane: &LaneRec) {
-        self.saw(doc);
-        if let (Some(held), Some(path)) = (&lane.held, doc.maybe_text("held_doc")) {
-            self.messages.entry(held.number).or_insert(MessagePlace { path, thread_doc: None });
-        }
-        self.lanes.entry(lane.hash).or_insert_with(|| lane.clone());
-    }
-
-    pub(super) fn saw_message(&mut self, doc: &Doc) -> Result<(), StoreError> {
-        self.lock(doc);
-        let place = MessagePlace { path: outbox_path(doc), thread_doc: doc.maybe_text("threadId") };
-        self.messages.insert(doc.number("number")?, place);
-        Ok(())
-    }
-}
-
 pub(super) fn outbox_path(doc: &Doc) -> String {
     format!("{}/{}", paths::OUTBOX, doc.id())
+}
+
+/// Documents by name.
+struct Found(HashMap<String, Doc>);
+
+impl Found {
+    fn of(got: Got) -> Self {
+        Self(got.docs.into_iter().map(|doc| (doc.name.clone(), doc)).collect())
+    }
+
+    fn at(&self, client: &Client, path: &str) -> Option<&Doc> {
+        self.0.get(&client.name(path))
+    }
 }
 
 /// Loads in two turns. Lanes come before what waits in them, because they guard the line; whether an account is sending is asked before
 /// what the provider calls its messages, so that a send which ends in between is seen by one of the two.
 pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::default();
-    let (lanes, events, talk) = try_join3(lanes(client, wanted), events(client, wanted), talk(client, wanted)).await?;
-    for doc in &lanes.docs {
-        let lane = codec::read_lane(doc)?;
-        sight.saw_lane(doc, &lane);
-        loaded.lanes.insert(lane.hash, lane);
+    sight.lines.extend(wanted.lowest_items.iter().chain(&wanted.lowest_outs));
+    for (account, name) in &wanted.names {
+        sight.know_thread(account, name);
     }
-    for (doc, event) in events {
-        sight.saw(&doc);
-        loaded.events.insert(event.number, event);
-    }
-    take_talk(talk, &mut loaded, sight)?;
-
-    let (items, named, outs) = try_join3(items(client, wanted), provider_names(client, wanted), outs(client, wanted)).await?;
-    take_items(items, &mut loaded, sight)?;
-    for doc in &named.docs {
-        let name = codec::read_provider_name(doc)?;
+    let paths = first_paths(wanted, sight);
+    let (got, events, talk) =
+        try_join3(sight.get(client, &paths), plain_events(client, wanted), talk(client, wanted, sight)).await?;
+    let found = Found::of(got);
+    take_lanes(client, &found, wanted, (&mut loaded, sight))?;
+    take_names(client, &found, wanted, (&mut loaded, sight))?;
+    let named = wanted.threads.iter().filter_map(|thread| found.at(client, &sight.thread_path(thread)?));
+    for doc in talk.threads.iter().chain(named.collect::<Vec<_>>()) {
         sight.lock(doc);
-        loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
+        sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
+        loaded.threads.insert(doc.hash("hash")?, codec::read_thread(doc)?);
     }
-    take_outs(outs, wanted, &mut loaded, sight)?;
-    Ok(loaded)
-}
-
-async fn lanes(client: &Client, wanted: &Wanted) -> Result<Got, StoreError> {
-    let paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
-    client.get(&paths, None).await
-}
-
-struct Items {
-    got: Vec<Doc>,
-    lowest: Vec<(Hash, Vec<Doc>)>,
-}
-
-async fn items(client: &Client, wanted: &Wanted) -> Result<Items, StoreError> {
-    let paths: Vec<String> = wanted.items.iter().map(|item| paths::numbered(paths::ITEMS, *item)).collect();
-    let lowest = wanted.lowest_items.iter().map(|lane| {
-        let waiting = Query::of(paths::ITEMS).equal("lane", hash(lane)).equal("place", int(Place::InLane.code().into()));
-        waiting.lowest_first("number").limit(2)
-    });
-    let (got, lowest) = try_join(client.get(&paths, None), client.run_all(lowest.collect())).await?;
-    Ok(Items { got: got.docs, lowest: wanted.lowest_items.iter().copied().zip(lowest).collect() })
-}
-
-fn take_items(items: Items, loaded: &mut Loaded, sight: &mut Sight) -> Result<(), StoreError> {
-    for doc in &items.got {
-        let item = codec::read_item(doc)?;
-        sight.saw(doc);
-        loaded.items.insert(item.number, item);
+    loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
+    let with_bodies = wanted.bodies.iter().chain(&wanted.events).filter_map(|event| found.at(client, &event_path(event)));
+    take_events(client, events.iter().chain(with_bodies), wanted, (&mut loaded, sight)).await?;
+    for item in &wanted.items {
+        if let Some(doc) = found.at(client, &item_path(item)) {
+            sight.saw(doc);
+            loaded.items.insert(*item, codec::read_item(doc)?);
+        }
     }
-    for (lane, docs) in &items.lowest {
+    let mut requested = Vec::new();
+    for request in &wanted.requests {
+        if let Some(doc) = found.at(client, &paths::hashed(paths::REQUESTS, request)) {
+            requested.push(doc.number("number")?);
+            sight.know_request(client, request, doc.number("number")?);
+        }
+    }
+
+    let numbers = numbers_of(wanted, requested);
+    let names = provider_name_paths(wanted);
+    let placed = numbers.iter().filter_map(|number| Some(sight.messages.get(number)?.path.clone()));
+    let paths: Vec<String> = names.iter().cloned().chain(placed).collect();
+    let (lines, got, mut outs) =
+        try_join3(lines(client, wanted), sight.get(client, &paths), outs(client, wanted, &numbers, sight)).await?;
+    let mut found = Found::of(got);
+    for (lane, docs) in &lines {
         for doc in docs {
             let item = codec::read_item(doc)?;
             sight.saw(doc);
@@ -135,28 +85,100 @@ fn take_items(items: Items, loaded: &mut Loaded, sight: &mut Sight) -> Result<()
             loaded.items.insert(item.number, item);
         }
     }
+    for doc in names.iter().filter_map(|path| found.0.remove(&client.name(path))) {
+        let name = codec::read_provider_name(&doc)?;
+        sight.lock(&doc);
+        loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
+    }
+    // A document that was written anew by somebody else is not this message's any more.
+    let own = |doc: &Doc| doc.maybe_number("number").is_some_and(|number| numbers.binary_search(&number).is_ok());
+    outs.numbered.extend(found.0.into_values().filter(own));
+    take_outs(outs, wanted, (&mut loaded, sight))?;
+    Ok(loaded)
+}
+
+fn event_path(event: &u64) -> String {
+    paths::numbered(paths::EVENTS, *event)
+}
+
+fn item_path(item: &u64) -> String {
+    paths::numbered(paths::ITEMS, *item)
+}
+
+/// Documents of the first turn whose paths are known. Events that are wanted without their bodies are asked for by themselves, unless
+/// those with bodies are of the same webhook.
+fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
+    let mut paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
+    paths.extend(wanted.names.iter().map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))));
+    paths.extend(wanted.threads.iter().filter_map(|thread| sight.thread_path(thread)));
+    paths.extend(wanted.items.iter().map(item_path));
+    paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
+    if !wanted.bodies.is_empty() {
+        paths.extend(wanted.bodies.iter().chain(&wanted.events).map(event_path));
+    }
+    paths
+}
+
+fn take_lanes(
+    client: &Client,
+    found: &Found,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for lane in &wanted.lanes {
+        if let Some(doc) = found.at(client, &paths::hashed(paths::LANES, lane)) {
+            let lane = codec::read_lane(doc)?;
+            sight.saw_lane(doc, &lane);
+            loaded.lanes.insert(lane.hash, lane);
+        }
+    }
     Ok(())
 }
 
-async fn events(client: &Client, wanted: &Wanted) -> Result<Vec<(Doc, EventRec)>, StoreError> {
-    let path = |event: &u64| paths::numbered(paths::EVENTS, *event);
-    let plain: Vec<String> = wanted.events.iter().map(path).collect();
-    let carrying: Vec<String> = wanted.bodies.iter().map(path).collect();
-    let (plain, carrying) = try_join(client.get(&plain, Some(codec::EVENT_FIELDS)), client.get(&carrying, None)).await?;
-    let mut events = Vec::with_capacity(plain.docs.len() + carrying.docs.len());
-    for doc in plain.docs {
-        let event = codec::read_event(&doc)?;
-        events.push((doc, event));
+fn take_names(
+    client: &Client,
+    found: &Found,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for (account, name) in &wanted.names {
+        let path = paths::hashed(paths::NAMES, &name_hash(account, name));
+        let Some(doc) = found.at(client, &path) else {
+            sight.missed(vec![client.name(&path)]);
+            continue;
+        };
+        let peer = doc.text("peer")?;
+        sight.saw(doc);
+        sight.know_thread(account, &peer);
+        loaded.names.insert((account.clone(), name.clone()), peer);
     }
-    for doc in carrying.docs {
-        let event = codec::read_event(&doc)?;
-        let carried = match codec::read_carried(&doc) {
-            Some(carried) => Some(Carried { body: whole_body(client, &doc, carried.body).await?, ..carried }),
+    Ok(())
+}
+
+async fn plain_events(client: &Client, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+    if !wanted.bodies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let paths: Vec<String> = wanted.events.iter().map(event_path).collect();
+    Ok(client.get(&paths, Some(codec::EVENT_FIELDS)).await?.docs)
+}
+
+async fn take_events(
+    client: &Client,
+    docs: impl Iterator<Item = &Doc>,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for doc in docs {
+        let event = codec::read_event(doc)?;
+        let carried = match codec::read_carried(doc).filter(|_| wanted.bodies.contains(&event.number)) {
+            Some(carried) => Some(Carried { body: whole_body(client, doc, carried.body).await?, ..carried }),
             None => None,
         };
-        events.push((doc, EventRec { carried, ..event }));
+        sight.saw(doc);
+        loaded.events.insert(event.number, EventRec { carried, ..event });
     }
-    Ok(events)
+    Ok(())
 }
 
 /// Puts the pieces of a body behind what of it stands in the document.
@@ -180,62 +202,59 @@ pub(super) async fn whole_body(client: &Client, doc: &Doc, inline: bytes::Bytes)
     Ok(body.into())
 }
 
+/// Who waits in lanes: the two lowest of each.
+async fn lines(client: &Client, wanted: &Wanted) -> Result<Vec<(Hash, Vec<Doc>)>, StoreError> {
+    let lowest = wanted.lowest_items.iter().map(|lane| {
+        let waiting = Query::of(paths::ITEMS).equal("lane", hash(lane)).equal("place", int(Place::InLane.code().into()));
+        waiting.lowest_first("number").limit(2)
+    });
+    let lowest = client.run_all(lowest.collect()).await?;
+    Ok(wanted.lowest_items.iter().copied().zip(lowest).collect())
+}
+
 struct Talk {
-    names: Got,
+    /// Those of which only the hash is known.
     threads: Vec<Doc>,
-    /// One for each account: empty when it sends nothing.
+    /// One for each account: whether it sends anything.
     sending: Vec<(String, bool)>,
 }
 
-async fn talk(client: &Client, wanted: &Wanted) -> Result<Talk, StoreError> {
-    let names: Vec<String> =
-        wanted.names.iter().map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))).collect();
+async fn talk(client: &Client, wanted: &Wanted, sight: &Sight) -> Result<Talk, StoreError> {
+    let nameless = wanted.threads.iter().filter(|thread| sight.thread_path(thread).is_none()).map(hash).collect();
     let by_hash = Query::of(paths::THREADS);
-    let threads = client.run_any(&by_hash, "hash", wanted.threads.iter().map(hash).collect());
     let begun = wanted.sending.iter().map(|account| {
         Query::of(paths::OUTBOX).equal("account", text(account)).equal("begun", flag(true)).only(&["number"]).limit(1)
     });
-    let (names, threads, begun) = try_join3(client.get(&names, None), threads, client.run_all(begun.collect())).await?;
+    let (threads, begun) = try_join(client.run_any(&by_hash, "hash", nameless), client.run_all(begun.collect())).await?;
     let sending = wanted.sending.iter().cloned().zip(begun).map(|(account, found)| (account, !found.is_empty()));
-    Ok(Talk { names, threads, sending: sending.collect() })
+    Ok(Talk { threads, sending: sending.collect() })
 }
 
-fn take_talk(talk: Talk, loaded: &mut Loaded, sight: &mut Sight) -> Result<(), StoreError> {
-    for doc in &talk.names.docs {
-        sight.saw(doc);
-        loaded.names.insert((doc.text("account")?, doc.text("name")?), doc.text("peer")?);
-    }
-    sight.missed(talk.names.missing);
-    for doc in &talk.threads {
-        sight.lock(doc);
-        sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
-        loaded.threads.insert(doc.hash("hash")?, codec::read_thread(doc)?);
-    }
-    loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
-    Ok(())
-}
-
-async fn provider_names(client: &Client, wanted: &Wanted) -> Result<Got, StoreError> {
+fn provider_name_paths(wanted: &Wanted) -> Vec<String> {
     let names = wanted.provider_names.iter().map(|(account, name)| name_hash(account, name));
-    let paths: Vec<String> = names.map(|hash| paths::hashed(paths::PROVIDER_NAMES, &hash)).collect();
-    client.get(&paths, None).await
+    names.map(|hash| paths::hashed(paths::PROVIDER_NAMES, &hash)).collect()
 }
 
 /// Documents of the outbox, by how they were asked for.
 struct Outs {
-    requested: Vec<Doc>,
     numbered: Vec<Doc>,
     lowest: Vec<(Hash, Vec<Doc>)>,
     doubted: Vec<Doc>,
 }
 
-async fn outs(client: &Client, wanted: &Wanted) -> Result<Outs, StoreError> {
-    let outbox = Query::of(paths::OUTBOX);
-    let mut numbers: Vec<u64> = wanted.messages.iter().chain(&wanted.outs).copied().collect();
+/// Messages that are wanted by number, in order; those of requests among them.
+fn numbers_of(wanted: &Wanted, requested: Vec<u64>) -> Vec<u64> {
+    let mut numbers: Vec<u64> = wanted.messages.iter().chain(&wanted.outs).copied().chain(requested).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let by_number = client.run_any(&outbox, "number", numbers.into_iter().map(number).collect());
-    let by_request = client.run_any(&outbox, "request", wanted.requests.iter().map(hash).collect());
+    numbers
+}
+
+/// Asks for those of which no path is known.
+async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) -> Result<Outs, StoreError> {
+    let unplaced = numbers.iter().filter(|number| !sight.messages.contains_key(number)).map(|at| number(*at)).collect();
+    let outbox = Query::of(paths::OUTBOX);
+    let by_number = client.run_any(&outbox, "number", unplaced);
     let lowest = wanted.lowest_outs.iter().map(|lane| {
         let waiting = Query::of(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true));
         waiting.lowest_first("number").limit(2)
@@ -245,26 +264,19 @@ async fn outs(client: &Client, wanted: &Wanted) -> Result<Outs, StoreError> {
         doubted.lowest_first("number").limit(DOUBTED_MAX)
     });
     let by_line = try_join(client.run_all(lowest.collect()), client.run_all(doubted.collect()));
-    let (numbered, requested, (lowest, doubted)) = try_join3(by_number, by_request, by_line).await?;
+    let (numbered, (lowest, doubted)) = try_join(by_number, by_line).await?;
     let lowest = wanted.lowest_outs.iter().copied().zip(lowest).collect();
-    Ok(Outs { requested, numbered, lowest, doubted: doubted.into_iter().flatten().collect() })
+    Ok(Outs { numbered, lowest, doubted: doubted.into_iter().flatten().collect() })
 }
 
-fn take_outs(outs: Outs, wanted: &Wanted, loaded: &mut Loaded, sight: &mut Sight) -> Result<(), StoreError> {
+fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Sight)) -> Result<(), StoreError> {
     for doc in &outs.numbered {
         sight.saw_message(doc)?;
         let at = doc.number("number")?;
-        if wanted.messages.contains(&at) {
-            loaded.messages.insert(at, outbox_doc::read_message(doc)?);
-        }
+        loaded.messages.insert(at, outbox_doc::read_message(doc)?);
         if wanted.outs.contains(&at) {
             loaded.outs.extend(outbox_doc::read_out(doc)?.map(|out| (at, out)));
         }
-    }
-    for doc in &outs.requested {
-        sight.saw_message(doc)?;
-        let message = outbox_doc::read_message(doc)?;
-        loaded.messages.insert(message.number, message);
     }
     for (lane, docs) in &outs.lowest {
         for doc in docs {

@@ -17,17 +17,19 @@ mod paths;
 
 mod load;
 mod save;
+mod sight;
 mod tx;
 mod writes;
 
 mod adopt;
 mod by_hand;
+mod dump;
 mod lists;
 mod upkeep;
 
 mod engine;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tokio::sync::{Mutex, Notify};
@@ -39,8 +41,8 @@ use gate::Gates;
 use numbers::Numbers;
 
 use crate::clock::Clock;
-use crate::store::StoreError;
 use crate::store::steps::ServerStore;
+use crate::store::{Spelling, StoreError};
 
 pub use by_hand::by_hand;
 pub use tx::FirestoreTx;
@@ -66,6 +68,8 @@ struct Inner {
     emulated: bool,
     /// Where to look for documents of front ends, and when that was last done.
     looked: Mutex<Looked>,
+    /// How providers spell whom a message is for.
+    spelling: OnceLock<Spelling>,
     /// Names this instance's proof of life.
     instance: u64,
 }
@@ -93,6 +97,7 @@ pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result
         gates: Gates::default(),
         emulated: address.emulator.is_some(),
         looked: Mutex::default(),
+        spelling: OnceLock::new(),
         instance,
     };
     let engine = FirestoreEngine { inner: Arc::new(inner), adoption: None };

@@ -30,6 +30,11 @@ pub(super) fn numbered(collection: &str, number: u64) -> String {
     format!("{collection}/{:016x}", number.reverse_bits())
 }
 
+/// The number that a document's id was made of.
+pub(super) fn number_in(id: &str) -> Option<u64> {
+    u64::from_str_radix(id, 16).ok().map(u64::reverse_bits)
+}
+
 pub(super) fn hashed(collection: &str, hash: &Hash) -> String {
     format!("{collection}/{}", hex::encode(hash))
 }

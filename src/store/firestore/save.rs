@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use futures_util::future::try_join3;
 
-use super::load::MessagePlace;
 use super::query::Query;
+use super::sight::MessagePlace;
 use super::tx::FirestoreTx;
-use super::value::{Doc, Fields, bytes, hash, int, number};
+use super::value::{Doc, Fields, bytes, hash, int, number, text};
 use super::{codec, outbox_doc, paths};
 use crate::store::StoreError;
 use crate::store::steps::Changes;
@@ -171,9 +171,14 @@ impl FirestoreTx {
 
     async fn save_messages(&mut self, changes: &Changes) -> Result<(), StoreError> {
         self.name_messages(&changes.new_messages).await?;
+        self.find_messages(changes).await?;
+        let open: HashSet<u64> = changes.new_outs.iter().map(|out| out.number).collect();
         for message in &changes.new_messages {
             let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
-            let fields = outbox_doc::message_fields(message, place.thread_doc.as_deref()).and(outbox_doc::lease_fields(None));
+            let mut fields = outbox_doc::message_fields(message, place.thread_doc.as_deref()).and(outbox_doc::lease_fields(None));
+            if !open.contains(&message.number) {
+                fields = fields.and(outbox_doc::closed_fields());
+            }
             match &self.adoption {
                 Some(_) => self.writes.update(self.name(&place.path), fields),
                 None => self.writes.create(self.name(&place.path), fields),
@@ -205,6 +210,16 @@ impl FirestoreTx {
         Ok(())
     }
 
+    /// Finds the documents of messages that enter the outbox and were neither seen nor made: those that an import has made before.
+    async fn find_messages(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        let numbers = changes.new_outs.iter().map(|out| out.number).filter(|out| !self.sight.messages.contains_key(out));
+        let numbers: Vec<_> = numbers.map(number).collect();
+        for doc in self.inner.client.run_any(&Query::of(paths::OUTBOX), "number", numbers).await? {
+            self.sight.saw_message(&doc)?;
+        }
+        Ok(())
+    }
+
     /// Finds a document for each new message: the best of its names that nobody else has.
     async fn name_messages(&mut self, messages: &[MessageRec]) -> Result<(), StoreError> {
         let mut nameless: Vec<&MessageRec> = messages.iter().collect();
@@ -221,7 +236,7 @@ impl FirestoreTx {
                 format!("{}/{}", paths::OUTBOX, [plain, with_account, hashed][choice])
             };
             let wanted: Vec<String> = nameless.iter().map(|message| path(message)).collect();
-            let there = self.inner.client.get(&wanted, Some(&["number"])).await?.docs;
+            let there = self.sight.get(&self.inner.client, &wanted).await?.docs;
             taken.extend(there.into_iter().map(|doc| format!("{}/{}", paths::OUTBOX, doc.id())));
             let mut left = Vec::new();
             for (message, path) in nameless.into_iter().zip(wanted) {
@@ -268,13 +283,15 @@ impl FirestoreTx {
             messages.get(&held.number).map(|place| place.path.clone())
         };
         let name = |lane: &Hash| self.inner.client.name(&paths::hashed(paths::LANES, lane));
+        // Who has changed a lane can be told from who has only joined its line.
+        let fields = |lane: &LaneRec| {
+            codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref()).with("changed", text(&self.nonce))
+        };
         for lane in &changes.new_lanes {
-            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
-            self.writes.create(name(&lane.hash), fields);
+            self.writes.create(name(&lane.hash), fields(lane));
         }
         for lane in &changes.lanes {
-            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
-            self.writes.update(name(&lane.hash), fields);
+            self.writes.update(name(&lane.hash), fields(lane));
         }
         for lane in &changes.gone_lanes {
             self.writes.delete(name(lane));

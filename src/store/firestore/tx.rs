@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures_util::future::try_join;
 use serde_json::{Value, json};
 
 use super::adopt::Adoption;
 use super::client::Fault;
 use super::gate::Pass;
-use super::load::{Sight, load};
+use super::load::load;
 use super::numbers::lead_micros;
 use super::query::Query;
+use super::sight::Sight;
 use super::value::{Doc, Fields, flag, int, micros, number, text, time};
 use super::writes::Writes;
 use super::{FirestoreEngine, Inner, codec, paths};
@@ -26,6 +28,8 @@ const NONCE_MS: i64 = 3_600_000;
 /// How long the fate of a commit is asked for.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(5);
 const DOUBT_WAIT: Duration = Duration::from_millis(100);
+/// So often a commit is tried anew that only crossed others who joined a line.
+const JOINED_MAX: usize = 4;
 /// Lanes looked through for those whose accounts do not rest, at most.
 const LANES_MAX: usize = 2_000;
 const LANES_MORE: usize = 50;
@@ -38,7 +42,7 @@ pub struct FirestoreTx {
     pub(super) writes: Writes,
     now_ms: i64,
     begun_micros: i64,
-    nonce: String,
+    pub(super) nonce: String,
     last_number: Option<u64>,
     /// Once they were asked for.
     paused: Option<Vec<PausedAccount>>,
@@ -47,10 +51,9 @@ pub struct FirestoreTx {
 
 impl FirestoreTx {
     /// `now_ms` is the store's clock, `begun_micros` the server's.
-    pub(super) fn new(engine: &FirestoreEngine, pass: Pass, now_ms: i64, begun_micros: i64) -> Self {
+    pub(super) fn new(engine: &FirestoreEngine, pass: Pass, sight: Sight, (now_ms, begun_micros): (i64, i64)) -> Self {
         let nonce = hex::encode(rand::random::<[u8; 16]>());
-        let (inner, adoption) = (Arc::clone(&engine.inner), engine.adoption.clone());
-        let (sight, writes) = (Sight::default(), Writes::default());
+        let (inner, adoption, writes) = (Arc::clone(&engine.inner), engine.adoption.clone(), Writes::default());
         Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None, paused: None, pass }
     }
 
@@ -124,19 +127,19 @@ impl FirestoreTx {
             .collect()
     }
 
-    /// Lanes that may be taken now, with those of resting accounts left out.
+    /// Lanes that may be taken now, those that are due longest; says how many it has asked for.
+    fn due_first(&self, due: &Due<'_>) -> (Query, usize) {
+        let enough = due.max + due.resting.len().min(LANES_MORE) + LANES_MORE;
+        let by_time = lanes_of(due).at_most("due_ms", int(self.now_ms)).lowest_first("due_ms").limit(enough);
+        (by_time, enough)
+    }
+
+    /// Lanes that may be taken now where there are more than one look shows: each priority by itself is exact.
     async fn find_lanes(&self, due: &Due<'_>, resting: &[String]) -> Result<Vec<Doc>, StoreError> {
-        let all = Query::of(paths::LANES).equal("queue", int(due.queue.code().into())).equal("channel", text(due.channel));
-        let enough = due.max + resting.len().min(LANES_MORE) + LANES_MORE;
-        let by_time = all.clone().at_most("due_ms", int(self.now_ms)).lowest_first("due_ms").limit(enough);
-        let found = self.inner.client.run(&by_time).await?;
-        if found.len() < enough {
-            return Ok(found);
-        }
-        // There are more than were looked at: each priority by itself is exact.
+        let enough = due.max + LANES_MORE;
         let mut found = Vec::new();
         for priority in Priority::ALL.into_iter().filter(|priority| due.queue == Queue::Outbox || *priority == Priority::Normal) {
-            let of_priority = all.clone().equal("priority", int(codec::priority_code(priority)));
+            let of_priority = lanes_of(due).equal("priority", int(codec::priority_code(priority)));
             let ordered = of_priority.at_most("due_ms", int(self.now_ms)).lowest_first("due_ms").lowest_first("first");
             let (mut behind, mut looked, mut taken) = (None, 0, 0);
             while looked < LANES_MAX && taken < due.max {
@@ -154,6 +157,10 @@ impl FirestoreTx {
         }
         Ok(found)
     }
+}
+
+fn lanes_of(due: &Due<'_>) -> Query {
+    Query::of(paths::LANES).equal("queue", int(due.queue.code().into())).equal("channel", text(due.channel))
 }
 
 fn rests(lane: &Doc, resting: &[String]) -> bool {
@@ -175,7 +182,7 @@ impl Tx for FirestoreTx {
     /// Looks who holds the keys; that a free one is still free is checked by the commit.
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
         let key_paths: Vec<String> = keys.iter().map(|key| paths::hashed(paths::KEYS, &key.key)).collect();
-        let got = self.inner.client.get(&key_paths, None).await?;
+        let got = self.sight.get(&self.inner.client, &key_paths).await?;
         let known: HashMap<&str, &Doc> = got.docs.iter().map(|doc| (doc.id(), doc)).collect();
         let mut holders = Vec::with_capacity(keys.len());
         for (key, path) in keys.iter().zip(&key_paths) {
@@ -202,17 +209,23 @@ impl Tx for FirestoreTx {
 
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
         let mut resting = due.resting.to_vec();
-        if due.queue == Queue::Outbox {
-            let engine = FirestoreEngine::on(&self.inner);
+        let engine = FirestoreEngine::on(&self.inner);
+        let (query, enough) = self.due_first(due);
+        let mut found = if due.queue == Queue::Inbox || self.paused.is_some() {
+            self.inner.client.run(&query).await?
+        } else {
             engine.adopt_new().await?;
-            if self.paused.is_none() {
-                self.paused = Some(engine.paused_accounts().await?);
-            }
-            let paused = self.paused.iter().flatten().filter(|paused| paused.channel == due.channel);
-            resting.extend(paused.map(|paused| paused.account.clone()));
+            let (found, paused) = try_join(self.inner.client.run(&query), engine.paused_accounts()).await?;
+            self.paused = Some(paused);
+            found
+        };
+        let paused = self.paused.iter().flatten().filter(|paused| paused.channel == due.channel);
+        resting.extend(paused.map(|paused| paused.account.clone()));
+        if found.len() == enough {
+            found = self.find_lanes(due, &resting).await?;
         }
         let mut lanes = Vec::new();
-        for doc in self.find_lanes(due, &resting).await?.into_iter().filter(|doc| !rests(doc, &resting)) {
+        for doc in found.into_iter().filter(|doc| !rests(doc, &resting)) {
             lanes.push((codec::read_lane(&doc)?, doc));
         }
         lanes.sort_by_key(|(lane, _)| (lane.priority, lane.due_ms, lane.first));
@@ -250,24 +263,30 @@ impl Tx for FirestoreTx {
             return Ok(());
         }
         self.guard();
-        let body = self.writes.commit(&self.sight.times)?;
-        match self.inner.client.call("commit", &body).await {
-            Ok(answer) => {
-                self.pass.went_well();
-                self.outlast(&answer).await;
-                Ok(())
-            }
-            Err(fault) if fault.in_doubt() => self.resolve(fault).await,
-            Err(fault) if fault.crossed() => {
-                // What the server had done and then tried again crosses itself: the nonce tells.
-                if self.made_by_question().await == Some(false) {
+        for _ in 0..JOINED_MAX {
+            let body = self.writes.commit(&self.sight.times)?;
+            let fault = match self.inner.client.call("commit", &body).await {
+                Ok(answer) => {
+                    self.pass.went_well();
+                    self.outlast(&answer).await;
                     return Ok(());
                 }
-                self.pass.crossed();
-                Err(fault.trouble("a commit"))
+                Err(fault) if fault.in_doubt() => return self.resolve(fault).await,
+                Err(fault) if fault.crossed() => fault,
+                Err(fault) => return Err(fault.trouble("a commit")),
+            };
+            // What the server had done and then tried again crosses itself: the nonce tells.
+            if self.made_by_question().await == Some(false) {
+                return Ok(());
             }
-            Err(fault) => Err(fault.trouble("a commit")),
+            // Whoever works on a lane need not begin anew because somebody has put more in its line.
+            if !self.sight.still_holds(&self.inner.client).await? {
+                self.pass.crossed();
+                return Err(fault.trouble("a commit"));
+            }
         }
+        self.pass.crossed();
+        Err(Trouble::Again("others keep joining the line".to_owned()))
     }
 }
 

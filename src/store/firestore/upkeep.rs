@@ -1,11 +1,13 @@
 //! Settings, pauses, purging, counting and proofs of life.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use serde_json::{Value, json};
 
+use super::client::Got;
 use super::query::Query;
 use super::tx::stamp;
 use super::value::{Doc, Fields, broken, flag, int, number, text, time};
@@ -17,8 +19,15 @@ use crate::store::{ChannelCounts, Copies, Stats, StoreError};
 /// A database that does not answer so long after the start is not there.
 const OPEN_PATIENCE: Duration = Duration::from_secs(15);
 const OPEN_WAIT: Duration = Duration::from_millis(200);
+/// Pages of old names that one step looks through, when most of them are of messages that are still there.
+const NAME_PAGES_MAX: usize = 20;
 /// Writes of one `batchWrite`.
 const BATCH_MAX: usize = 500;
+
+/// What was changed meanwhile, such as a key that was claimed anew, stays.
+fn delete_as_seen(doc: Doc) -> Value {
+    json!({ "delete": doc.name, "currentDocument": { "updateTime": doc.update_time } })
+}
 
 /// Adds to an event's counts of copies.
 pub(super) fn counting(name: &str, copies: &Copies) -> Value {
@@ -34,17 +43,29 @@ pub(super) fn counting(name: &str, copies: &Copies) -> Value {
     })
 }
 
+pub(super) fn setting_path(name: &str) -> String {
+    paths::hashed(paths::SETTINGS, blake3::hash(name.as_bytes()).as_bytes())
+}
+
 impl FirestoreEngine {
     /// The server's time in microseconds; refuses a database that a newer hapax has written.
     pub(super) async fn read_clock(&self) -> Result<i64, StoreError> {
-        let got = self.inner.client.get(&[format!("{}/schema", paths::SETTINGS)], None).await?;
-        let version = got.docs.first().and_then(|doc| doc.maybe_int("version")).unwrap_or(SCHEMA);
+        Ok(self.read_with_clock(Vec::new()).await?.read_micros)
+    }
+
+    /// Reads documents, and with them the server's time.
+    pub(super) async fn read_with_clock(&self, mut paths: Vec<String>) -> Result<Got, StoreError> {
+        paths.insert(0, format!("{}/schema", paths::SETTINGS));
+        let got = self.inner.client.get(&paths, None).await?;
+        let schema = self.inner.client.name(&paths[0]);
+        let schema = got.docs.iter().find(|doc| doc.name == schema);
+        let version = schema.and_then(|doc| doc.maybe_int("version")).unwrap_or(SCHEMA);
         if version > SCHEMA {
             return Err(StoreError::Refused(format!(
                 "the database was written by a newer hapax (layout {version}; this one knows {SCHEMA}): use that one, or another database"
             )));
         }
-        Ok(got.read_micros)
+        Ok(got)
     }
 
     /// Proves that the database is there and of our layout. One that is just starting is waited for.
@@ -86,7 +107,7 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn setting(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        let path = paths::hashed(paths::SETTINGS, blake3::hash(name.as_bytes()).as_bytes());
+        let path = setting_path(name);
         let mut setting = Writes::default();
         setting.create(self.inner.client.name(&path), Fields::default().with("name", text(name)).with("value", text(value)));
         if self.create_once(&setting).await? {
@@ -116,7 +137,7 @@ impl FirestoreEngine {
     }
 
     /// A commit that may be made twice without harm.
-    async fn ask_commit(&self, writes: &Writes) -> Result<(), StoreError> {
+    pub(super) async fn ask_commit(&self, writes: &Writes) -> Result<(), StoreError> {
         let body = writes.commit(&std::collections::HashMap::new())?;
         self.inner.client.ask("a write", "commit", &body).await.map(|_| ())
     }
@@ -141,11 +162,33 @@ impl FirestoreEngine {
         let (now_ms, server_ms) = (self.clock_ms().await?, self.read_clock().await? / 1_000);
         let (keys, nonces) = (over(paths::KEYS, now_ms), over(paths::NONCES, server_ms));
         let (keys, nonces) = try_join(self.inner.client.run(&keys), self.inner.client.run(&nonces)).await?;
-        // A key that was claimed anew meanwhile stays.
-        let delete = |doc: Doc| json!({ "delete": doc.name, "currentDocument": { "updateTime": doc.update_time } });
-        let keys = self.write_each(keys.into_iter().map(delete).collect()).await?;
-        self.write_each(nonces.into_iter().map(delete).collect()).await?;
+        let keys = self.write_each(keys.into_iter().map(delete_as_seen).collect()).await?;
+        self.write_each(nonces.into_iter().map(delete_as_seen).collect()).await?;
         Ok(keys)
+    }
+
+    /// Removes old names that are nobody's. Those of messages that are still in the outbox are passed by.
+    pub(super) async fn purge_old_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+        let (mut removed, mut behind) = (0, None);
+        for _ in 0..NAME_PAGES_MAX {
+            let old = Query::of(paths::PROVIDER_NAMES).at_most("heard_ms", int(before_ms)).lowest_first("heard_ms");
+            let page = self.inner.client.run(&old.lowest_first("__name__").behind(behind).limit(max)).await?;
+            let named: Vec<u64> = page.iter().filter_map(|doc| doc.maybe_number("message")).collect();
+            let there = Query::of(paths::OUTBOX).only(&["number"]);
+            let there = self.inner.client.run_any(&there, "number", named.into_iter().map(number).collect()).await?;
+            let there: HashSet<u64> = there.iter().filter_map(|doc| doc.maybe_number("number")).collect();
+            let full = page.len() == max;
+            behind = match page.last() {
+                Some(last) => Some(vec![int(last.int("heard_ms")?), json!({ "referenceValue": last.name })]),
+                None => None,
+            };
+            let nobodys = |doc: &Doc| doc.maybe_number("message").is_none_or(|message| !there.contains(&message));
+            removed += self.write_each(page.into_iter().filter(nobodys).map(delete_as_seen).collect()).await?;
+            if !full || removed as usize >= max {
+                break;
+            }
+        }
+        Ok(removed)
     }
 
     pub(super) async fn webhooks_before(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {

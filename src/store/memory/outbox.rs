@@ -15,8 +15,8 @@ pub(super) struct Outbox {
     pub(super) messages: BTreeMap<MessageId, Outgoing>,
     requests: HashMap<(String, String), MessageId>,
     provider_ids: HashMap<(String, String), MessageId>,
-    /// Statuses of messages whose provider id is not known yet.
-    early: HashMap<(String, String), Steps>,
+    /// Statuses of messages whose provider id is not known yet, and when the last of them came.
+    early: HashMap<(String, String), (Steps, i64)>,
     pub(super) open: BTreeMap<MessageId, Open>,
     leases: HashMap<Lane, Held>,
     pub(super) paused: BTreeMap<(String, String), PausedAccount>,
@@ -222,7 +222,7 @@ impl Outbox {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.provider_id = Some(provider_id.to_owned());
         let name = (message.new.account.clone(), provider_id.to_owned());
-        for (status, at_ms) in self.early.remove(&name).iter().flat_map(Steps::iter) {
+        for (status, at_ms) in self.early.remove(&name).iter().flat_map(|(steps, _)| steps.iter()) {
             message.steps.hear(status, at_ms);
         }
         self.provider_ids.insert(name, id);
@@ -293,7 +293,9 @@ impl Outbox {
         }
         let Some(id) = by_handle.or_else(|| self.provider_ids.get(&name).copied()) else {
             if self.is_sending(&event.account) {
-                self.early.entry(name).or_default().hear(status, at_ms);
+                let (steps, heard_ms) = self.early.entry(name).or_default();
+                steps.hear(status, at_ms);
+                *heard_ms = now;
             }
             return false;
         };
@@ -448,5 +450,10 @@ impl Outbox {
         }
         self.requests.retain(|_, id| !gone.contains(id));
         self.provider_ids.retain(|_, id| !gone.contains(id));
+    }
+
+    /// Gives up statuses that were last heard of so long ago.
+    pub(super) fn purge_early(&mut self, before_ms: i64) {
+        self.early.retain(|_, (_, heard_ms)| *heard_ms > before_ms);
     }
 }

@@ -424,6 +424,9 @@ impl State {
         let keep_of =
             |channel: &str| retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms).or(longest);
         self.outbox.purge(|channel, created_ms| keep_of(channel).is_some_and(|keep_ms| created_ms + keep_ms <= now));
+        if let Some(longest) = longest {
+            self.outbox.purge_early(now - longest);
+        }
         Purged { keys: expired.len() as u64, events: gone.len() as u64, more: expired.len() == max }
     }
 

@@ -210,6 +210,10 @@ impl Engine for MysqlEngine {
         upkeep::purge_keys(self, max).await
     }
 
+    async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+        upkeep::purge_names(self, before_ms, max).await
+    }
+
     async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
         upkeep::old_webhooks(self, after, before_ms, max).await
     }

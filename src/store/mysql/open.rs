@@ -9,7 +9,7 @@ use crate::store::StoreError;
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.
 const PACKET_MIN_BYTES: u64 = 16 << 20;

@@ -88,6 +88,29 @@ pub(super) async fn purge_keys(engine: &MysqlEngine, max: usize) -> Result<u64, 
     Ok(removed)
 }
 
+/// Like keys, old names are looked up first, and then removed by name as they are locked by others, if they are still nobody's.
+pub(super) async fn purge_names(engine: &MysqlEngine, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+    let nobodys = "heard_ms <= ? AND (message IS NULL
+                   OR NOT EXISTS (SELECT 1 FROM hapax_messages m WHERE m.number = hapax_provider_names.message))";
+    let mut sql = Sql::default();
+    let old = format!("SELECT hash FROM hapax_provider_names FORCE INDEX (by_age) WHERE {nobodys} ORDER BY heard_ms LIMIT ?");
+    sql.add(&old, &[&before_ms, &max]);
+    let mut old: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.bytes())?;
+    old.sort_unstable();
+    let mut removed = 0;
+    for some in old.chunks(ROWS_MAX) {
+        let mut sql = Sql::default();
+        sql.add(&format!("DELETE FROM hapax_provider_names WHERE hash IN ? AND {nobodys}"), &[&List(some), &before_ms]);
+        sql.add("SELECT ROW_COUNT()", &[]);
+        for packet in sql.into_packets() {
+            let mut sets = engine.write(&packet).await?;
+            sets.skip();
+            removed += sets.one(|fields| fields.next::<u64>())?;
+        }
+    }
+    Ok(removed)
+}
+
 /// Forgets transactions of long ago. The newest row stays, so that the counter can be seen to be above all others whatever happens to it.
 async fn purge_numbers(engine: &MysqlEngine, max: usize) -> Result<(), StoreError> {
     let newest = engine.write("SELECT COALESCE(MAX(id), 0) FROM hapax_numbers").await?.one(|fields| fields.next::<u64>())?;

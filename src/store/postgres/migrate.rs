@@ -10,7 +10,7 @@ use crate::domain::key::KeyHasher;
 use crate::store::{Promise, StoreError};
 
 /// Every version of the tables, oldest first; the last is ours.
-const VERSIONS: &[&str] = &[include_str!("schema.sql")];
+const VERSIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
 
 /// How long the whole of it may take. Another instance may be at it, and be made to wait by large tables.
 const TIME: Duration = Duration::from_secs(60);

@@ -211,6 +211,12 @@ impl Engine for PostgresEngine {
         client.back(purged)
     }
 
+    async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
+        let client = self.lend().await?;
+        let purged = upkeep::purge_names(&client.0, before_ms, max).await;
+        client.back(purged)
+    }
+
     async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
         let client = self.lend().await?;
         let answer = lists::old_webhooks(&client.0, after, before_ms, max).await;

@@ -68,6 +68,17 @@ pub(super) async fn purge_keys(client: &ClientWrapper, max: usize, now_ms: i64) 
     Ok(answers.first().map_or(0, Vec::len) as u64)
 }
 
+/// Whoever has a name locked is about to call a message so, or to hear of it: it is left for the next time.
+const PURGE_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash IN
+    (SELECT n.hash FROM hapax_provider_names n WHERE n.heard_ms <= $1::int8
+        AND (n.message IS NULL OR NOT EXISTS (SELECT 1 FROM hapax_messages m WHERE m.number = n.message))
+     ORDER BY n.heard_ms LIMIT $2::int8 FOR UPDATE OF n SKIP LOCKED) RETURNING 1";
+
+pub(super) async fn purge_names(client: &ClientWrapper, before_ms: i64, max: usize) -> Result<u64, Failure> {
+    let names = Ask::new(PURGE_NAMES, vec![Box::new(before_ms), Box::new(max as i64)]);
+    Ok(run_one(client, names).await?.len() as u64)
+}
+
 const REMEMBER: &str = "INSERT INTO hapax_settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
 const REMEMBERED: &str = "SELECT value FROM hapax_settings WHERE name = $1";
 

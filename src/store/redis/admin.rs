@@ -37,15 +37,15 @@ impl RedisStore {
     pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let seats = self.registry.seats(&self.link, None).await?;
         let mut purged = self.purge_moved_keys(max).await?;
+        let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();
         accounts.dedup();
         for account in accounts {
-            let call = self.link.call(&script::PURGE_KEYS, account).arg(max);
+            let call = self.link.call(&script::PURGE_KEYS, account).arg(max).maybe_int(longest);
             let mut answer = Row::of(self.link.run("purging keys", call).await?)?;
             purged.keys += answer.count()?;
             purged.more |= answer.flag()?;
         }
-        let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         for seat in &seats {
             let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
             let Some(keep_ms) = listed.or(longest) else { continue };

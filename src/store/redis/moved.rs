@@ -93,7 +93,7 @@ impl RedisStore {
         }
         let mut left = 0;
         for part in parts() {
-            let call = self.link.call_at(&script::PURGE_KEYS, &self.link.root_of_moved(part)).arg(max);
+            let call = self.link.call_at(&script::PURGE_KEYS, &self.link.root_of_moved(part)).arg(max).maybe_int(None);
             let mut answer = Row::of(self.link.run("purging moved keys", call).await?)?;
             purged.keys += answer.count()?;
             purged.more |= answer.flag()?;

@@ -134,8 +134,8 @@ impl Writer {
         if !rows.is_empty() {
             let last_number = self.last_number as i64;
             self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([last_number])?;
-            self.db.prepare_cached("DELETE FROM early WHERE heard < ?1")?.execute([self.now_ms - longest])?;
         }
+        self.db.prepare_cached("DELETE FROM early WHERE heard <= ?1")?.execute([self.now_ms - longest])?;
         Ok(more)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Pool, Trouble, Tx, Wanted};
+use super::engine::{First, Pool, Trouble, Tx, Wanted};
 use super::records::{Carried, EventRec, Hash, ItemRec, KeyRec, Place, Queue, lane_of_event, own_lane, thread_hash};
 use super::run::Step;
 use super::threads::{names_in, talker};
@@ -23,6 +23,19 @@ impl Step for AcceptAll {
 
     fn numbers(&self) -> usize {
         self.0.iter().map(|arrival| arrival.events.len()).sum()
+    }
+
+    fn first(&self) -> First {
+        let mut first = First::default();
+        for (arrival, new) in self.0.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
+            first.keys.push(new.event.key.0);
+            if new.then == Then::Deliver && new.event.lane().is_some() {
+                first.lanes.push(lane_of_event(&arrival.channel, &new.event, 0));
+            }
+            first.names.extend(names_in(&new.event));
+            first.threads.extend(talker(&new.event).map(|peer| (new.event.account.clone(), peer.clone())));
+        }
+        first
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Vec<Accepted>>, Trouble> {
@@ -80,6 +93,7 @@ impl AcceptAll {
                 wanted.sending.push(event.account.clone());
                 wanted.provider_names.push((event.account.clone(), event.id.clone()));
                 wanted.messages.extend(event.handle.map(|id| ids::number_of(id.0)));
+                wanted.outs.extend(event.handle.map(|id| ids::number_of(id.0)));
             }
             if event.echo && event.text.is_some() {
                 wanted.doubted.push(event.account.clone());
@@ -99,9 +113,9 @@ impl AcceptAll {
                 wanted.names.push((account.clone(), peer.clone()));
             }
         }
-        wanted.messages.extend(work.provider_names.values().filter_map(|name| name.message));
-        wanted.outs.extend(work.messages.values().map(|message| message.number));
-        wanted.outs.extend(&wanted.messages);
+        let named = work.provider_names.values().filter_map(|name| name.message);
+        wanted.messages.extend(named.filter(|message| work.messages.get(message).is_none()));
+        wanted.outs.clone_from(&wanted.messages);
         wanted.names.retain(|name| !work.names.contains_key(name));
         work.load(tx, wanted).await?;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Loaded, Pool, Trouble, Tx, Wanted};
+use super::engine::{First, Loaded, Pool, Trouble, Tx, Wanted};
 use super::records::{ItemRec, OutRec, Place, Queue, own_lane, thread_hash};
 use super::run::Step;
 use super::work::Work;
@@ -107,6 +107,11 @@ impl Step for MarkRead {
 
     fn numbers(&self) -> usize {
         0
+    }
+
+    fn first(&self) -> First {
+        let name = (self.0.account.clone(), self.0.peer.clone());
+        First { names: vec![name.clone()], threads: vec![name], ..First::default() }
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<bool, Trouble> {

@@ -11,8 +11,8 @@ use super::records::{
     ThreadRec,
 };
 use crate::store::{
-    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats, StoreError, Table,
-    ThreadQuery,
+    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Spelling, Stats,
+    StoreError, Table, ThreadQuery,
 };
 
 /// Why a transaction came to nothing. Nothing of it was kept: an engine makes sure of that before it says so.
@@ -52,6 +52,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Begins a transaction that can hand out `numbers` new numbers.
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<Self::Tx, Trouble>;
+
+    /// Like [`Engine::begin`], told what the step is sure to look at first: an engine for which every question is a long way fetches it
+    /// with the same round trip.
+    async fn begin_for(&self, pool: Pool, numbers: usize, _first: &First) -> Result<Self::Tx, Trouble> {
+        self.begin(pool, numbers).await
+    }
 
     /// Like [`Tx::load`], without locks and outside any transaction.
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError>;
@@ -103,6 +109,9 @@ pub trait Engine: Send + Sync + 'static {
     /// The first `max` messages above `after`, created at or before `before_ms`, that are no longer in the outbox.
     async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError>;
 
+    /// Removes at most `max` provider names heard of at or before `before_ms` that are no message's, or one's that is gone; returns how many.
+    async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError>;
+
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
 
     async fn stats(&self) -> Result<Stats, StoreError>;
@@ -120,6 +129,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The store's clock.
     async fn now_ms(&self) -> Result<i64, StoreError>;
+
+    /// See [`crate::store::Store::learn_spelling`].
+    fn learn_spelling(&self, _spelling: Spelling) {}
 
     /// Whether everything in it can be moved to another store and from there; what follows is asked of those only that can.
     fn can_move(&self) -> bool {
@@ -194,6 +206,19 @@ pub struct Due<'d> {
     /// Accounts to leave out; accounts that are paused are left out too.
     pub resting: &'d [String],
     pub max: usize,
+}
+
+/// What a step will look at, as far as its arguments tell. A hint: it is claimed and loaded like anything else.
+#[derive(Clone, Debug, Default)]
+pub struct First {
+    pub keys: Vec<Hash>,
+    pub lanes: Vec<Hash>,
+    /// (account, name)
+    pub names: Vec<(String, String)>,
+    /// (account, peer)
+    pub threads: Vec<(String, String)>,
+    /// (account, request id)
+    pub requests: Vec<(String, String)>,
 }
 
 /// What a step needs to see. Loaded in this order.

@@ -37,6 +37,7 @@ impl Work {
         let hash = name_hash(&event.account, &event.id);
         if let Some(name) = self.provider_names.change(&hash) {
             name.early.hear(status, at_ms);
+            name.heard_ms = self.now_ms;
             return;
         }
         let early = Steps::new(vec![(status, at_ms)]);

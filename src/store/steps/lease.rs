@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Due, Pool, Trouble, Tx, Wanted};
+use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
 use super::records::{Hash, Held, LaneRec, Queue};
 use super::run::Step;
 use super::work::Work;
@@ -24,7 +24,7 @@ impl Step for LeaseInbox {
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<InboxLease>, Trouble> {
         let mut lanes = Vec::new();
-        for (channel, max) in &self.0.wants {
+        for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
             let due = Due { queue: Queue::Inbox, channel, resting: &[], max: *max };
             lanes.extend(tx.due_lanes(&due).await?);
         }
@@ -34,13 +34,15 @@ impl Step for LeaseInbox {
         let order: Vec<Hash> = lanes.iter().map(|lane| lane.hash).collect();
         let mut work = Work::new(tx.now_ms());
         let items = lanes.iter().flat_map(involved).collect();
-        let lowest_items = order.clone();
         work.take_lanes(lanes);
-        work.load(tx, Wanted { items, lowest_items, ..Wanted::default() }).await?;
+        work.load(tx, Wanted { items, ..Wanted::default() }).await?;
         let first = |lane: &Hash| work.items.get(&work.lanes.get(lane)?.first);
         let bodies = order.iter().filter_map(first).map(|item| item.webhook).collect();
         let events = order.iter().filter_map(first).flat_map(|item| item.events.clone()).collect();
         work.load(tx, Wanted { events, bodies, ..Wanted::default() }).await?;
+        // What waits behind the first matters only where there is nothing left of the first to deliver.
+        let lowest_items = order.iter().copied().filter(|lane| !work.can_deliver(lane)).collect();
+        work.load(tx, Wanted { lowest_items, ..Wanted::default() }).await?;
         let mut leases = Vec::new();
         for lane in &order {
             leases.extend(work.lease_item(lane, &self.0, tx.number()));
@@ -61,6 +63,12 @@ pub(super) fn next_fence(lane: &LaneRec, number: u64) -> u64 {
 }
 
 impl Work {
+    /// Whether the first of the lane is there, and what it delivers too.
+    fn can_deliver(&self, lane: &Hash) -> bool {
+        let first = self.lanes.get(lane).and_then(|lane| self.items.get(&lane.first));
+        first.and_then(|item| self.events.get(&item.webhook)).is_some_and(|event| event.carried.is_some())
+    }
+
     fn lease_item(&mut self, hash: &Hash, ask: &LeaseAsk, number: u64) -> Option<InboxLease> {
         let lane = self.lanes.get(hash)?.clone();
         let fence = next_fence(&lane, number);
@@ -132,6 +140,10 @@ impl Step for Extend {
 
     fn numbers(&self) -> usize {
         0
+    }
+
+    fn first(&self) -> First {
+        First { lanes: self.leases.iter().map(|(lane, _)| lane.0).collect(), ..First::default() }
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<bool>, Trouble> {

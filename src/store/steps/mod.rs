@@ -29,7 +29,7 @@ mod reads;
 mod run;
 mod store;
 
-pub use engine::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
+pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Trouble, Tx, Wanted};
 pub use store::ServerStore;
 
 #[cfg(feature = "firestore")]

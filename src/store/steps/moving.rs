@@ -14,6 +14,9 @@ use crate::domain::Status;
 use crate::store::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled, not_empty};
 use crate::store::{After, Bookmark, InboxQuery, Moved, Moving, OutboxQuery, StoreError, Table};
 
+/// Bodies of one transaction of an import; a larger one has a transaction to itself.
+const SHARE_BYTES: usize = 4 << 20;
+
 #[async_trait]
 impl<E: Engine> Moving for ServerStore<E> {
     async fn export(&self, from: Option<Bookmark>, limit: usize) -> Result<(Vec<Moved>, Option<Bookmark>), StoreError> {
@@ -45,10 +48,11 @@ impl<E: Engine> Moving for ServerStore<E> {
     async fn import(&self, records: Vec<Moved>) -> Result<(), StoreError> {
         let highest = records.iter().map(Moved::highest).max().unwrap_or_default();
         self.put_to.fetch_max(highest, Ordering::Relaxed);
-        let put = PutAll(records);
-        run(&*self.engine, &put).await?;
+        for some in shares(&records) {
+            run(&*self.engine, &PutAll(some)).await?;
+        }
         let mut copies = Vec::new();
-        for record in &put.0 {
+        for record in &records {
             match record {
                 Moved::Setting { name, value } => {
                     self.engine.remember(name, value).await?;
@@ -72,6 +76,26 @@ impl<E: Engine> Moving for ServerStore<E> {
         let settings = self.engine.dump(Table::Settings, None, 1).await?;
         Ok(settings.iter().any(is_mark))
     }
+}
+
+/// Shares of a page that each find room in a transaction, whatever the engine.
+fn shares(records: &[Moved]) -> Vec<Vec<Moved>> {
+    let (mut shares, mut bytes) = (vec![Vec::new()], 0);
+    for record in records {
+        let more = match record {
+            Moved::Event(event) => event.carried.as_ref().map_or(0, |carried| carried.body.len()),
+            Moved::Answer(answer) => answer.answer.body.len(),
+            Moved::Message(message) => message.payload.len(),
+            _ => 0,
+        };
+        if bytes > 0 && bytes + more > SHARE_BYTES {
+            shares.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += more;
+        shares.last_mut().into_iter().for_each(|share| share.push(record.clone()));
+    }
+    shares
 }
 
 fn is_mark(record: &Moved) -> bool {

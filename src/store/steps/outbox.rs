@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Due, Pool, Trouble, Tx, Wanted};
+use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
 use super::lease::{involved, next_fence};
 use super::records::{Hash, Held, OutRec, Queue, own_lane};
 use super::run::Step;
@@ -31,7 +31,7 @@ impl Step for LeaseOutbox {
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<LeasedOut, Trouble> {
         let mut lanes = Vec::new();
-        for (channel, max) in &self.0.wants {
+        for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
             let resting = self.0.resting.iter().filter(|(of, _)| of == channel).map(|(_, account)| account.clone());
             let resting: Vec<String> = resting.collect();
             let due = Due { queue: Queue::Outbox, channel, resting: &resting, max: *max };
@@ -44,8 +44,10 @@ impl Step for LeaseOutbox {
         let outs: Vec<u64> = lanes.iter().flat_map(involved).collect();
         let mut work = Work::new(tx.now_ms());
         work.take_lanes(lanes);
-        let wanted = Wanted { messages: outs.clone(), outs, lowest_outs: order.clone(), ..Wanted::default() };
-        work.load(tx, wanted).await?;
+        work.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
+        // What waits behind the first matters only where the first leaves without being leased.
+        let lowest_outs = order.iter().copied().filter(|lane| !work.can_send(lane)).collect();
+        work.load(tx, Wanted { lowest_outs, ..Wanted::default() }).await?;
         let mut leased = LeasedOut { leases: Vec::new(), again: false };
         for lane in &order {
             let Some(lease) = work.lease_out(lane, &self.0, tx.number()) else {
@@ -61,6 +63,13 @@ impl Step for LeaseOutbox {
 }
 
 impl Work {
+    /// Whether the first of the lane is there, and nobody whose lease ran out leaves the lane because it was heard of.
+    fn can_send(&self, lane: &Hash) -> bool {
+        let Some(lane) = self.lanes.get(lane) else { return false };
+        let known = lane.held.as_ref().and_then(|held| self.messages.get(&held.number)).is_some_and(|m| m.provider_id.is_some());
+        !known && self.outs.get(&lane.first).is_some() && self.messages.get(&lane.first).is_some()
+    }
+
     fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {
         let lane = self.lanes.get(hash)?.clone();
         let fence = next_fence(&lane, number);
@@ -124,9 +133,15 @@ impl Step for BeginAll {
         0
     }
 
+    fn first(&self) -> First {
+        First { lanes: self.0.iter().map(|(lane, _)| lane.0).collect(), ..First::default() }
+    }
+
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
         let mut work = Work::new(tx.now_ms());
-        let held = work.load_held(tx, self.0.iter().copied()).await?;
+        let held = work.find_held(tx, self.0.iter().copied()).await?;
+        let outs: Vec<u64> = held.iter().flatten().map(|held| held.number).collect();
+        work.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
         let now_ms = work.now_ms;
         let mut begun = Vec::with_capacity(held.len());
         for held in &held {
@@ -164,23 +179,28 @@ impl Step for SettleOutbox {
         0
     }
 
+    fn first(&self) -> First {
+        First { lanes: self.0.iter().map(|(lane, _, _)| lane.0).collect(), ..First::default() }
+    }
+
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
         let mut work = Work::new(tx.now_ms());
-        let held = work.load_held(tx, self.0.iter().map(|(lane, fence, _)| (*lane, *fence))).await?;
+        let held = work.find_held(tx, self.0.iter().map(|(lane, fence, _)| (*lane, *fence))).await?;
         let mut wanted = Wanted::default();
         for ((lane, _, outcome), held) in self.0.iter().zip(&held) {
             let Some(held) = held else { continue };
+            wanted.messages.push(held.number);
+            wanted.outs.push(held.number);
             wanted.lowest_outs.push(lane.0);
-            let Some(message) = work.messages.get(&held.number) else { continue };
-            if let SendOutcome::Sent { provider_id } = outcome {
-                wanted.provider_names.push((message.account.clone(), provider_id.clone()));
-            }
-            // One in doubt may go back to its thread's lane.
-            if message.home != lane.0 {
-                wanted.lanes.push(message.home);
+            if let (SendOutcome::Sent { provider_id }, Some(lane)) = (outcome, work.lanes.get(&lane.0)) {
+                wanted.provider_names.push((lane.account.clone(), provider_id.clone()));
             }
         }
         work.load(tx, wanted).await?;
+        // One in doubt may go back to its thread's lane.
+        let homes = held.iter().flatten().filter_map(|held| work.messages.get(&held.number)).map(|message| message.home);
+        let lanes = homes.filter(|home| work.lanes.get(home).is_none()).collect();
+        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
         let mut settled = Vec::with_capacity(held.len());
         for ((lane, _, outcome), held) in self.0.iter().zip(held) {
             settled.push(match held {
@@ -199,18 +219,15 @@ impl Step for SettleOutbox {
 }
 
 impl Work {
-    /// Loads lanes with what is held in them; says for each whether the fence is still its own.
-    async fn load_held<T: Tx>(
+    /// Loads lanes; says for each whether the fence is still its own, and what it guards.
+    async fn find_held<T: Tx>(
         &mut self,
         tx: &mut T,
         leases: impl Iterator<Item = (LaneRef, Fence)> + Clone + Send,
     ) -> Result<Vec<Option<Held>>, Trouble> {
         let lanes = leases.clone().map(|(lane, _)| lane.0).collect();
         self.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
-        let held: Vec<Option<Held>> = leases.map(|(lane, fence)| self.held(&lane.0, fence.0)).collect();
-        let outs: Vec<u64> = held.iter().flatten().map(|held| held.number).collect();
-        self.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
-        Ok(held)
+        Ok(leases.map(|(lane, fence)| self.held(&lane.0, fence.0)).collect())
     }
 
     fn settle_out(&mut self, lane: &Hash, held: &Held, outcome: &SendOutcome) {

@@ -70,6 +70,9 @@ pub(super) async fn purge<E: Engine>(
     if !old.is_empty() {
         run(engine, &PurgeMessages(old)).await?;
     }
+    // After the messages, so that their former names go with them.
+    let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max().unwrap_or_default();
+    purged.more |= engine.purge_names(keep.now_ms - longest, max).await? as usize >= max;
     Ok(purged)
 }
 

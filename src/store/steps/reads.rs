@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use futures_util::future::{try_join, try_join_all};
 
 use super::engine::{Engine, Entry, Wanted};
 use super::records::{
@@ -32,16 +33,19 @@ impl<E: Engine> Reads for ServerStore<E> {
         let seen = self.engine.peek(&Wanted { items, bodies: vec![event.webhook], ..Wanted::default() }).await?;
         let Some(carried) = seen.events.get(&event.webhook).and_then(|event| event.carried.clone()) else { return Ok(None) };
         let mut open: Vec<ItemRec> = seen.items.values().cloned().collect();
-        open.extend(self.engine.list_replays(event.number).await?);
+        if event.replays > 0 {
+            open.extend(self.engine.list_replays(event.number).await?);
+        }
         open.sort_by_key(|item| item.number);
         let of: Vec<u64> = std::iter::once(event.number).chain(event.item).collect();
-        let attempts = self.engine.list_attempts(Queue::Inbox, &of).await?;
+        let attempts = self.engine.list_attempts(Queue::Inbox, &of);
+        let (attempts, copies) = try_join(attempts, self.engine.copies(event.number)).await?;
         let its_own = |row: &&AttemptRec| row.of == event.number || Some(row.item) == event.item;
         Ok(Some(EventDetail {
             row: event_row(&event, &seen.items),
             headers: carried.headers,
             body: carried.body,
-            copies: self.engine.copies(event.number).await?,
+            copies,
             attempts: attempts.iter().filter(its_own).map(attempt_row).collect(),
             open: self.inbox_rows(open).await?,
         }))
@@ -59,10 +63,7 @@ impl<E: Engine> Reads for ServerStore<E> {
 
     async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
         let page = page(self.engine.list_threads(&query, query.limit + 1).await?, query.limit);
-        let mut rows = Vec::with_capacity(page.rows.len());
-        for thread in page.rows {
-            rows.push(self.thread_row(thread).await?);
-        }
+        let rows = try_join_all(page.rows.into_iter().map(|thread| self.thread_row(thread))).await?;
         Ok(Page { rows, more: page.more })
     }
 

@@ -223,6 +223,7 @@ pub struct ProviderNameRec {
     pub message: Option<u64>,
     /// Statuses that came before the message was known by this name.
     pub early: Steps,
+    /// When the last of them came, or when the message was first called so.
     pub heard_ms: i64,
 }
 

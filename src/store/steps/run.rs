@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Engine, Pool, Trouble, Tx};
+use super::engine::{Engine, First, Pool, Trouble, Tx};
 use crate::store::StoreError;
 
 /// One whole atomic step, decided from what it holds: it can be run again from the start.
@@ -17,6 +17,11 @@ pub(super) trait Step: Send + Sync {
 
     /// The most new numbers it may need.
     fn numbers(&self) -> usize;
+
+    /// What it is sure to look at.
+    fn first(&self) -> First {
+        First::default()
+    }
 
     /// Loads, decides and saves; the runner commits.
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble>;
@@ -45,7 +50,7 @@ pub(super) async fn run<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::O
 }
 
 async fn once<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, Trouble> {
-    let mut tx = engine.begin(S::POOL, step.numbers()).await?;
+    let mut tx = engine.begin_for(S::POOL, step.numbers(), &step.first()).await?;
     let out = step.run(&mut tx).await?;
     tx.commit().await?;
     Ok(out)

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 
-use super::engine::{Pool, Trouble, Tx, Wanted};
+use super::engine::{First, Pool, Trouble, Tx, Wanted};
 use super::records::{AnswerRec, Hash, Held, Place, Queue};
 use super::run::Step;
+use super::submit::first_of_submit;
 use super::work::Work;
 use crate::domain::Fence;
 use crate::store::{Answer, LaneRef, NewMessage, Outcome, Settled};
@@ -32,16 +33,25 @@ impl Step for SettleInbox {
         self.0.iter().map(|(_, _, outcome)| replies(outcome).len()).sum()
     }
 
+    fn first(&self) -> First {
+        let mut first = first_of_submit(self.0.iter().flat_map(|(_, _, outcome)| replies(outcome)));
+        first.lanes.extend(self.0.iter().map(|(lane, _, _)| lane.0));
+        first
+    }
+
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
         let mut work = Work::new(tx.now_ms());
-        let lanes: Vec<Hash> = self.0.iter().map(|(lane, _, _)| lane.0).collect();
-        work.load(tx, Wanted { lanes: lanes.clone(), ..Wanted::default() }).await?;
+        let lanes = self.0.iter().map(|(lane, _, _)| lane.0).collect();
+        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
         let held: Vec<Option<Held>> = self.0.iter().map(|(lane, fence, _)| work.held(&lane.0, fence.0)).collect();
         if held.iter().all(Option::is_none) {
             return Ok(vec![Settled::Lost; held.len()]);
         }
-        let items = held.iter().flatten().map(|held| held.number).collect();
-        work.load(tx, Wanted { items, lowest_items: lanes, ..Wanted::default() }).await?;
+        let lowest_items = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).map(|((lane, _, _), _)| lane.0).collect();
+        work.load(tx, Wanted { lowest_items, ..Wanted::default() }).await?;
+        // What was leased is the lowest of its lane, unless something older was put back in line meanwhile.
+        let items = held.iter().flatten().map(|held| held.number).filter(|item| work.items.get(item).is_none()).collect();
+        work.load(tx, Wanted { items, ..Wanted::default() }).await?;
         let sent = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).flat_map(|((_, _, outcome), _)| replies(outcome));
         work.load_for_submit(tx, sent).await?;
         let mut settled = Vec::with_capacity(held.len());

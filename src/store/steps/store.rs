@@ -18,7 +18,7 @@ use super::submit::SubmitAll;
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use crate::store::{
     Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
-    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Promise, Purged, Redrive, SendOutcome, Settled, Spelling, Store, StoreError, Submitted,
 };
 
 /// A store on a server. Any number of instances may share its data.
@@ -204,6 +204,10 @@ impl<E: Engine> Store for ServerStore<E> {
 
     fn promise(&self) -> Promise {
         self.engine.promise()
+    }
+
+    fn learn_spelling(&self, spelling: Spelling) {
+        self.engine.learn_spelling(spelling);
     }
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
+use super::engine::{Engine, First, Pool, Trouble, Tx, Wanted};
 use super::records::{Hash, MessageRec, OutRec, outbox_lane, request_hash, thread_hash};
 use super::run::{Step, run};
 use super::threads::Said;
@@ -18,6 +18,18 @@ pub(in crate::store) async fn submit<E: Engine>(engine: &E, message: NewMessage)
     submitted.pop().ok_or(StoreError::Closed)
 }
 
+/// What is looked at for new messages, if each peer goes by the name it is written to.
+pub(super) fn first_of_submit<'m>(messages: impl Iterator<Item = &'m NewMessage>) -> First {
+    let mut first = First::default();
+    for new in messages {
+        first.lanes.push(outbox_lane(&new.channel, &new.account, &new.peer));
+        first.names.push((new.account.clone(), new.peer.clone()));
+        first.threads.push((new.account.clone(), new.peer.clone()));
+        first.requests.push((new.account.clone(), new.request_id.clone()));
+    }
+    first
+}
+
 /// Messages that share a transaction.
 pub(super) struct SubmitAll(pub(super) Vec<NewMessage>);
 
@@ -28,6 +40,10 @@ impl Step for SubmitAll {
 
     fn numbers(&self) -> usize {
         self.0.len()
+    }
+
+    fn first(&self) -> First {
+        first_of_submit(self.0.iter())
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Submitted>, Trouble> {

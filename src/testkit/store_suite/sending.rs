@@ -247,6 +247,25 @@ pub async fn early_statuses_are_taken_over(bed: &dyn Bed) {
     assert!(steps.iter().any(|step| step == (Status::Delivered, 7)));
 }
 
+pub async fn an_early_status_is_given_up_after_the_longest_retention(bed: &dyn Bed) {
+    let store = bed.open();
+    submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    accept(&*store, webhook(vec![status("lost", Status::Read, None, 1), status("kept", Status::Delivered, None, 2)])).await;
+    bed.clock().advance(600);
+    accept(&*store, webhook(vec![status("kept", Status::Read, None, 3)])).await;
+    bed.clock().advance(400);
+    while fine(store.purge(&[("shop".to_owned(), 10), ("other".to_owned(), 1_000)], 10).await).more {}
+    settle(&*store, &held, sent("wamid.1")).await;
+    for (name, expected) in [("lost", Status::Sent), ("kept", Status::Read)] {
+        let id = submit(&*store, outgoing(name, "ana")).await;
+        let held = take(&*store, 10).await.remove(0);
+        settle(&*store, &held, sent(name)).await;
+        assert_eq!(row(&*store, id).await.steps.status(), expected, "{name}");
+    }
+}
+
 pub async fn an_echo_settles_a_send_in_doubt(bed: &dyn Bed) {
     let store = bed.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;

@@ -43,6 +43,29 @@ async fn a_document_of_a_front_end_is_sent() {
     assert!(store.lease_outbox(ask_out(9)).await.expect("leased").is_empty());
 }
 
+/// What a person writes becomes the name that the thread has; what the provider would not take is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_it_is_for_is_spelt_as_the_provider_does() {
+    let Some(emulator) = Emulator::start().await else { return };
+    let store = emulator.open().await;
+    store.learn_spelling(std::sync::Arc::new(|channel, to, payload| {
+        assert_eq!((channel, payload), ("shop", br#"{"text":"hi"}"#.as_slice()));
+        let digits: String = to.chars().filter(char::is_ascii_digit).collect();
+        if digits.is_empty() { Err("this is not a number".to_owned()) } else { Ok(digits) }
+    }));
+    for (id, to) in [("good", "+55 (11) 98888-7777"), ("bad", "ana")] {
+        let wish = json!({ "status": text("queued"), "channel": text("shop"), "account": text("acc"), "to": text(to), "text": text("hi") });
+        assert_eq!(emulator.create("outbox", id, wish, As::Hapax).await, 200);
+    }
+    let leases = lease_soon(&store).await;
+    let facts: Vec<_> = leases.iter().map(|lease| (lease.request_id.as_str(), lease.peer.as_str())).collect();
+    assert_eq!(facts, [("good", "5511988887777")]);
+    let seen = emulator.fields("outbox/good").await;
+    assert_eq!((&seen["to"], &seen["threadId"]), (&text("5511988887777"), &text("acc__5511988887777")));
+    let seen = emulator.fields("outbox/bad").await;
+    assert_eq!((&seen["status"], &seen["error"]), (&text("failed"), &text("this is not a number")));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_channel_or_the_account_is_enough_where_people_have_talked() {
     let Some(emulator) = Emulator::start().await else { return };

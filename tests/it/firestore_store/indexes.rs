@@ -146,6 +146,13 @@ async fn do_everything(store: &dyn Store) {
         }
     }
     store.stats().await.expect("counted");
+    let (moving, mut from) = (store.moving().expect("it can be moved"), None);
+    loop {
+        from = moving.export(from, 20).await.expect("a page").1;
+        if from.is_none() {
+            break;
+        }
+    }
     store.purge(&[("shop".to_owned(), 0)], 5).await.expect("purged");
 }
 

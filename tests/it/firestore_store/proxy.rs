@@ -23,6 +23,7 @@ pub(super) struct Proxy {
     reads: AtomicUsize,
     writes: AtomicUsize,
     deletes: AtomicUsize,
+    calls: AtomicUsize,
     queries: Mutex<Vec<Value>>,
 }
 
@@ -41,6 +42,7 @@ impl Proxy {
             reads: none(),
             writes: none(),
             deletes: none(),
+            calls: none(),
             queries: Mutex::default(),
         });
         let app = Router::new().fallback(pass).with_state(Arc::clone(&proxy));
@@ -54,6 +56,11 @@ impl Proxy {
         (take(&self.reads), take(&self.writes), take(&self.deletes))
     }
 
+    /// Calls since this was last asked.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.swap(0, Ordering::SeqCst)
+    }
+
     /// All structured queries that came by, as they were written.
     pub(super) fn queries(&self) -> Vec<Value> {
         std::mem::take(&mut *self.queries.lock().expect("nobody panics with it"))
@@ -64,6 +71,7 @@ impl Proxy {
         let query = [&request, &request["structuredAggregationQuery"]].map(|part| part["structuredQuery"].clone());
         let query = query.into_iter().filter(|query| !query.is_null());
         self.queries.lock().expect("nobody panics with it").extend(query);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         let rows = |rows: &Value| rows.as_array().map_or(0, Vec::len);
         match path.rsplit(':').next() {
             Some("batchGet") => self.reads.fetch_add(rows(&answer), Ordering::SeqCst),

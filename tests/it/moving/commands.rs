@@ -173,7 +173,7 @@ async fn the_commands_reach_servers_by_their_addresses() {
 }
 
 /// The servers whose stores can be moved.
-const SERVERS: [Engine; 3] = [Engine::Postgres, Engine::Mariadb, Engine::Redis];
+const SERVERS: [Engine; 4] = [Engine::Postgres, Engine::Mariadb, Engine::Redis, Engine::Firestore];
 
 /// The program of a folder, with a server's store.
 fn on_server(folder: &Path, url: &str) -> Program {

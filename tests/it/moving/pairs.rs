@@ -16,6 +16,7 @@ pub(super) async fn beds() -> Vec<(&'static str, Option<Box<dyn Bed>>)> {
         ("postgres", on(Engine::Postgres, postgres::open).await),
         ("mariadb", on(Engine::Mariadb, mysql::open).await),
         ("redis", on(Engine::Redis, redis::open).await),
+        ("firestore", on(Engine::Firestore, firestore::open).await),
     ]
 }
 
@@ -127,6 +128,11 @@ async fn everything_goes_from_mariadb_to_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_goes_from_redis_to_all() {
     move_from("redis").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_from_firestore_to_all() {
+    move_from("firestore").await;
 }
 
 /// Over all stores in a row, and back into the first.

@@ -70,10 +70,6 @@ local function hear_status(event)
     if redis.call('SCARD', key('bgn')) > 0 then
       hear(key('es', event.id), event.status, at_ms)
       redis.call('ZADD', key('early'), now, event.id)
-      if by_server then
-        redis.call('PEXPIRE', key('es', event.id), 86400000)
-        redis.call('ZREMRANGEBYSCORE', key('early'), '-inf', now - 86400000)
-      end
     end
     return false
   end

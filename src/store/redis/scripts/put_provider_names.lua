@@ -11,7 +11,6 @@ end
 local function hear_early(name, heard)
   for _ = 1, number() do redis.call('HSET', key('es', name), 's' .. take(), take()) end
   redis.call('ZADD', key('early'), heard, name)
-  if by_server then redis.call('PEXPIREAT', key('es', name), heard + 86400000) end
 end
 
 return once(function()
