@@ -37,7 +37,6 @@ impl Found {
 /// what the provider calls its messages, so that a send which ends in between is seen by one of the two.
 pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::default();
-    sight.lines.extend(wanted.lowest_items.iter().chain(&wanted.lowest_outs));
     for (account, name) in &wanted.names {
         sight.know_thread(account, name);
     }

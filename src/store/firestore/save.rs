@@ -7,7 +7,7 @@ use futures_util::future::try_join3;
 use super::query::Query;
 use super::sight::MessagePlace;
 use super::tx::FirestoreTx;
-use super::value::{Doc, Fields, bytes, hash, int, number, text};
+use super::value::{Doc, Fields, bytes, hash, int, number};
 use super::{codec, outbox_doc, paths};
 use crate::store::StoreError;
 use crate::store::steps::Changes;
@@ -283,15 +283,13 @@ impl FirestoreTx {
             messages.get(&held.number).map(|place| place.path.clone())
         };
         let name = |lane: &Hash| self.inner.client.name(&paths::hashed(paths::LANES, lane));
-        // Who has changed a lane can be told from who has only joined its line.
-        let fields = |lane: &LaneRec| {
-            codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref()).with("changed", text(&self.nonce))
-        };
         for lane in &changes.new_lanes {
-            self.writes.create(name(&lane.hash), fields(lane));
+            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
+            self.writes.create(name(&lane.hash), fields);
         }
         for lane in &changes.lanes {
-            self.writes.update(name(&lane.hash), fields(lane));
+            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
+            self.writes.update(name(&lane.hash), fields);
         }
         for lane in &changes.gone_lanes {
             self.writes.delete(name(lane));

@@ -1,6 +1,6 @@
 //! What a transaction has seen, and what it expects to see.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::client::{Client, Got};
 use super::load::outbox_path;
@@ -30,10 +30,6 @@ pub(super) struct Sight {
     pub(super) threads: HashMap<Hash, String>,
     /// Names of documents other than lanes that must not change until the end.
     pub(super) locked: Vec<String>,
-    /// Lanes whose line was looked at: what waits in them is part of what was seen.
-    pub(super) lines: HashSet<Hash>,
-    /// Who last changed each lane in more than that something joined its line.
-    changed: HashMap<Hash, Option<String>>,
     /// Documents that were read with the clock, by name; `None`: it was not there.
     ahead: HashMap<String, Option<Doc>>,
     /// What the document of a thread is called, whether it is there or not.
@@ -130,25 +126,6 @@ impl Sight {
             self.messages.entry(held.number).or_insert(MessagePlace { path, thread_doc: None });
         }
         self.lanes.entry(lane.hash).or_insert_with(|| lane.clone());
-        self.changed.entry(lane.hash).or_insert_with(|| doc.maybe_text("changed"));
-    }
-
-    /// Looks at the lanes once more. True when nothing has happened to them but that something joined lines that were not looked at: then
-    /// all that was decided still holds, and the lanes count as seen now.
-    pub(super) async fn still_holds(&mut self, client: &Client) -> Result<bool, StoreError> {
-        let lanes: Vec<Hash> = self.lanes.keys().filter(|lane| !self.lines.contains(*lane)).copied().collect();
-        let paths: Vec<String> = lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
-        let docs = client.get(&paths, None).await?.docs;
-        let mut moved = false;
-        for doc in &docs {
-            let lane = super::codec::read_lane(doc)?;
-            let same = self.changed.get(&lane.hash) == Some(&doc.maybe_text("changed"));
-            if !same {
-                return Ok(false);
-            }
-            moved |= self.times.insert(doc.name.clone(), Some(doc.update_time.clone())) != Some(Some(doc.update_time.clone()));
-        }
-        Ok(moved && docs.len() == lanes.len())
     }
 
     pub(super) fn saw_message(&mut self, doc: &Doc) -> Result<(), StoreError> {

@@ -28,8 +28,6 @@ const NONCE_MS: i64 = 3_600_000;
 /// How long the fate of a commit is asked for.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(5);
 const DOUBT_WAIT: Duration = Duration::from_millis(100);
-/// So often a commit is tried anew that only crossed others who joined a line.
-const JOINED_MAX: usize = 4;
 /// Lanes looked through for those whose accounts do not rest, at most.
 const LANES_MAX: usize = 2_000;
 const LANES_MORE: usize = 50;
@@ -42,7 +40,7 @@ pub struct FirestoreTx {
     pub(super) writes: Writes,
     now_ms: i64,
     begun_micros: i64,
-    pub(super) nonce: String,
+    nonce: String,
     last_number: Option<u64>,
     /// Once they were asked for.
     paused: Option<Vec<PausedAccount>>,
@@ -263,30 +261,24 @@ impl Tx for FirestoreTx {
             return Ok(());
         }
         self.guard();
-        for _ in 0..JOINED_MAX {
-            let body = self.writes.commit(&self.sight.times)?;
-            let fault = match self.inner.client.call("commit", &body).await {
-                Ok(answer) => {
-                    self.pass.went_well();
-                    self.outlast(&answer).await;
+        let body = self.writes.commit(&self.sight.times)?;
+        match self.inner.client.call("commit", &body).await {
+            Ok(answer) => {
+                self.pass.went_well();
+                self.outlast(&answer).await;
+                Ok(())
+            }
+            Err(fault) if fault.in_doubt() => self.resolve(fault).await,
+            Err(fault) if fault.crossed() => {
+                // What the server had done and then tried again crosses itself: the nonce tells.
+                if self.made_by_question().await == Some(false) {
                     return Ok(());
                 }
-                Err(fault) if fault.in_doubt() => return self.resolve(fault).await,
-                Err(fault) if fault.crossed() => fault,
-                Err(fault) => return Err(fault.trouble("a commit")),
-            };
-            // What the server had done and then tried again crosses itself: the nonce tells.
-            if self.made_by_question().await == Some(false) {
-                return Ok(());
-            }
-            // Whoever works on a lane need not begin anew because somebody has put more in its line.
-            if !self.sight.still_holds(&self.inner.client).await? {
                 self.pass.crossed();
-                return Err(fault.trouble("a commit"));
+                Err(fault.trouble("a commit"))
             }
+            Err(fault) => Err(fault.trouble("a commit")),
         }
-        self.pass.crossed();
-        Err(Trouble::Again("others keep joining the line".to_owned()))
     }
 }
 
