@@ -74,7 +74,7 @@ impl Data {
                 seen.items.insert(item.number, item.clone());
             }
         }
-        for (numbers, bodies) in [(&wanted.events, false), (&wanted.bodies, true)] {
+        for (numbers, bodies) in [(&wanted.events, false), (&wanted.locked_events, false), (&wanted.bodies, true)] {
             for event in numbers.iter().filter_map(|number| self.events.get(number)) {
                 let carried = event.carried.clone().filter(|_| bodies);
                 seen.events.insert(event.number, EventRec { carried, ..event.clone() });

@@ -26,6 +26,13 @@ async fn replays_at_once_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_is_not_purged_with_its_event() {
+    if let Some(bed) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+        crate::stores::a_replay_is_not_purged_with_its_event(&bed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_answers_like_the_model() {
     compare_with_model(Engine::Mariadb, mysql::open, sequences(2_000)).await;
 }

@@ -9,10 +9,12 @@ use hapax::store::steps::records::{
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax::store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
-use hapax::store::{Answer, KeptHeaders, Promise, Store, StoreError, postgres};
+use hapax::store::{Answer, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError, postgres};
 use hapax::testkit::server_beds::{ServerBed, compare_with_model};
 use hapax::testkit::servers::Engine;
+use hapax::testkit::store_bed::Bed;
 use hapax::testkit::store_compare::sequences;
+use hapax::testkit::store_suite::sending::{ask_out, outgoing};
 use tokio_postgres::NoTls;
 
 hapax::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).await);
@@ -22,6 +24,28 @@ async fn replays_at_once_are_told_apart() {
     if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
         crate::stores::replays_at_once_are_told_apart(&bed).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_is_not_purged_with_its_event() {
+    if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
+        crate::stores::a_replay_is_not_purged_with_its_event(&bed).await;
+    }
+}
+
+/// An index takes 2.7 KB; a name may have 8, and need not let itself be compressed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_with_a_long_name_sends() {
+    let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await else { return };
+    let store = bed.open();
+    let account: String =
+        (0..4_000_u32).map(|n| char::from(b' ' + 1 + (n.wrapping_mul(2_654_435_761) >> 23) as u8 % 90)).collect();
+    let message = NewMessage { account, ..outgoing("r1", "ana") };
+    store.submit(message).await.expect("submitted");
+    let held = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
+    assert_eq!(store.begin(held.lane, held.fence).await.expect("begun"), Settled::Done);
+    let unknown = SendOutcome::Unknown { why: "no answer".to_owned(), check_ms: None };
+    assert_eq!(store.settle_outbox(held.lane, held.fence, unknown).await.expect("settled"), Settled::Done);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,6 +218,7 @@ fn all_wanted() -> Wanted {
         items: vec![9],
         lowest_items: vec![[1; 32]],
         events: vec![8],
+        locked_events: vec![8],
         bodies: vec![7],
         names: vec![(ODD.to_owned(), "alias".to_owned())],
         threads: vec![thread_hash(ODD, ODD)],

@@ -164,3 +164,25 @@ pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax::testkit::sto
     let numbers: BTreeSet<Option<u32>> = lease(&*instances[0], 20).await.iter().map(|held| held.replay).collect();
     assert_eq!(numbers, (1..=8).map(Some).chain([None]).collect());
 }
+
+/// Events whose time is over, and somebody who wants them again at that very moment: who is promised a replay gets it.
+pub(crate) async fn a_replay_is_not_purged_with_its_event(bed: &dyn hapax::testkit::store_bed::Bed) {
+    use hapax::store::Outcome;
+    use hapax::testkit::store_bed::{accept, lease, notice, webhook};
+
+    let (one, other) = (bed.open(), bed.open());
+    let mut events = Vec::new();
+    for n in 0..30 {
+        events.push(accept(&*one, webhook(vec![notice(&format!("n{n}"))])).await[0].event());
+    }
+    for held in lease(&*one, 30).await {
+        let delivered = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
+        one.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
+    }
+    bed.clock().advance(2_000);
+    let purging = async { while one.purge(&[("shop".to_owned(), 1_000)], 3).await.expect("purged").more {} };
+    let replays = futures_util::future::join_all(events.iter().rev().map(|event| other.replay(*event)));
+    let (promised, ()) = tokio::join!(replays, purging);
+    let promised = promised.into_iter().filter(|replay| replay.as_ref().expect("an answer").is_some()).count();
+    assert_eq!(lease(&*one, 60).await.len(), promised);
+}

@@ -53,7 +53,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
         loaded.threads.insert(doc.hash("hash")?, codec::read_thread(doc)?);
     }
     loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
-    let with_bodies = wanted.bodies.iter().chain(&wanted.events).filter_map(|event| found.at(client, &event_path(event)));
+    let with_bodies = wanted.bodies.iter().chain(plain_ones(wanted)).filter_map(|event| found.at(client, &event_path(event)));
     take_events(client, events.iter().chain(with_bodies), wanted, (&mut loaded, sight)).await?;
     for item in &wanted.items {
         if let Some(doc) = found.at(client, &item_path(item)) {
@@ -100,6 +100,11 @@ fn event_path(event: &u64) -> String {
     paths::numbered(paths::EVENTS, *event)
 }
 
+/// Events without their bodies. Those to be locked are not told apart: whatever was seen must still be so when it is changed or removed.
+fn plain_ones(wanted: &Wanted) -> impl Iterator<Item = &u64> {
+    wanted.events.iter().chain(&wanted.locked_events)
+}
+
 fn item_path(item: &u64) -> String {
     paths::numbered(paths::ITEMS, *item)
 }
@@ -113,7 +118,7 @@ fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
     paths.extend(wanted.items.iter().map(item_path));
     paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
     if !wanted.bodies.is_empty() {
-        paths.extend(wanted.bodies.iter().chain(&wanted.events).map(event_path));
+        paths.extend(wanted.bodies.iter().chain(plain_ones(wanted)).map(event_path));
     }
     paths
 }
@@ -158,7 +163,7 @@ async fn plain_events(client: &Client, wanted: &Wanted) -> Result<Vec<Doc>, Stor
     if !wanted.bodies.is_empty() {
         return Ok(Vec::new());
     }
-    let paths: Vec<String> = wanted.events.iter().map(event_path).collect();
+    let paths: Vec<String> = plain_ones(wanted).map(event_path).collect();
     Ok(client.get(&paths, Some(codec::EVENT_FIELDS)).await?.docs)
 }
 

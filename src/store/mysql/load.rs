@@ -46,6 +46,7 @@ impl Asked {
         asked.by(Part::Items, ITEM, "hapax_items", "PRIMARY", "number", &wanted.items, "");
         asked.lowest_items(&wanted.lowest_items);
         asked.by(Part::Events, EVENT, "hapax_events", "PRIMARY", "number", &wanted.events, "");
+        asked.by(Part::Events, EVENT, "hapax_events", "PRIMARY", "number", &wanted.locked_events, lock);
         let with_body = format!("{EVENT},{EVENT_CARRIED}");
         asked.by(Part::Bodies, &with_body, "hapax_events", "PRIMARY", "number", &wanted.bodies, "");
         asked.by(Part::Names, NAME, "hapax_names", "PRIMARY", "hash", &hashes(&wanted.names), "");

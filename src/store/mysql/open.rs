@@ -168,7 +168,7 @@ fn judge_version(version: &str, mariadb: bool) -> Result<(), String> {
 /// Does the migrations that are missing, while no other instance does.
 async fn migrate(link: &mut Link) -> Result<(), StoreError> {
     // The name is the server's, not the database's. Asked for in short turns: every packet must be answered within a few seconds.
-    let lock = "CONCAT('hapax:', SHA1(DATABASE()))";
+    let lock = "CONCAT('hapax:', LEFT(SHA2(DATABASE(), 256), 40))";
     for turn in 0.. {
         let mut asked = link.run(&format!("SELECT GET_LOCK({lock}, {MIGRATE_TURN_S})")).await.map_err(cannot_open)?;
         if asked.one(|fields| fields.next::<Option<i64>>())? == Some(1) {

@@ -66,7 +66,7 @@ static BODIES: LazyLock<String> =
 static NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<NameRec>);
 static THREADS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ThreadRec>);
 const SENDING: &str = "SELECT w.account FROM UNNEST($1::text[]) AS w (account)
-    WHERE EXISTS (SELECT 1 FROM hapax_outs o WHERE o.account = w.account AND o.begun_ms IS NOT NULL)";
+    WHERE EXISTS (SELECT 1 FROM hapax_outs o WHERE md5(o.account) = md5(w.account) AND o.account = w.account AND o.begun_ms IS NOT NULL)";
 static PROVIDER_NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ProviderNameRec>);
 static REQUESTS: LazyLock<Reading> = LazyLock::new(|| Reading::by::<MessageRec>("request = ANY($1::bytea[]) ORDER BY number"));
 static MESSAGES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<MessageRec>);
@@ -76,12 +76,13 @@ static LOWEST_OUTS: LazyLock<Reading> =
 static DOUBTED_MESSAGES: LazyLock<Reading> = LazyLock::new(|| {
     Reading::by::<MessageRec>(&format!(
         "number IN (SELECT r.number FROM UNNEST($1::text[]) AS w (wanted) CROSS JOIN LATERAL
-         (SELECT number FROM hapax_outs WHERE account = w.wanted AND unknown ORDER BY number LIMIT {DOUBTED_MAX}) AS r)
+         (SELECT number FROM hapax_outs WHERE md5(account) = md5(w.wanted) AND account = w.wanted AND unknown ORDER BY number LIMIT {DOUBTED_MAX}) AS r)
          ORDER BY number"
     ))
 });
-static DOUBTED_OUTS: LazyLock<Reading> =
-    LazyLock::new(|| Reading::first_of_each::<OutRec>("text", "account = w.wanted AND unknown", DOUBTED_MAX));
+static DOUBTED_OUTS: LazyLock<Reading> = LazyLock::new(|| {
+    Reading::first_of_each::<OutRec>("text", "md5(account) = md5(w.wanted) AND account = w.wanted AND unknown", DOUBTED_MAX)
+});
 
 /// Where the rows of a statement go.
 #[derive(Clone, Copy)]
@@ -116,6 +117,7 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
         (Part::Items, ITEMS.get(false), some(&wanted.items, numbers)),
         (Part::LowestItems, LOWEST_ITEMS.get(false), some(&wanted.lowest_items, hashes)),
         (Part::Events, EVENTS.get(false), some(&wanted.events, numbers)),
+        (Part::Events, EVENTS.get(lock), some(&wanted.locked_events, numbers)),
         (Part::Events, &**BODIES, some(&wanted.bodies, numbers)),
         (Part::Names, NAMES.get(false), some(&wanted.names, name_hashes)),
         (Part::Threads, THREADS.get(lock), some(&wanted.threads, hashes)),

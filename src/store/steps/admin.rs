@@ -176,7 +176,7 @@ impl Step for Replay {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Option<ItemId>, Trouble> {
         let mut work = Work::new(tx.now_ms());
         let event = ids::number_of(self.0.0);
-        work.load(tx, Wanted { events: vec![event], ..Wanted::default() }).await?;
+        work.load(tx, Wanted { locked_events: vec![event], ..Wanted::default() }).await?;
         let Some(event) = work.events.get(&event).filter(|event| event.event_id() == self.0 && !event.part).cloned() else {
             return Ok(None);
         };

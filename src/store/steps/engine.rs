@@ -179,7 +179,8 @@ pub trait Tx: Send {
 
     /// Loads what is there of what is wanted, in the order of the fields of [`Wanted`], each seeing all that was committed before it.
     ///
-    /// Lanes, threads, provider names, messages and messages in the outbox are locked until the end, and read as they are once locked.
+    /// Lanes, `locked_events`, threads, provider names, messages and messages in the outbox are locked until the end, and read as they are
+    /// once locked.
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble>;
 
     /// Locks lanes that may be taken now, and skips those that somebody else has locked: by priority, then `due_ms`, then `first`.
@@ -229,6 +230,8 @@ pub struct Wanted {
     /// Lanes of which the two lowest items that wait in them are wanted (in `Loaded::items` and `Loaded::lowest`).
     pub lowest_items: Vec<Hash>,
     pub events: Vec<u64>,
+    /// Events that are replayed or removed.
+    pub locked_events: Vec<u64>,
     /// Events with what they carry.
     pub bodies: Vec<u64>,
     /// (account, name)

@@ -114,9 +114,13 @@ impl Step for PurgeEvents {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<u64, Trouble> {
         let mut work = Work::new(tx.now_ms());
         let items = self.0.iter().filter_map(|event| event.item).collect();
-        work.load(tx, Wanted { items, ..Wanted::default() }).await?;
-        let is_open = |event: &&EventRec| event.item.is_some_and(|item| work.items.get(&item).is_some());
-        let needed: HashSet<u64> = self.0.iter().filter(is_open).map(|event| event.webhook).collect();
+        let locked_events = self.0.iter().map(|event| event.number).collect();
+        work.load(tx, Wanted { items, locked_events, ..Wanted::default() }).await?;
+        let is_open = |event: &EventRec| event.item.is_some_and(|item| work.items.get(&item).is_some());
+        // Somebody may have asked for a replay since it was looked at.
+        let is_same = |event: &EventRec| work.events.get(&event.number).is_none_or(|now| now.replays == event.replays);
+        let needed = self.0.iter().filter(|event| is_open(event) || !is_same(event));
+        let needed: HashSet<u64> = needed.map(|event| event.webhook).collect();
         let gone: Vec<&EventRec> = self.0.iter().filter(|event| !needed.contains(&event.webhook)).collect();
         if gone.is_empty() {
             return Ok(0);

@@ -212,6 +212,7 @@ impl Wanted {
             items,
             lowest_items,
             events,
+            locked_events,
             bodies,
             names,
             threads,
@@ -224,7 +225,7 @@ impl Wanted {
             doubted,
         } = self;
         let hashes = [lanes, lowest_items, threads, requests, lowest_outs];
-        let numbers = [items, events, bodies, messages, outs];
+        let numbers = [items, events, locked_events, bodies, messages, outs];
         let texts = [sending, doubted];
         let pairs = [names, provider_names];
         hashes.iter().all(|list| list.is_empty())
@@ -242,7 +243,9 @@ impl Wanted {
         [&mut self.lanes, &mut self.lowest_items, &mut self.threads, &mut self.requests, &mut self.lowest_outs]
             .into_iter()
             .for_each(tidied);
-        [&mut self.items, &mut self.events, &mut self.bodies, &mut self.messages, &mut self.outs].into_iter().for_each(tidied);
+        [&mut self.items, &mut self.events, &mut self.locked_events, &mut self.bodies, &mut self.messages, &mut self.outs]
+            .into_iter()
+            .for_each(tidied);
         [&mut self.sending, &mut self.doubted].into_iter().for_each(tidied);
         [&mut self.names, &mut self.provider_names].into_iter().for_each(tidied);
         // A body brings its event along.
