@@ -80,7 +80,7 @@ async fn a_copy_is_answered_without_asking_the_store(opened: Opened) {
         let (status, answer) = rig.post("shop", text("wamid.A", "1")).await;
         assert_eq!((status, answer), (200, serde_json::json!({"status": "duplicate", "accepted": 0, "repeated": 1})));
     }
-    assert_eq!(rig.metric(r#"hapax_events_duplicate_total{channel="shop"}"#), 4);
+    rig.counted(r#"hapax_events_duplicate_total{channel="shop"}"#, 4).await;
     // Counted beside the event by the flush that comes once a second, and by the stop.
     rig.stop().await;
     let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
@@ -97,7 +97,7 @@ async fn the_same_id_with_another_body_is_a_conflict_and_goes_nowhere(opened: Op
     assert_eq!((status, &answer["status"]), (200, &"duplicate".into()));
     rig.settled().await;
     let event = rig.events().await[0].id;
-    assert_eq!(rig.metric(r#"hapax_events_conflict_total{channel="shop"}"#), 1);
+    rig.counted(r#"hapax_events_conflict_total{channel="shop"}"#, 1).await;
     rig.stop().await;
     assert_eq!(bot.calls().len(), 1);
     let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");

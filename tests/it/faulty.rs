@@ -410,7 +410,7 @@ async fn a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken(open
     faulty.accepts_fail.store(false, Ordering::SeqCst);
     // The failure must not have been remembered as a key that was taken.
     rig.accepted("shop", body).await;
-    assert_eq!(rig.metric(r#"hapax_store_failures_total{call="accept"}"#), 2);
+    rig.counted(r#"hapax_store_failures_total{call="accept"}"#, 2).await;
 }
 
 async fn an_outcome_waits_for_the_store_to_come_back(opened: Opened) {

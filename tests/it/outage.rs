@@ -114,7 +114,7 @@ async fn what_was_spooled_is_delivered_once_and_in_order(opened: Opened) {
     let shown = stats(&rig).await;
     assert_eq!((&shown["store"], &shown["keys"]), (&json!("down"), &Value::Null));
     assert!(shown["spool"][0]["oldest_at"].is_string());
-    assert_eq!(rig.metric(r#"hapax_spool_webhooks_total{channel="shop"}"#), (SENDERS * EACH) as u64);
+    rig.counted(r#"hapax_spool_webhooks_total{channel="shop"}"#, (SENDERS * EACH) as u64).await;
 
     faulty.outage(Outage::Over);
     bot.called(1 + SENDERS * EACH).await;
@@ -126,11 +126,11 @@ async fn what_was_spooled_is_delivered_once_and_in_order(opened: Opened) {
         let got: Vec<_> = heard[&sender.to_string()].iter().filter(|id| *id != "wamid.before").cloned().collect();
         assert_eq!(got, expected, "each once, in order");
     }
-    assert_eq!(rig.metric(r#"hapax_spool_drained_total{channel="shop"}"#), (SENDERS * EACH) as u64);
+    rig.counted(r#"hapax_spool_drained_total{channel="shop"}"#, (SENDERS * EACH) as u64).await;
     let (asked, direct) = (faulty.accepts(), text("wamid.after", "1"));
     rig.accepted("shop", direct).await;
     assert_eq!(faulty.accepts(), asked + 1, "straight to the store again");
-    assert_eq!(rig.metric(r#"hapax_spool_webhooks_total{channel="shop"}"#), (SENDERS * EACH) as u64);
+    rig.counted(r#"hapax_spool_webhooks_total{channel="shop"}"#, (SENDERS * EACH) as u64).await;
 }
 
 /// The moment at which the spool becomes empty, over and over: a message must never pass the one before it.
@@ -195,9 +195,9 @@ async fn each_channel_does_what_it_was_told_at_the_same_time(opened: Opened) {
         assert_eq!(said[3].1["status"], "ignored");
     }
     assert_eq!((spool.calls().len(), pass.calls().len(), drop.calls().len()), (0, 2, 0));
-    assert_eq!(rig.metric(r#"hapax_webhooks_passed_total{channel="pass"}"#), 2);
-    assert_eq!(rig.metric(r#"hapax_webhooks_dropped_total{channel="drop"}"#), 2);
-    assert_eq!(rig.metric(r#"hapax_webhooks_refused_total{channel="retry",why="store"}"#), 2);
+    rig.counted(r#"hapax_webhooks_passed_total{channel="pass"}"#, 2).await;
+    rig.counted(r#"hapax_webhooks_dropped_total{channel="drop"}"#, 2).await;
+    rig.counted(r#"hapax_webhooks_refused_total{channel="retry",why="store"}"#, 2).await;
 
     faulty.outage(Outage::Over);
     rig.accepted("retry", text("wamid.Fails", "1")).await;
@@ -414,7 +414,7 @@ async fn what_cannot_be_passed_is_left_to_the_provider(opened: Opened) {
     assert_eq!(rig.post("shop", statuses).await.0, 503, "not for the bot, and nowhere to keep it");
     assert_eq!(rig.post("shop", r#"{"object":"#).await.0, 503, "unreadable, and nowhere to quarantine it");
     assert_eq!(bot.calls().len(), 1);
-    assert_eq!(rig.metric(r#"hapax_webhooks_passed_total{channel="shop"}"#), 0);
+    rig.counted(r#"hapax_webhooks_passed_total{channel="shop"}"#, 0).await;
 }
 
 async fn a_bad_signature_is_401_whatever_the_store_does(opened: Opened) {

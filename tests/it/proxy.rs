@@ -123,5 +123,5 @@ async fn an_answer_too_long_to_keep_is_a_bad_gateway_and_the_bot_is_not_asked_ag
     }
     assert_eq!(rig.inbox().await.len(), 0, "it was taken");
     assert_eq!(bot.calls().len(), 1);
-    assert_eq!(rig.metric(r#"hapax_answers_too_long_total{channel="shop"}"#), 1);
+    rig.counted(r#"hapax_answers_too_long_total{channel="shop"}"#, 1).await;
 }

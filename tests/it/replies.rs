@@ -110,7 +110,7 @@ async fn replies_are_told_apart_and_go_where_they_say(opened: Opened) {
     let id = reached[0].2.parse().expect("our handle");
     let row = rig.store.message(id).await.expect("answers").expect("it is there");
     assert_eq!((row.request_id, row.reply_to, row.priority), (format!("{event}.1"), Some(event), Priority::Reply));
-    assert_eq!(rig.metric(r#"hapax_replies_total{channel="shop"}"#), 2);
+    rig.counted(r#"hapax_replies_total{channel="shop"}"#, 2).await;
 }
 
 async fn replies_that_cannot_be_read_do_not_undo_the_delivery(opened: Opened) {
@@ -124,10 +124,10 @@ async fn replies_that_cannot_be_read_do_not_undo_the_delivery(opened: Opened) {
     rig.settled().await;
     all_sent(&rig.store).await;
     assert!(rig.events().await.iter().all(|event| event.state == EventState::Delivered));
-    assert_eq!(rig.metric(r#"hapax_replies_bad_total{channel="shop"}"#), 3);
+    rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 3).await;
     assert_eq!(phones.reached().len(), 1);
     // The empty text can be read and not be sent: it fails where people look for messages.
-    assert_eq!(rig.metric(r#"hapax_messages_failed_total{channel="shop"}"#), 1);
+    rig.counted(r#"hapax_messages_failed_total{channel="shop"}"#, 1).await;
 }
 
 async fn a_channel_that_cannot_send_says_so(opened: Opened) {
@@ -136,7 +136,7 @@ async fn a_channel_that_cannot_send_says_so(opened: Opened) {
     rig.accepted("shop", text("wamid.A", "5511900001")).await;
     rig.settled().await;
     assert_eq!(rig.events().await[0].state, EventState::Delivered);
-    assert_eq!(rig.metric(r#"hapax_replies_bad_total{channel="shop"}"#), 1);
+    rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 1).await;
 }
 
 async fn the_providers_own_reply_in_the_answer_is_sent(opened: Opened) {

@@ -210,6 +210,11 @@ impl Rig {
         let line = text.lines().find_map(|line| line.strip_prefix(name_and_labels)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().expect("a number"))
     }
+
+    /// Waits until a metric has this value: what is counted is counted a moment after it is stored.
+    pub(crate) async fn counted(&self, name_and_labels: &str, value: u64) {
+        eventually(&format!("{name_and_labels} {value}"), async || self.metric(name_and_labels) == value).await;
+    }
 }
 
 /// Waits for a state that has no signal of its own.
