@@ -503,10 +503,6 @@ impl Engine for PlainEngine {
         Ok(self.clock.now_ms())
     }
 
-    fn can_move(&self) -> bool {
-        true
-    }
-
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
         Ok(self.data.lock().await.dump(table, after, limit))
     }

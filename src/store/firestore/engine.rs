@@ -167,10 +167,6 @@ impl Engine for FirestoreEngine {
         let _ = self.inner.spelling.set(spelling);
     }
 
-    fn can_move(&self) -> bool {
-        true
-    }
-
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
         self.dump_page(table, after, limit).await
     }

@@ -256,10 +256,6 @@ impl Engine for MysqlEngine {
         }
     }
 
-    fn can_move(&self) -> bool {
-        true
-    }
-
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
         dump::dump(self, table, after, limit).await
     }

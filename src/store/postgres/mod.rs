@@ -265,10 +265,6 @@ impl Engine for PostgresEngine {
         client.back(now_ms)
     }
 
-    fn can_move(&self) -> bool {
-        true
-    }
-
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
         let client = self.lend().await?;
         let answer = dump::dump(&client.0, table, after, limit).await;

@@ -133,35 +133,18 @@ pub trait Engine: Send + Sync + 'static {
     /// See [`crate::store::Store::learn_spelling`].
     fn learn_spelling(&self, _spelling: Spelling) {}
 
-    /// Whether everything in it can be moved to another store and from there; what follows is asked of those only that can.
-    fn can_move(&self) -> bool {
-        false
-    }
-
     /// Records of one kind in the order of their own keys, after this one, at most `limit`; events without bodies, settings all at once. Items,
     /// messages in the outbox and paused accounts are not asked for: there are lists of them.
-    async fn dump(&self, _table: Table, _after: Option<&After>, _limit: usize) -> Result<Vec<Moved>, StoreError> {
-        Err(cannot_move())
-    }
+    async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError>;
 
     /// Pauses an account as it was paused in another store.
-    async fn put_paused(&self, _paused: &PausedAccount) -> Result<(), StoreError> {
-        Err(cannot_move())
-    }
+    async fn put_paused(&self, paused: &PausedAccount) -> Result<(), StoreError>;
 
     /// Removes a setting.
-    async fn forget(&self, _name: &str) -> Result<(), StoreError> {
-        Err(cannot_move())
-    }
+    async fn forget(&self, name: &str) -> Result<(), StoreError>;
 
     /// Makes sure that every number handed out from now on is above this one.
-    async fn raise_numbers(&self, _above: u64) -> Result<(), StoreError> {
-        Err(cannot_move())
-    }
-}
-
-pub(super) fn cannot_move() -> StoreError {
-    StoreError::Refused("this kind of store can neither be exported nor imported".to_owned())
+    async fn raise_numbers(&self, above: u64) -> Result<(), StoreError>;
 }
 
 /// One transaction. Dropped without [`Tx::commit`], it leaves nothing behind.
