@@ -110,12 +110,12 @@ impl Data {
                 event.replays = *replays;
             }
         }
-        for number in &changes.gone_events {
+        for EventRec { number, .. } in &changes.gone_events {
             self.events.remove(number);
             self.answers.remove(number);
             self.copies.remove(number);
+            self.attempts.retain(|row| row.queue != Queue::Inbox || row.of != *number);
         }
-        self.attempts.retain(|row| row.queue != Queue::Inbox || !changes.gone_events.contains(&row.of));
         change(&mut self.items, &changes.new_items, &changes.items, &changes.gone_items, |item| item.number)?;
         change(&mut self.lanes, &changes.new_lanes, &changes.lanes, &changes.gone_lanes, |lane| lane.hash)?;
         for name in &changes.names {

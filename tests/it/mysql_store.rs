@@ -50,6 +50,13 @@ async fn run(url: &str, sql: &str) {
     conn.disconnect().await.expect("a goodbye");
 }
 
+async fn count(url: &str, sql: &str) -> u64 {
+    let mut conn = Conn::from_url(url).await.expect("the server answers");
+    let count = conn.query_first(sql).await.expect("it takes the statement");
+    conn.disconnect().await.expect("a goodbye");
+    count.expect("a row")
+}
+
 fn lane(n: u8) -> LaneRec {
     LaneRec {
         hash: [n; 32],

@@ -303,7 +303,7 @@ async fn records_change_and_go() {
     assert_eq!((&loaded.provider_names[&name_hash(ODD, ODD)], &loaded.messages[&11]), (&name, &message));
 
     let gone = Changes {
-        gone_events: vec![7, 8],
+        gone_events: vec![event(), bare_event()],
         gone_items: vec![9],
         gone_lanes: vec![[1; 32]],
         gone_provider_names: vec![name_hash(ODD, ODD)],

@@ -27,7 +27,8 @@ impl FirestoreTx {
             let replays = Fields::default().with("replays", int((*replays).into()));
             self.writes.update(self.name(&paths::numbered(paths::EVENTS, *event)), replays);
         }
-        self.remove_events(&changes.gone_events).await?;
+        let gone: Vec<u64> = changes.gone_events.iter().map(|event| event.number).collect();
+        self.remove_events(&gone).await?;
         self.save_items(changes);
         self.save_messages(changes).await?;
         self.remove_messages(&changes.gone_messages).await?;

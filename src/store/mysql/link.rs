@@ -160,7 +160,7 @@ impl Links {
     /// Runs a statement on a connection of its own, beyond those that are shared out.
     pub(super) async fn run_on_new(&self, sql: &str) -> Result<(), Failure> {
         let mut conn = self.connect().await?;
-        timeout(CALL, conn.query_drop(sql)).await.map_err(|_| silence())?.map_err(Failure::of)
+        timeout(CALL, conn.query_drop(sql)).await.map_err(|_| silence(CALL))?.map_err(Failure::of)
     }
 
     async fn idle_one(&self) -> Option<Conn> {
@@ -203,8 +203,13 @@ impl Link {
 
     /// Sends a packet of statements and waits for all answers. The first statement that fails is the last one that was run.
     pub(super) async fn run(&mut self, sql: &str) -> Result<Sets, Failure> {
-        let answer = timeout(CALL, query(&mut self.conn, sql)).await;
-        self.heard(answer.map_err(|_| silence()).and_then(|answer| answer.map_err(Failure::of)))
+        self.run_within(sql, CALL).await
+    }
+
+    /// For what may take longer than a call.
+    pub(super) async fn run_within(&mut self, sql: &str, longest: Duration) -> Result<Sets, Failure> {
+        let answer = timeout(longest, query(&mut self.conn, sql)).await;
+        self.heard(answer.map_err(|_| silence(longest)).and_then(|answer| answer.map_err(Failure::of)))
     }
 
     /// Sends statements that answer, in as many packets as they are cut into.
@@ -235,7 +240,7 @@ impl Link {
 
     async fn exec(&mut self, statement: &str, values: Params) -> Result<(), Failure> {
         let answer = timeout(CALL, self.conn.exec_drop(statement, values)).await;
-        self.heard(answer.map_err(|_| silence()).and_then(|answer| answer.map_err(Failure::of)))
+        self.heard(answer.map_err(|_| silence(CALL)).and_then(|answer| answer.map_err(Failure::of)))
     }
 
     /// Whether the last statement, an `INSERT … ON DUPLICATE KEY UPDATE` of so many rows alone in its packet, found none of them there.
@@ -269,8 +274,8 @@ impl Link {
     }
 }
 
-fn silence() -> Failure {
-    Failure::Lost(format!("the server did not answer for {} s", CALL.as_secs()))
+fn silence(longest: Duration) -> Failure {
+    Failure::Lost(format!("the server did not answer for {} s", longest.as_secs()))
 }
 
 async fn query(conn: &mut Conn, sql: &str) -> Result<Sets, Error> {

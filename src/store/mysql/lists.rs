@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::rows::{
-    ANSWER, ATTEMPT, EVENT, ITEM, MESSAGE, OUT, PAUSED, THREAD, peer_key, read_answer, read_attempt, read_event, read_item,
-    read_message, read_out, read_paused, read_thread,
+    ANSWER, ATTEMPT, EVENT, ITEM, ListKey, MESSAGE, OUT, PAUSED, THREAD, list_of_thread, read_answer, read_attempt, read_event,
+    read_item, read_message, read_out, read_paused, read_thread,
 };
 use super::sql::{List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
@@ -12,6 +12,9 @@ use crate::domain::{EventId, ids};
 use crate::store::steps::Entry;
 use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Place, Queue, ThreadRec, thread_hash};
 use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
+
+pub(super) const LISTED_EVENTS: &str =
+    "hapax_event_lists l FORCE INDEX (PRIMARY) STRAIGHT_JOIN hapax_events e FORCE INDEX (PRIMARY) ON e.number = l.number";
 
 /// A SELECT that is put together from conditions.
 struct Select<'s> {
@@ -22,6 +25,13 @@ struct Select<'s> {
 impl<'s> Select<'s> {
     fn new(columns: &str, from: &str) -> Self {
         Self { text: format!("SELECT {columns} FROM {from} WHERE TRUE"), values: Vec::new() }
+    }
+
+    /// Events that are listed under something. The list is walked, and each event looked up: the server may not turn it round.
+    fn listed(list: ListKey) -> Self {
+        let mut select = Self::new(&load::qualified("e", EVENT), LISTED_EVENTS);
+        select.and("l.list = ?", list);
+        select
     }
 
     fn and(&mut self, condition: &str, value: impl Literal + Send + 's) {
@@ -50,18 +60,21 @@ pub(super) async fn events(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Vec<EventRec>, StoreError> {
-    let index = match (&query.thread, &query.channel) {
-        (Some(_), _) => "of_peer",
-        (None, Some(_)) => "of_channel",
-        (None, None) => "PRIMARY",
+    let (mut select, number) = match (&query.thread, &query.channel) {
+        (Some(thread), _) => {
+            let mut select = Select::listed(list_of_thread(&thread_hash(&thread.account, &thread.peer)));
+            select.and("CAST(e.account AS BINARY) = ?", thread.account.as_bytes());
+            select.and("CAST(e.peer AS BINARY) = ?", thread.peer.as_bytes());
+            (select, "l.number")
+        }
+        (None, Some(_)) => (Select::new(EVENT, "hapax_events e FORCE INDEX (of_channel)"), "e.number"),
+        (None, None) => (Select::new(EVENT, "hapax_events e FORCE INDEX (PRIMARY)"), "e.number"),
     };
-    let mut select = Select::new(EVENT, &format!("hapax_events FORCE INDEX ({index})"));
-    select.and_if("peer_key = ?", query.thread.as_ref().map(|thread| peer_key(&thread.account, &thread.peer)));
-    select.and_if("channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
-    select.and_if("kind = ?", query.kind.map(|kind| kind.name()));
-    select.and_if("number < ?", before);
+    select.and_if("e.channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
+    select.and_if("e.kind = ?", query.kind.map(|kind| kind.name()));
+    select.and_if(&format!("{number} < ?"), before);
     let mut sql = Sql::default();
-    select.into(&mut sql, "number DESC", limit);
+    select.into(&mut sql, &format!("{number} DESC"), limit);
     engine.ask(sql).await?.read(read_event)
 }
 
@@ -189,12 +202,12 @@ pub(super) async fn thread_entries(
     limit: usize,
 ) -> Result<Vec<Entry>, StoreError> {
     let mut sql = Sql::default();
-    for (columns, table) in [(EVENT, "hapax_events"), (MESSAGE, "hapax_messages")] {
-        let mut select = Select::new(columns, &format!("{table} FORCE INDEX (of_thread)"));
+    let messages = Select::new(MESSAGE, "hapax_messages FORCE INDEX (of_thread)");
+    for (mut select, number) in [(Select::listed(list_of_thread(thread)), "l.number"), (messages, "number")] {
         select.and("thread = ?", *thread);
-        select.and("number > ?", above);
-        select.and_if("number < ?", below);
-        select.into(&mut sql, "number DESC", limit);
+        select.and(&format!("{number} > ?"), above);
+        select.and_if(&format!("{number} < ?"), below);
+        select.into(&mut sql, &format!("{number} DESC"), limit);
     }
     let mut sets = engine.ask(sql).await?;
     let events = sets.read(read_event)?.into_iter().map(|event| Entry::Event(Arc::new(event)));

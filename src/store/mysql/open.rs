@@ -1,21 +1,28 @@
 //! Opening the database: a server that can keep the promise, sessions that mean what we write, a schema we know.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mysql_async::{Opts, OptsBuilder};
 
 use super::link::{Failure, Link, Links};
+use super::rows::{EVENT, LISTED, ListKey, lists_of, put_listed, read_event};
+use super::sql::{ROWS_MAX, Raw, Sql, over};
 use crate::store::StoreError;
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.
 const PACKET_MIN_BYTES: u64 = 16 << 20;
 /// Instances that open at once wait for the one that migrates.
 const MIGRATE_TURN_S: u32 = 3;
 const MIGRATE_TURNS: u32 = 10;
+/// The longest wait for one statement of a migration, which may have to go through a whole table.
+const MIGRATE_STATEMENT: Duration = Duration::from_secs(3_600);
+/// The version that lists events.
+const LISTED_SINCE: usize = 3;
 
 /// What every session is told, whatever the server's own settings say.
 ///
@@ -201,11 +208,31 @@ async fn migrate_locked(link: &mut Link) -> Result<(), StoreError> {
     }
     for (done, migration) in MIGRATIONS.iter().enumerate().skip(version) {
         for statement in migration.split(";\n") {
-            link.run(statement).await.map_err(cannot_open)?;
+            link.run_within(statement, MIGRATE_STATEMENT).await.map_err(cannot_open)?;
+        }
+        if done + 1 == LISTED_SINCE {
+            list_events(link).await?;
         }
         link.run(&format!("UPDATE hapax_schema SET version = {} WHERE one = 1", done + 1)).await.map_err(cannot_open)?;
     }
     Ok(())
+}
+
+/// Lists the events that came before there were lists.
+async fn list_events(link: &mut Link) -> Result<(), StoreError> {
+    let mut after = 0_u64;
+    loop {
+        let mut sql = Sql::default();
+        let page = "SELECT ? FROM hapax_events FORCE INDEX (PRIMARY) WHERE number > ? ORDER BY number LIMIT ?";
+        sql.add(page, &[&Raw(EVENT), &after, &ROWS_MAX]);
+        let events = link.ask(sql).await.map_err(cannot_open)?.read(read_event)?;
+        let Some(last) = events.last() else { return Ok(()) };
+        after = last.number;
+        let listed: Vec<(ListKey, u64)> = events.iter().flat_map(lists_of).collect();
+        let mut sql = Sql::default();
+        sql.add_rows(&format!("INSERT INTO hapax_event_lists ({LISTED}) VALUES "), &listed, &over(LISTED), put_listed);
+        link.ask(sql).await.map_err(cannot_open)?;
+    }
 }
 
 fn cannot_open(failure: Failure) -> StoreError {

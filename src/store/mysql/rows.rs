@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::sql::{Fields, Values, account_key, channel_key, short_key, unreadable};
+use super::sql::{Fields, Values, account_key, channel_key, unreadable};
 use crate::domain::{Direction, EventId, Kind, Priority};
 use crate::store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
+    AnswerRec, AttemptRec, Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
     ProviderNameRec, Queue, ThreadRec, name_hash, read_numbers, read_steps, request_hash, thread_hash, write_numbers,
     write_steps,
 };
@@ -35,13 +35,13 @@ pub(super) fn read_key(fields: &mut Fields) -> Result<KeyRec, StoreError> {
 pub(super) const EVENT: &str =
     "number,webhook,received_ms,channel,kind,account,id,peer,echo,at_ms,text,place,item,part,thread,replays,body_bytes";
 pub(super) const EVENT_CARRIED: &str = "webhook_events,headers,body";
-pub(super) const EVENT_KEYS: &str = "channel_key,peer_key";
+pub(super) const EVENT_KEYS: &str = "channel_key";
 
 pub(super) fn put_event(event: &EventRec, values: &mut Values<'_>) {
     values.put(&event.number).put(&event.webhook).put(&event.received_ms).put(&*event.channel).put(event.kind.name());
     values.put(&event.account).put(&event.id).put(&event.peer).put(&event.echo).put(&event.at_ms).put(&event.text);
     values.put(&event.index).put(&event.item).put(&event.part).put(&event.thread).put(&event.replays).put(&event.body_bytes);
-    values.put(&channel_key(&event.channel)).put(&event.peer.as_ref().map(|peer| peer_key(&event.account, peer)));
+    values.put(&channel_key(&event.channel));
     let carried = event.carried.as_ref();
     values.put(&carried.map(|carried| carried.events)).put(&carried.map(|carried| carried.headers.0.as_slice()));
     values.put(&carried.map(|carried| if carried.body.len() > BODY_BESIDE_BYTES { &[][..] } else { &*carried.body }));
@@ -84,9 +84,32 @@ pub(super) fn read_event_with_body(fields: &mut Fields) -> Result<EventRec, Stor
     Ok(EventRec { carried, ..event })
 }
 
-/// What events of one peer are listed by.
-pub(super) fn peer_key(account: &str, peer: &str) -> [u8; 16] {
-    short_key("peer key", &[account, peer])
+/// Half a hash, or a number: what an event is listed under is looked at again when it is read.
+pub(super) type ListKey = [u8; 16];
+
+pub(super) const LISTED: &str = "list,number";
+
+pub(super) fn list_of_webhook(webhook: u64) -> ListKey {
+    u128::from(webhook).to_be_bytes()
+}
+
+pub(super) fn list_of_thread(thread: &Hash) -> ListKey {
+    let mut list = [0; 16];
+    list.copy_from_slice(&thread[..16]);
+    list
+}
+
+/// Where an event is looked for: with its webhook when another event carries that, with its peer, and in its thread, which is its peer's but
+/// for those who go by several names.
+pub(super) fn lists_of(event: &EventRec) -> impl Iterator<Item = (ListKey, u64)> {
+    let webhook = (event.webhook != event.number).then(|| list_of_webhook(event.webhook));
+    let peer = event.peer.as_ref().map(|peer| list_of_thread(&thread_hash(&event.account, peer)));
+    let thread = event.thread.as_ref().map(list_of_thread).filter(|thread| Some(*thread) != peer);
+    [webhook, peer, thread].into_iter().flatten().map(|list| (list, event.number))
+}
+
+pub(super) fn put_listed(listed: &(ListKey, u64), values: &mut Values<'_>) {
+    values.put(&listed.0).put(&listed.1);
 }
 
 pub(super) const ITEM: &str =

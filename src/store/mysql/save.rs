@@ -1,12 +1,14 @@
 //! Writing what a step decided. Tables in the order they are locked in, rows in the order of their key: whoever waits, waits for one who
 //! is further on.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::link::Packet;
 use super::rows::{
-    ANSWER, ATTEMPT, BODY_BESIDE_BYTES, EVENT, EVENT_CARRIED, EVENT_KEYS, ITEM, LANE, MESSAGE, NAME, OUT, PROVIDER_NAME, THREAD,
-    put_answer, put_attempt, put_event, put_item, put_lane, put_message, put_name, put_out, put_provider_name, put_thread,
+    ANSWER, ATTEMPT, BODY_BESIDE_BYTES, EVENT, EVENT_CARRIED, EVENT_KEYS, ITEM, LANE, LISTED, ListKey, MESSAGE, NAME, OUT,
+    PROVIDER_NAME, THREAD, lists_of, put_answer, put_attempt, put_event, put_item, put_lane, put_listed, put_message, put_name,
+    put_out, put_provider_name, put_thread,
 };
 use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
 use crate::store::steps::Changes;
@@ -72,35 +74,40 @@ fn save_outs(sql: &mut Sql, changes: &Changes) {
     remove(sql, "hapax_outs WHERE number", &changes.gone_outs);
 }
 
-/// So many events are put by a statement that the server has read once and for all: reading 22 columns of each anew costs it more
-/// than all else it does with them.
-const MANY: usize = 128;
-const MANY_COLUMNS: usize = 22;
+/// So many events at a time are put by a statement that the server has read once and for all: reading 21 columns of each anew costs it more
+/// than all else it does with them. What is left goes into the text.
+const MANY: [usize; 3] = [256, 64, FEW];
+const FEW: usize = 16;
+const MANY_COLUMNS: usize = 21;
 /// Beyond it they do not go into one packet.
 const MANY_BYTES: usize = 1 << 20;
 
 static EVENT_COLUMNS: LazyLock<String> = LazyLock::new(|| format!("{EVENT},{EVENT_KEYS},{EVENT_CARRIED}"));
-static MANY_EVENTS: LazyLock<String> = LazyLock::new(|| {
+static MANY_EVENTS: LazyLock<[String; MANY.len()]> = LazyLock::new(|| {
     let row = format!("({})", ["?"; MANY_COLUMNS].join(","));
-    format!("INSERT INTO hapax_events ({}) VALUES {}", *EVENT_COLUMNS, vec![row; MANY].join(","))
+    MANY.map(|many| format!("INSERT INTO hapax_events ({}) VALUES {}", *EVENT_COLUMNS, vec![row.as_str(); many].join(",")))
 });
 
 /// Puts as many events as go beside such statements, and says which are left. They are new: nobody waits for their rows, so they may be
 /// written before the rest.
 fn put_many_events(events: &[EventRec]) -> (Vec<Packet>, Vec<&EventRec>) {
-    let (mut packets, mut left) = (Vec::new(), Vec::new());
-    for some in events.chunks(MANY) {
-        if some.len() < MANY || some.iter().map(size_of).sum::<usize>() > MANY_BYTES {
-            left.extend(some);
+    let (mut packets, mut by_text, mut left) = (Vec::new(), Vec::new(), events);
+    while !left.is_empty() {
+        let fits = |many: usize| left.len() >= many && left[..many].iter().map(size_of).sum::<usize>() <= MANY_BYTES;
+        let statement = MANY.into_iter().zip(MANY_EVENTS.iter()).find(|(many, _)| fits(*many));
+        let (some, rest) = left.split_at(statement.map_or(left.len().min(FEW), |(many, _)| many));
+        left = rest;
+        let Some((many, statement)) = statement else {
+            by_text.extend(some);
             continue;
-        }
-        let mut values = Vec::with_capacity(MANY * MANY_COLUMNS);
+        };
+        let mut values = Vec::with_capacity(many * MANY_COLUMNS);
         for event in some {
             put_event(event, &mut Values::Beside(&mut values));
         }
-        packets.push(Packet::Prepared(&MANY_EVENTS, values));
+        packets.push(Packet::Prepared(statement, values));
     }
-    (packets, left)
+    (packets, by_text)
 }
 
 /// What of an event can be large.
@@ -119,13 +126,27 @@ fn save_events(sql: &mut Sql, events: &[&EventRec], changes: &Changes) {
         |event| event.number,
         |event, values| put_event(event, values),
     );
+    let listed: Vec<(ListKey, u64)> = changes.new_events.iter().flat_map(lists_of).collect();
+    put_rows(sql, "hapax_event_lists", LISTED, &listed, Put::New, |listed| *listed, put_listed);
     for (event, replays) in &changes.replays {
         sql.add("UPDATE hapax_events SET replays = ? WHERE number = ?", &[replays, event]);
     }
-    remove(sql, "hapax_events WHERE number", &changes.gone_events);
-    remove_attempts(sql, Queue::Inbox, &changes.gone_events);
-    remove(sql, "hapax_answers WHERE event", &changes.gone_events);
-    remove(sql, "hapax_copies WHERE event", &changes.gone_events);
+    remove_events(sql, &changes.gone_events);
+}
+
+fn remove_events(sql: &mut Sql, events: &[EventRec]) {
+    let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
+    remove(sql, "hapax_events WHERE number", &numbers);
+    let mut lists: BTreeMap<ListKey, Vec<u64>> = BTreeMap::new();
+    for (list, number) in events.iter().flat_map(lists_of) {
+        lists.entry(list).or_default().push(number);
+    }
+    for (list, numbers) in lists {
+        sql.add("DELETE FROM hapax_event_lists WHERE list = ? AND number IN ?", &[&list, &List(&numbers)]);
+    }
+    remove_attempts(sql, Queue::Inbox, &numbers);
+    remove(sql, "hapax_answers WHERE event", &numbers);
+    remove(sql, "hapax_copies WHERE event", &numbers);
 }
 
 fn save_items(sql: &mut Sql, changes: &Changes) {

@@ -287,23 +287,21 @@ pub(super) fn unreadable(what: String) -> StoreError {
     StoreError::Failed { what: "mysql: a row cannot be read", retryable: false, source: what.into() }
 }
 
-/// What lists of a channel, an account or a peer are narrowed by: half a hash, because many indexes hold it, and nothing is claimed by it.
-pub(super) fn short_key(purpose: &str, parts: &[&str]) -> [u8; 16] {
+/// What lists of a channel or an account are narrowed by: half a hash, because many indexes hold it, and nothing is claimed by it.
+fn short_key(purpose: &str, name: &str) -> [u8; 16] {
     let mut hasher = KeyHasher::new(purpose);
-    for part in parts {
-        hasher.part(part.as_bytes());
-    }
+    hasher.part(name.as_bytes());
     let mut short = [0; 16];
     short.copy_from_slice(&hasher.finish()[..16]);
     short
 }
 
 pub(super) fn channel_key(channel: &str) -> [u8; 16] {
-    short_key("channel key", &[channel])
+    short_key("channel key", channel)
 }
 
 pub(super) fn account_key(account: &str) -> [u8; 16] {
-    short_key("account key", &[account])
+    short_key("account key", account)
 }
 
 #[cfg(test)]

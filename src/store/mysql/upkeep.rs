@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{EVENT, MESSAGE, read_event, read_message};
+use super::lists::LISTED_EVENTS;
+use super::rows::{EVENT, ListKey, MESSAGE, list_of_webhook, read_event, read_message};
 use super::sql::{List, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
 use crate::domain::ids;
@@ -133,17 +134,21 @@ pub(super) async fn old_webhooks(
     let page: Vec<(u64, i64)> = engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?)))?;
     let old: Vec<u64> = page.into_iter().filter(|(_, received_ms)| *received_ms <= before_ms).map(|(number, _)| number).collect();
     let mut sql = Sql::default();
+    let columns = load::qualified("e", EVENT);
     let chunks = old.chunks(ROWS_MAX);
-    let statements = chunks.len();
+    let statements = 2 * chunks.len();
     for some in chunks {
-        let all = "SELECT ? FROM hapax_events FORCE INDEX (webhook) WHERE webhook IN ? ORDER BY webhook, number";
-        sql.add(all, &[&Raw(EVENT), &List(some)]);
+        sql.add("SELECT ? FROM hapax_events e FORCE INDEX (PRIMARY) WHERE number IN ?", &[&Raw(&columns), &List(some)]);
+        let lists: Vec<ListKey> = some.iter().map(|webhook| list_of_webhook(*webhook)).collect();
+        let others = "SELECT ? FROM ? WHERE l.list IN ? AND e.webhook IN ? AND e.webhook <> e.number";
+        sql.add(others, &[&Raw(&columns), &Raw(LISTED_EVENTS), &List(&lists), &List(some)]);
     }
     let mut sets = engine.ask(sql).await?;
     let mut events = Vec::new();
     for _ in 0..statements {
         events.extend(sets.read(read_event)?);
     }
+    events.sort_unstable_by_key(|event: &EventRec| (event.webhook, event.number));
     Ok(events)
 }
 

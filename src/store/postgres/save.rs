@@ -81,7 +81,7 @@ fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
         let (of, replays): (Vec<i64>, Vec<i32>) = changes.replays.iter().map(|(of, count)| (*of as i64, *count as i32)).unzip();
         asks.push(Ask::new(REPLAYS, vec![Box::new(of), Box::new(replays)]));
     }
-    put_keys(asks, &GONE_EVENTS, &changes.gone_events, numbers);
+    put_keys(asks, &GONE_EVENTS, &changes.gone_events, event_numbers);
     put(asks, &NEW_ITEMS, &changes.new_items);
     put(asks, &ITEMS, &changes.items);
     put_keys(asks, &[GONE_ITEMS], &changes.gone_items, numbers);
@@ -105,6 +105,10 @@ fn put<'c, R: Kept>(asks: &mut Vec<Ask<'c>>, sql: &'static str, records: &'c [R]
     if !records.is_empty() {
         asks.push(Ask::new(sql, R::columns(&in_order(records))));
     }
+}
+
+fn event_numbers(events: &[EventRec]) -> Param<'_> {
+    Box::new(events.iter().map(|event| event.number as i64).collect::<Vec<i64>>())
 }
 
 fn put_keys<'c, K>(asks: &mut Vec<Ask<'c>>, sqls: &[&'static str], keys: &'c [K], param: fn(&'c [K]) -> Param<'c>) {

@@ -258,7 +258,7 @@ pub struct Changes {
     /// (event, how often it was replayed)
     pub replays: Vec<(u64, u32)>,
     /// With their attempts, answers and copies.
-    pub gone_events: Vec<u64>,
+    pub gone_events: Vec<EventRec>,
     pub new_items: Vec<ItemRec>,
     pub items: Vec<ItemRec>,
     pub gone_items: Vec<u64>,

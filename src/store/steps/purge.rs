@@ -126,9 +126,10 @@ impl Step for PurgeEvents {
             return Ok(0);
         }
         work.cut_threads(tx, gone.iter().filter_map(|event| Some((event.thread?, event.number)))).await?;
-        work.gone_events = gone.iter().map(|event| event.number).collect();
+        let removed = gone.len() as u64;
+        work.gone_events = gone.into_iter().cloned().collect();
         tx.save(&work.changes()).await?;
-        Ok(gone.len() as u64)
+        Ok(removed)
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) struct Work {
     pub(super) lowest: HashMap<Hash, BTreeSet<u64>>,
     pub(super) new_events: Vec<EventRec>,
     pub(super) replays: Vec<(u64, u32)>,
-    pub(super) gone_events: Vec<u64>,
+    pub(super) gone_events: Vec<EventRec>,
     pub(super) new_names: Vec<NameRec>,
     pub(super) attempts: Vec<AttemptRec>,
     pub(super) answers: Vec<AnswerRec>,

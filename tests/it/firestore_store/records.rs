@@ -191,7 +191,7 @@ async fn records_come_back_as_saved_and_go_when_removed() {
     assert_eq!(engine.names_of("acc", "ana").await.expect("read"), ["Ana/"]);
 
     let gone = Changes {
-        gone_events: vec![5],
+        gone_events: vec![event(5)],
         gone_items: vec![5, 6],
         gone_lanes: vec![lane(None).hash],
         gone_provider_names: vec![name_hash("acc", "w/1")],

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use hapax::store::mysql::{self, MysqlEngine};
 use hapax::store::steps::records::*;
-use hapax::store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
+use hapax::store::steps::{Changes, Engine as _, Entry, Pool, Trouble, Tx, Wanted};
 use hapax::store::{Answer, Copies, EventQuery, InboxQuery, KeptHeaders, OutboxQuery, ThreadQuery};
 
 /// Nothing in it may end a literal, be cut off, or be taken for another text.
@@ -162,12 +163,61 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     engine.note_copies(&[copies, gone]).await.expect("noted");
     engine.note_copies(&[Copies { last_ms: 3, ..copies }]).await.expect("noted");
     assert_eq!(engine.copies(1).await.expect("asked"), Some(Copies { copies: 4, conflicts: 2, last_ms: 5, ..copies }));
-    super::save(&store, Changes { replays: vec![(2, 5)], gone_events: vec![1], ..Changes::default() }).await;
+    super::save(&store, Changes { replays: vec![(2, 5)], gone_events: vec![small], ..Changes::default() }).await;
     let left = engine.list_events(&EventQuery::default(), None, 9).await.expect("listed");
     assert_eq!(left, [EventRec { replays: 5, ..bare(&large) }]);
     assert_eq!((engine.copies(1).await.expect("asked"), engine.answer(1).await.expect("asked")), (None, None));
     assert!(engine.list_attempts(Queue::Inbox, &[1]).await.expect("listed").is_empty());
     assert_eq!(engine.list_attempts(Queue::Outbox, &[1]).await.expect("listed").len(), 1, "a message's attempts stay");
+}
+
+/// What the engine finds by webhook, by peer and by thread: numbers of events.
+async fn found(engine: &MysqlEngine) -> [Vec<u64>; 4] {
+    let numbers = |events: Vec<EventRec>| events.iter().map(|event| event.number).collect::<Vec<_>>();
+    let of = |peer: &str| EventQuery {
+        thread: Some(ThreadId { account: ODD.to_owned(), peer: peer.to_owned() }),
+        ..EventQuery::default()
+    };
+    let thread = engine.thread_entries(&thread_hash(ODD, ODD), 0, None, 9).await.expect("listed");
+    [
+        numbers(engine.old_webhooks(0, i64::MAX, 9).await.expect("listed")),
+        numbers(engine.list_events(&of(ODD), None, 9).await.expect("listed")),
+        numbers(engine.list_events(&of("alias"), None, 9).await.expect("listed")),
+        thread.iter().map(Entry::number).collect(),
+    ]
+}
+
+/// An event is listed where it belongs and nowhere else, also one that came before there were lists, and no longer than it is there.
+#[tokio::test]
+async fn events_are_found_by_webhook_peer_and_thread() {
+    let Some((url, store)) = super::fresh().await else { return };
+    let plain = |number| EventRec { text: None, ..event(number, b"{}") };
+    let events = vec![
+        EventRec { peer: None, thread: None, ..plain(1) },
+        plain(2),
+        EventRec { webhook: 2, carried: None, peer: Some("alias".to_owned()), ..plain(5) },
+        EventRec { webhook: 2, carried: None, peer: None, thread: None, ..plain(4) },
+        EventRec { thread: None, ..plain(3) },
+        EventRec { thread: None, peer: Some(ODD.trim_end().to_owned()), ..plain(6) },
+    ];
+    super::save(&store, Changes { new_events: events.clone(), ..Changes::default() }).await;
+    let all = [vec![1, 2, 4, 5, 3, 6], vec![3, 2], vec![5], vec![5, 2]];
+    assert_eq!(found(store.engine()).await, all);
+    drop(store);
+
+    super::run(&url, "DROP TABLE hapax_event_lists").await;
+    let before = "ALTER TABLE hapax_events ADD COLUMN peer_key BINARY(16) AFTER channel_key, ADD KEY webhook (webhook),
+                  ADD KEY of_peer (peer_key, number), ADD KEY of_thread (thread, number)";
+    super::run(&url, before).await;
+    super::run(&url, "UPDATE hapax_schema SET version = 2").await;
+    drop(mysql::open(&url, None).await.expect("it opens"));
+    super::run(&url, "UPDATE hapax_schema SET version = 2").await;
+    let store = mysql::open(&url, None).await.expect("it opens though all is done");
+    assert_eq!(found(store.engine()).await, all);
+
+    super::save(&store, Changes { gone_events: events, ..Changes::default() }).await;
+    let left = super::count(&url, "SELECT COUNT(*) FROM hapax_event_lists").await;
+    assert_eq!(left, 0, "nothing is listed that is not there");
 }
 
 /// Enough for statements that the server has read before, some that are left over, and one too large to go with others.
