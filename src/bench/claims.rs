@@ -11,8 +11,8 @@ use super::load::Measured;
 use crate::domain::{Event, EventKey, Kind};
 use crate::store::{Arrival, BY_HAND_CONNECTIONS, ByHand, KeptHeaders, NewEvent, Store, Then};
 
-/// Callers at once of a store that gathers them.
-const CALLERS: usize = 512;
+/// Callers at once of a store that gathers them: as many as fill the batches that are on their way, and the next one.
+const CALLERS: usize = 1_024;
 const WINDOW_MS: i64 = 2 * 86_400_000;
 
 fn key(tag: &str, n: usize) -> EventKey {

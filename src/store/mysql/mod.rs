@@ -42,7 +42,7 @@ use crate::clock::Clock;
 pub use by_hand::by_hand;
 pub use tx::MysqlTx;
 
-const INGEST_LINKS: usize = 4;
+const INGEST_LINKS: usize = 6;
 const WORKER_LINKS: usize = 4;
 const ADMIN_LINKS: usize = 3;
 

@@ -12,7 +12,7 @@ use super::rows::{
 };
 use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
 use crate::store::steps::Changes;
-use crate::store::steps::records::{EventRec, Queue, name_hash, thread_hash, write_steps};
+use crate::store::steps::records::{EventRec, KeyRec, Queue, name_hash, thread_hash, write_steps};
 
 /// The statements that write all of it, and the bodies that are too large for a statement.
 pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
@@ -34,6 +34,22 @@ pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
         }
     }
     packets
+}
+
+/// Remembers when keys that were won expire: those that do together in one row. It is known by its lowest event, which no other row has.
+pub(super) fn put_expiring(sql: &mut Sql, won: &[&KeyRec]) {
+    let mut together: BTreeMap<i64, (u64, Vec<u8>)> = BTreeMap::new();
+    for key in won {
+        let (event, packed) = together.entry(key.expires_ms).or_insert((key.event, Vec::new()));
+        *event = key.event.min(*event);
+        packed.extend(key.key);
+    }
+    let rows: Vec<_> = together.into_iter().collect();
+    // A key that is moved here once more is named once more.
+    let more = " ON DUPLICATE KEY UPDATE packed=CONCAT(packed,VALUES(packed))";
+    sql.add_rows("INSERT INTO hapax_expiring (expires_ms,event,packed) VALUES ", &rows, more, |(expires_ms, row), values| {
+        values.put(expires_ms).put(&row.0).put(row.1.as_slice());
+    });
 }
 
 fn save_lanes(sql: &mut Sql, changes: &Changes) {

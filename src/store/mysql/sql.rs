@@ -14,7 +14,7 @@ use crate::store::StoreError;
 pub(super) const ROWS_MAX: usize = 500;
 /// A statement of many rows is cut here, and a packet of statements at four times that; the server takes at least 16 MB.
 const STATEMENT_BYTES: usize = 1 << 20;
-const PACKET_BYTES: usize = 4 << 20;
+pub(super) const PACKET_BYTES: usize = 4 << 20;
 
 /// A value that can be written into a statement.
 pub(super) trait Literal {

@@ -11,7 +11,7 @@ use super::link::{Failure, Link, Links, Packet, Sets};
 use super::load::{Asked, qualified};
 use super::rows::{ITEM, KEY, LANE, put_key, read_item, read_key, read_lane};
 use super::save;
-use super::sql::{List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
+use super::sql::{List, Literal, PACKET_BYTES, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use crate::domain::ids;
 use crate::store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue};
 use crate::store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
@@ -37,6 +37,8 @@ pub struct MysqlTx {
     end: u64,
     /// Written with the commit, or before the next question.
     pending: Vec<Packet>,
+    /// When the keys it won expire; nobody looks at that before the commit, so it goes with it.
+    expiring: Sql,
     /// There is something to keep; without it the end costs no fsync.
     wrote: bool,
     packet_max: usize,
@@ -54,7 +56,18 @@ impl MysqlTx {
         sets.skip();
         let (id, now_ms): (u64, i64) = sets.one(|fields| Ok((fields.next()?, fields.next()?)))?;
         let (next, end) = (id * BLOCK, (id + blocks) * BLOCK);
-        Ok(MysqlTx { link: Some(link), now_ms, id, blocks, next, end, pending: Vec::new(), wrote: false, packet_max })
+        Ok(MysqlTx {
+            link: Some(link),
+            now_ms,
+            id,
+            blocks,
+            next,
+            end,
+            pending: Vec::new(),
+            expiring: Sql::default(),
+            wrote: false,
+            packet_max,
+        })
     }
 
     /// Sends what was written so far and then asks. After a failure the transaction is over, and its locks are free.
@@ -150,7 +163,9 @@ impl Tx for MysqlTx {
         }
         let held = keys.iter().map(|key| holders.remove(&key.key).filter(|holder: &KeyRec| holder.event != key.event));
         let held: Vec<Option<KeyRec>> = held.collect();
-        self.wrote |= held.iter().any(Option::is_none);
+        let won: Vec<&KeyRec> = keys.iter().zip(&held).filter(|(_, held)| held.is_none()).map(|(key, _)| key).collect();
+        self.wrote |= !won.is_empty();
+        save::put_expiring(&mut self.expiring, &won);
         Ok(held)
     }
 
@@ -245,9 +260,12 @@ impl Tx for MysqlTx {
             return if overdrawn { Err(failed("it used more numbers than it had asked for".to_owned())) } else { Ok(()) };
         }
         let mut packets = std::mem::take(&mut self.pending);
-        match packets.last_mut() {
-            Some(Packet::Text(sql)) => sql.push_str("COMMIT"),
-            _ => packets.push(Packet::Text("COMMIT".to_owned())),
+        let expiring = std::mem::take(&mut self.expiring).into_packets();
+        for text in expiring.into_iter().chain(["COMMIT".to_owned()]) {
+            match packets.last_mut() {
+                Some(Packet::Text(sql)) if sql.len() + text.len() < 2 * PACKET_BYTES => sql.push_str(&text),
+                _ => packets.push(Packet::Text(text)),
+            }
         }
         match link.run_all(packets).await {
             Ok(()) => {

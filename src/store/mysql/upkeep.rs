@@ -63,29 +63,60 @@ pub(super) async fn note_copies(engine: &MysqlEngine, copies: &[Copies]) -> Resu
     write(engine, sql).await
 }
 
+/// Rows of keys that are looked at together; one holds a thousand keys at most, but for moved ones.
+const EXPIRING_ROWS: usize = 64;
+
 /// Expired keys are looked up first, and then removed by key as they are claimed, so that a purge and a claim never wait for each other in a circle.
+/// A key that was claimed anew since is kept: it expires later now, and is named again where it does. The row that names them goes last.
 pub(super) async fn purge_keys(engine: &MysqlEngine, max: usize) -> Result<u64, StoreError> {
     let now = engine.now();
-    let mut sql = Sql::default();
-    sql.add(
-        "SELECT k FROM hapax_keys FORCE INDEX (expiring) WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
-        &[&Raw(&now), &max],
-    );
-    let mut expired: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.bytes())?;
-    expired.sort_unstable();
-    let mut removed = 0;
-    for some in expired.chunks(ROWS_MAX) {
+    let (mut removed, page) = (0, EXPIRING_ROWS.min(max));
+    while removed < max as u64 {
         let mut sql = Sql::default();
-        sql.add("DELETE FROM hapax_keys WHERE k IN ? AND expires_ms <= ?", &[&List(some), &Raw(&now)]);
-        sql.add("SELECT ROW_COUNT()", &[]);
-        for packet in sql.into_packets() {
-            let mut sets = engine.write(&packet).await?;
-            sets.skip();
-            removed += sets.one(|fields| fields.next::<u64>())?;
+        let expired =
+            "SELECT expires_ms, event, packed FROM hapax_expiring WHERE expires_ms <= ? ORDER BY expires_ms, event LIMIT ?";
+        sql.add(expired, &[&Raw(&now), &page]);
+        let rows = engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?, fields.next()?)))?;
+        let full = rows.len() == page;
+        for (expires_ms, event, packed) in rows {
+            removed += purge_row(engine, &now, (expires_ms, event), packed).await?;
+            if removed >= max as u64 {
+                break;
+            }
+        }
+        if !full {
+            break;
         }
     }
     // There are more of them than of keys: one for every transaction, many for a key.
     purge_numbers(engine, max * 10).await?;
+    Ok(removed)
+}
+
+async fn purge_row(engine: &MysqlEngine, now: &str, row: (i64, u64), packed: Vec<u8>) -> Result<u64, StoreError> {
+    let mut keys = packed.as_chunks::<32>().0.to_vec();
+    keys.sort_unstable();
+    let mut removed = 0;
+    for some in keys.chunks(ROWS_MAX) {
+        let mut sql = Sql::default();
+        sql.add("DELETE FROM hapax_keys WHERE k IN ? AND expires_ms <= ?", &[&List(some), &Raw(now)]);
+        sql.add("SELECT ROW_COUNT()", &[]);
+        removed += removed_by(engine, sql).await?;
+    }
+    let mut sql = Sql::default();
+    sql.add("DELETE FROM hapax_expiring WHERE expires_ms = ? AND event = ?", &[&row.0, &row.1]);
+    write(engine, sql).await?;
+    Ok(removed)
+}
+
+/// Runs a statement that removes rows, and one that asks how many it were.
+async fn removed_by(engine: &MysqlEngine, sql: Sql) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    for packet in sql.into_packets() {
+        let mut sets = engine.write(&packet).await?;
+        sets.skip();
+        removed += sets.one(|fields| fields.next::<u64>())?;
+    }
     Ok(removed)
 }
 
@@ -103,11 +134,7 @@ pub(super) async fn purge_names(engine: &MysqlEngine, before_ms: i64, max: usize
         let mut sql = Sql::default();
         sql.add(&format!("DELETE FROM hapax_provider_names WHERE hash IN ? AND {nobodys}"), &[&List(some), &before_ms]);
         sql.add("SELECT ROW_COUNT()", &[]);
-        for packet in sql.into_packets() {
-            let mut sets = engine.write(&packet).await?;
-            sets.skip();
-            removed += sets.one(|fields| fields.next::<u64>())?;
-        }
+        removed += removed_by(engine, sql).await?;
     }
     Ok(removed)
 }
