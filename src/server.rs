@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ use crate::store::postgres;
 use crate::store::redis;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
-use crate::store::{ByHand, Spelling, Store, StoreError};
+use crate::store::{Awaited, ByHand, Spelling, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -80,8 +81,14 @@ impl Server {
     /// Opens what the config names.
     pub async fn open(config: Config, telemetry: Telemetry) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = open_engine(&config.store, &config.limits, Arc::clone(&clock)).await?;
-        make_sure_it_is_whole(&*store).await?;
+        let store: Arc<dyn Store> = match open_whole(&config, &clock).await {
+            Err(away) if away.retryable() && goes_on_without_store(&config) => {
+                tracing::warn!(error = %away, "the store is not there; webhooks go to the spool, where channels have it, until it is");
+                let (config, clock) = (config.clone(), Arc::clone(&clock));
+                Awaited::store(&away, Box::new(move || open_whole(&config, &clock)))
+            }
+            opened => opened?,
+        };
         Self::on(store, clock, config, telemetry).await
     }
 
@@ -371,6 +378,23 @@ async fn open_spool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Ar
             Ok(None)
         }
     }
+}
+
+/// Opens the store of a config, unless an import has not filled it to the end.
+fn open_whole(config: &Config, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> {
+    let (url, limits, clock) = (config.store.clone(), config.limits.clone(), Arc::clone(clock));
+    Box::pin(async move {
+        let store = open_engine(&url, &limits, clock).await?;
+        make_sure_it_is_whole(&*store).await?;
+        Ok(store)
+    })
+}
+
+/// True when hapax was at work here before, and a channel has the spool to go on with: then a server that cannot be reached is away. At a first
+/// start a wrong address is likelier. The token must be the operator's: the other kind is only known to the store.
+fn goes_on_without_store(config: &Config) -> bool {
+    let spools = |channel: &Channel| config.on_store_failure(channel) == OnStoreFailure::Spool;
+    config.channels.iter().any(spools) && config.spool.exists() && config.admin_token.is_some()
 }
 
 /// Refuses a store that an import has not filled to the end.

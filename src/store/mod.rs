@@ -11,6 +11,7 @@
 //! *Invariant:* no code outside `store/` knows which database runs.
 
 mod accept;
+mod awaited;
 mod by_hand;
 mod in_time;
 mod lease;
@@ -36,6 +37,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use awaited::Awaited;
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};

@@ -4,6 +4,7 @@
 mod rig;
 
 mod acceptance;
+mod awaited;
 mod bad_input;
 mod batches;
 mod conversation;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ids};
+use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax::store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
-use hapax::store::{Answer, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError, postgres};
+use hapax::store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError, postgres};
 use hapax::testkit::server_beds::{ServerBed, compare_with_model};
 use hapax::testkit::servers::Engine;
 use hapax::testkit::store_bed::Bed;
@@ -60,6 +60,12 @@ async fn ask(url: &str, script: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it answers");
     tokio::spawn(connection);
     client.batch_execute(script).await.expect("it does as told");
+}
+
+async fn count(url: &str, sql: &str) -> i64 {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it answers");
+    tokio::spawn(connection);
+    client.query_one(sql, &[]).await.expect("it answers").get(0)
 }
 
 fn event() -> EventRec {
@@ -431,8 +437,41 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
     let url = server.fresh().await;
     for _ in 0..2 {
         drop(postgres::open(&url, None).await.expect("it opens"));
-        ask(&url, "DROP INDEX hapax_provider_names_by_age; UPDATE hapax_schema SET version = 1").await;
+        let back = "DROP INDEX hapax_provider_names_by_age, hapax_events_of_channel, hapax_events_of_peer;
+                    UPDATE hapax_schema SET version = 1";
+        ask(&url, back).await;
     }
+    server.remove(&url).await;
+}
+
+/// Among many events of others, those of a quiet channel or of one peer are found by an index, however long their names are.
+#[tokio::test]
+async fn a_few_events_among_many_are_found_by_an_index() {
+    let Some(server) = Engine::Postgres.shared().await else { return };
+    let url = server.fresh().await;
+    let store = postgres::open(&url, None).await.expect("it opens");
+    let engine = Arc::clone(store.engine());
+    let busy = |number| EventRec { number, channel: "busy".into(), peer: Some(number.to_string()), ..bare_event() };
+    let long = "long ".repeat(2_000);
+    let quiet = |number| EventRec { number, channel: long.as_str().into(), peer: Some(long.clone()), ..bare_event() };
+    let events = (100..5_000).map(busy).chain((1..4).map(quiet)).collect();
+    save(&*engine, Changes { new_events: events, ..Changes::default() }).await.expect("saved");
+    ask(&url, "ANALYZE hapax_events").await;
+    let thread = ThreadId { account: ODD.to_owned(), peer: long.clone() };
+    let of_channel = EventQuery { channel: Some(long.clone()), ..EventQuery::default() };
+    let of_peer = EventQuery { thread: Some(thread.clone()), ..EventQuery::default() };
+    let of_both = EventQuery { channel: Some("busy".to_owned()), thread: Some(thread), ..EventQuery::default() };
+    for (query, before, numbers) in
+        [(&of_channel, None, vec![3, 2, 1]), (&of_peer, Some(3), vec![2, 1]), (&of_both, None, vec![])]
+    {
+        let listed = engine.list_events(query, before, 9).await.expect("listed");
+        assert_eq!(listed.iter().map(|event| event.number).collect::<Vec<_>>(), numbers);
+    }
+    let used = "SELECT COUNT(*) FROM pg_stat_user_indexes WHERE schemaname = current_schema() AND idx_scan > 0
+                AND indexrelname IN ('hapax_events_of_channel', 'hapax_events_of_peer')";
+    // A connection tells what it used when it ends.
+    drop((engine, store));
+    crate::rig::eventually("both are used", async || count(&url, used).await == 2).await;
     server.remove(&url).await;
 }
 

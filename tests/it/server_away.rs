@@ -163,26 +163,47 @@ async fn kill_nine_with_a_full_spool() {
         assert_eq!(outside.post("spool", number).await.0, 200);
     }
     process.kill_nine().await.expect("killed");
-    let ended = hapax.ends().await.expect("it ends");
-    assert_eq!(ended.code, Some(4), "it does not start without its store: {}", ended.words);
+    let (process, address) = hapax.serve().await.expect("it starts without its store");
+    let outside = Outside::of(address);
+    assert_eq!(outside.post("spool", SPOOLED + 1).await.0, 200);
+    assert_eq!(outside.spooled().await, Some((SPOOLED as u64 + 1, false)));
 
     server.restart().await;
-    // Killed again in the middle of it: what the store has may still be in the spool.
-    let (process, _) = hapax.serve().await.expect("it starts");
     bots["spool"].called(20).await;
+    // Killed again in the middle of it: what the store has may still be in the spool.
     process.kill_nine().await.expect("killed");
     let (process, address) = hapax.serve().await.expect("it starts");
     let outside = Outside::of(address);
-    assert_eq!(outside.post("spool", SPOOLED + 1).await.0, 200);
+    assert_eq!(outside.post("spool", SPOOLED + 2).await.0, 200);
     eventually("all is done", async || outside.all_done().await).await;
     // The second kill may have cut off deliveries: those were repeated, under the same id.
     let mut first = HashMap::<String, usize>::new();
     for call in bots["spool"].calls() {
         *first.entry(call.event_id().to_owned()).or_default() += 1;
     }
-    assert_eq!(first.len(), SPOOLED + 2, "each is one event");
+    assert_eq!(first.len(), SPOOLED + 3, "each is one event");
     let mut heard = heard(&bots["spool"]);
     heard.values_mut().for_each(|numbers| numbers.dedup());
-    assert_eq!(heard, in_order(0..SPOOLED + 2), "in order");
+    assert_eq!(heard, in_order(0..SPOOLED + 3), "in order");
     process.stop().await.expect("it stops");
+}
+
+/// Where nothing was ever taken in, a wrong address is likelier than an outage; without a spool there is nothing to go on with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_needs_the_store() {
+    let Some(mut server) = Engine::Postgres.private().await else { return };
+    let folder = disk_folder();
+    let url = server.fresh().await;
+    server.kill9().await;
+    let spools = program(folder.path(), &url, &willing(&["spool"]).await);
+    let ended = spools.ends().await.expect("it ends");
+    assert_eq!(ended.code, Some(4), "{}", ended.words);
+    server.restart().await;
+    let (process, _) = spools.serve().await.expect("it starts");
+    process.stop().await.expect("it stops");
+
+    server.kill9().await;
+    let retries = program(folder.path(), &url, &willing(&["retry"]).await);
+    let ended = retries.ends().await.expect("it ends");
+    assert_eq!(ended.code, Some(4), "{}", ended.words);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use deadpool_postgres::ClientWrapper;
 
 use super::ask::{Ask, run, run_one};
-use super::rows::{Fields, Kept, numbers, plain_columns, read_all};
+use super::rows::{Fields, Kept, Param, numbers, plain_columns, read_all};
 use super::texts::escape;
 use super::trouble::Failure;
 use crate::domain::{EventId, ids};
@@ -22,10 +22,18 @@ fn select<R: Kept>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", plain_columns::<R>(""), R::TABLE)
 }
 
-static EVENTS: LazyLock<String> = LazyLock::new(|| {
-    select::<EventRec>(
-        "WHERE ($1::int8 IS NULL OR number < $1) AND ($2::text IS NULL OR channel = $2) AND ($3::text IS NULL OR kind = $3)
-           AND ($4::text IS NULL OR (account = $4 AND peer = $5::text)) ORDER BY number DESC LIMIT $6::int8",
+/// One statement for each index: the server plans a statement once, whatever its values are.
+fn events_sql(of: &str) -> String {
+    let rest = "WHERE number < $1::int8 AND ($2::text IS NULL OR kind = $2)";
+    select::<EventRec>(&format!("{rest}{of} ORDER BY number DESC LIMIT $3::int8"))
+}
+
+static EVENTS: LazyLock<String> = LazyLock::new(|| events_sql(""));
+static EVENTS_OF_CHANNEL: LazyLock<String> = LazyLock::new(|| events_sql(" AND md5(channel) = md5($4::text) AND channel = $4"));
+static EVENTS_OF_PEER: LazyLock<String> = LazyLock::new(|| {
+    events_sql(
+        " AND ($4::text IS NULL OR channel = $4) AND peer IS NOT NULL AND account = $5::text AND peer = $6::text
+          AND md5(account || ' ' || peer) = md5($5 || ' ' || $6)",
     )
 });
 
@@ -35,19 +43,23 @@ pub(super) async fn events(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Vec<EventRec>, Failure> {
-    let thread = query.thread.as_ref();
-    let ask = Ask::new(
-        &**EVENTS,
-        vec![
-            Box::new(before.map(|before| before as i64)),
-            Box::new(query.channel.as_deref().map(escape)),
-            Box::new(query.kind.map(|kind| kind.name())),
-            Box::new(thread.map(|thread| escape(&thread.account))),
-            Box::new(thread.map(|thread| escape(&thread.peer))),
-            Box::new(limit as i64),
-        ],
-    );
-    read_all(&run_one(client, ask).await?)
+    let before = before.map_or(i64::MAX, |before| before as i64);
+    let mut values: Vec<Param<'_>> = vec![Box::new(before), Box::new(query.kind.map(|kind| kind.name())), Box::new(limit as i64)];
+    let channel = query.channel.as_deref().map(escape);
+    let sql = match &query.thread {
+        Some(thread) => {
+            values.push(Box::new(channel));
+            values.push(Box::new(escape(&thread.account)));
+            values.push(Box::new(escape(&thread.peer)));
+            &EVENTS_OF_PEER
+        }
+        None if channel.is_some() => {
+            values.push(Box::new(channel));
+            &EVENTS_OF_CHANNEL
+        }
+        None => &EVENTS,
+    };
+    read_all(&run_one(client, Ask::new(&***sql, values)).await?)
 }
 
 fn items_sql(place: &str) -> String {

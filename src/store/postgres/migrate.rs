@@ -10,10 +10,12 @@ use crate::domain::key::KeyHasher;
 use crate::store::{Promise, StoreError};
 
 /// Every version of the tables, oldest first; the last is ours.
-const VERSIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
+const VERSIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
-/// How long the whole of it may take. Another instance may be at it, and be made to wait by large tables.
-const TIME: Duration = Duration::from_secs(60);
+/// The longest wait for a first answer.
+const TIME: Duration = Duration::from_secs(10);
+/// How long migrating may take. Another instance may be at it, and large tables take their time.
+const MIGRATE_TIME: Duration = Duration::from_secs(3_600);
 const OLDEST_SERVER: i32 = 120_000;
 
 /// What was found out about the server.
@@ -24,15 +26,20 @@ pub(super) struct Found {
 
 /// Looks at the server and migrates, on a connection of its own.
 pub(super) async fn prepare(server: &Server) -> Result<Found, StoreError> {
-    let work = async {
+    let first = async {
         let (client, driver) = server.connect(Box::new(|_| ())).await.map_err(Failure::from)?;
         let found = look(&client).await?;
-        migrate(&client, &found.schema).await?;
-        drop(client);
-        let _ = driver.await;
-        Ok(found)
+        Ok((client, driver, found))
     };
-    tokio::time::timeout(TIME, work).await.unwrap_or_else(|_| Err(Failure::Silent.into()))
+    let (client, driver, found) = within(TIME, first).await?;
+    within(MIGRATE_TIME, migrate(&client, &found.schema)).await?;
+    drop(client);
+    let _ = driver.await;
+    Ok(found)
+}
+
+async fn within<T>(longest: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(longest, work).await.unwrap_or_else(|_| Err(Failure::Silent.into()))
 }
 
 async fn look(client: &Client) -> Result<Found, StoreError> {

@@ -1,0 +1,87 @@
+//! A store that was not there at first is, once it came, as good as any other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hapax::store::{Awaited, EventQuery, Promise, Store, StoreError};
+use hapax::testkit::hand_clock::HandClock;
+use hapax::testkit::store_bed::{Bed, MemoryBed, accept, message, webhook};
+use tokio::runtime::Handle;
+
+use crate::rig::eventually;
+
+fn away() -> StoreError {
+    StoreError::Failed { what: "opening", retryable: true, source: "nobody listens there".into() }
+}
+
+/// Comes with the try of this number, and is one that it was not at those before.
+fn comes_with(number: usize, store: Arc<dyn Store>) -> Arc<Awaited> {
+    let tries = AtomicUsize::new(1);
+    Awaited::store(
+        &away(),
+        Box::new(move || {
+            let came = tries.fetch_add(1, Ordering::SeqCst) >= number;
+            let answer = if came { Ok(Arc::clone(&store)) } else { Err(StoreError::Refused("not whole yet".to_owned())) };
+            Box::pin(async move { answer })
+        }),
+    )
+}
+
+struct AwaitedBed(MemoryBed);
+
+impl AwaitedBed {
+    fn behind(store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let awaited = comes_with(1, store);
+        tokio::task::block_in_place(|| Handle::current().block_on(awaited.wait()));
+        awaited
+    }
+}
+
+impl Bed for AwaitedBed {
+    fn clock(&self) -> &HandClock {
+        self.0.clock()
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        Self::behind(self.0.open())
+    }
+
+    fn crash(&self) -> Arc<dyn Store> {
+        Self::behind(self.0.crash())
+    }
+}
+
+mod behind_it {
+    use super::{AwaitedBed, MemoryBed};
+
+    hapax::store_suite!(AwaitedBed(MemoryBed::new()));
+}
+
+#[tokio::test]
+async fn until_it_comes_it_is_away_and_says_why() {
+    let store = comes_with(3, MemoryBed::new().open());
+    let why = store.ping().await.expect_err("it is not there");
+    assert!(why.retryable() && why.to_string().contains("nobody listens there"), "{why}");
+    assert!(matches!(store.promise(), Promise::Degraded(why) if why[0].contains("not been reached")));
+    let spelling = Arc::new(());
+    let kept = Arc::clone(&spelling);
+    store.learn_spelling(Arc::new(move |_, to, _| {
+        let _ = &kept;
+        Ok(to.to_owned())
+    }));
+    assert_eq!(Arc::strong_count(&spelling), 2, "kept for it");
+    store.wait().await;
+    store.ping().await.expect("it came");
+    assert_eq!(Arc::strong_count(&spelling), 1, "handed on, to one that has no use for it");
+    let opened: Arc<dyn Store> = store;
+    accept(&*opened, webhook(vec![message("m1", "ana")])).await;
+    assert_eq!(opened.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("listed").rows.len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_who_gave_it_up_is_waited_for() {
+    let opened = MemoryBed::new().open();
+    let store = comes_with(usize::MAX, Arc::clone(&opened));
+    drop(store);
+    eventually("the tries end", async || Arc::strong_count(&opened) == 1).await;
+}
