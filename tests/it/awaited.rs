@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hapax::store::{Awaited, EventQuery, Promise, Store, StoreError};
+use hapax::store::{Awaited, EventQuery, Promise, Store, StoreError, firestore, mysql, postgres, redis};
 use hapax::testkit::hand_clock::HandClock;
 use hapax::testkit::store_bed::{Bed, MemoryBed, accept, message, webhook};
 use tokio::runtime::Handle;
@@ -84,4 +84,19 @@ async fn nobody_who_gave_it_up_is_waited_for() {
     let store = comes_with(usize::MAX, Arc::clone(&opened));
     drop(store);
     eventually("the tries end", async || Arc::strong_count(&opened) == 1).await;
+}
+
+/// Whatever the engine: what cannot be reached now is no reason to give up.
+#[tokio::test]
+async fn a_server_that_is_not_there_may_come() {
+    let away = [
+        postgres::open("postgres://hapax:secret@127.0.0.1:1/hapax", None).await.err(),
+        mysql::open("mysql://hapax:secret@127.0.0.1:1/hapax", None).await.err(),
+        redis::open("redis://127.0.0.1:1/", None).await.err(),
+        firestore::open("firestore://hapax?emulator=127.0.0.1:1", None).await.err(),
+    ];
+    for away in away {
+        let away = away.expect("nobody is there");
+        assert!(away.retryable(), "{away}");
+    }
 }

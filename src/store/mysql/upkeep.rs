@@ -63,28 +63,32 @@ pub(super) async fn note_copies(engine: &MysqlEngine, copies: &[Copies]) -> Resu
     write(engine, sql).await
 }
 
-/// Rows of keys that are looked at together; one holds a thousand keys at most, but for moved ones.
+/// Rows of expired keys that are looked at together; one names a thousand keys at most, but for moved ones.
 const EXPIRING_ROWS: usize = 64;
 
 /// Expired keys are looked up first, and then removed by key as they are claimed, so that a purge and a claim never wait for each other in a circle.
-/// A key that was claimed anew since is kept: it expires later now, and is named again where it does. The row that names them goes last.
+/// A key that was claimed anew since is kept: it expires later now, and is named again where it does. The rows that name them go last.
 pub(super) async fn purge_keys(engine: &MysqlEngine, max: usize) -> Result<u64, StoreError> {
-    let now = engine.now();
-    let (mut removed, page) = (0, EXPIRING_ROWS.min(max));
+    let (now, page) = (engine.now(), EXPIRING_ROWS.min(max));
+    let mut removed = 0;
     while removed < max as u64 {
         let mut sql = Sql::default();
         let expired =
             "SELECT expires_ms, event, packed FROM hapax_expiring WHERE expires_ms <= ? ORDER BY expires_ms, event LIMIT ?";
         sql.add(expired, &[&Raw(&now), &page]);
-        let rows = engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?, fields.next()?)))?;
-        let full = rows.len() == page;
+        let rows: Vec<(i64, u64, Vec<u8>)> =
+            engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?, fields.next()?)))?;
+        let is_last = rows.len() < page;
+        let (mut keys, mut named): (Vec<Hash>, Vec<String>) = (Vec::new(), Vec::new());
         for (expires_ms, event, packed) in rows {
-            removed += purge_row(engine, &now, (expires_ms, event), packed).await?;
-            if removed >= max as u64 {
-                break;
-            }
+            keys.extend(packed.as_chunks().0);
+            named.push(format!("expires_ms = {expires_ms} AND event = {event}"));
         }
-        if !full {
+        removed += remove_keys(engine, &now, keys).await?;
+        if !named.is_empty() {
+            engine.write(&format!("DELETE FROM hapax_expiring WHERE {}", named.join(" OR "))).await?;
+        }
+        if is_last {
             break;
         }
     }
@@ -93,8 +97,7 @@ pub(super) async fn purge_keys(engine: &MysqlEngine, max: usize) -> Result<u64, 
     Ok(removed)
 }
 
-async fn purge_row(engine: &MysqlEngine, now: &str, row: (i64, u64), packed: Vec<u8>) -> Result<u64, StoreError> {
-    let mut keys = packed.as_chunks::<32>().0.to_vec();
+async fn remove_keys(engine: &MysqlEngine, now: &str, mut keys: Vec<Hash>) -> Result<u64, StoreError> {
     keys.sort_unstable();
     let mut removed = 0;
     for some in keys.chunks(ROWS_MAX) {
@@ -103,9 +106,6 @@ async fn purge_row(engine: &MysqlEngine, now: &str, row: (i64, u64), packed: Vec
         sql.add("SELECT ROW_COUNT()", &[]);
         removed += removed_by(engine, sql).await?;
     }
-    let mut sql = Sql::default();
-    sql.add("DELETE FROM hapax_expiring WHERE expires_ms = ? AND event = ?", &[&row.0, &row.1]);
-    write(engine, sql).await?;
     Ok(removed)
 }
 

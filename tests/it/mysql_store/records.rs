@@ -368,6 +368,34 @@ async fn a_key_is_won_once_and_again_after_its_window() {
     assert_eq!(store.engine().purge_keys(10).await.expect("purged"), 1);
 }
 
+/// One by one or many at once, in one page or several: what is over goes, and with it what names it; the rest stays, and stays named.
+#[tokio::test]
+async fn expired_keys_go_however_they_were_claimed() {
+    let Some((url, store)) = super::fresh().await else { return };
+    let claim = async |keys: std::ops::Range<u32>, expires_in_ms: i64| {
+        let mut tx = store.engine().begin(Pool::Ingest, keys.len()).await.expect("begun");
+        let at_ms = tx.now_ms();
+        let mut named = Vec::new();
+        for n in keys {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&n.to_be_bytes());
+            named.push(KeyRec { key, event: tx.number(), at_ms, fingerprint: 1, expires_ms: at_ms + expires_in_ms });
+        }
+        assert!(tx.claim(&named).await.expect("claimed").iter().all(Option::is_none));
+        tx.commit().await.expect("committed");
+    };
+    for n in 0..70 {
+        claim(n..n + 1, -1).await;
+    }
+    claim(70..770, -1).await;
+    claim(0..2, 60_000).await;
+    assert_eq!(store.engine().purge_keys(10).await.expect("purged"), 8 + 10, "of the first ten, two are held anew");
+    assert_eq!(store.engine().purge_keys(100).await.expect("purged"), 50 + 700);
+    assert_eq!(store.engine().purge_keys(100).await.expect("purged"), 0);
+    assert_eq!(super::count(&url, "SELECT COUNT(*) FROM hapax_keys").await, 2);
+    assert_eq!(super::count(&url, "SELECT COUNT(*) FROM hapax_expiring").await, 1);
+}
+
 /// The server's count of such a claim is that of three new ones: one that is new, none that is held, two that is overdue.
 #[tokio::test]
 async fn new_held_and_overdue_keys_of_one_claim_are_told_apart() {
