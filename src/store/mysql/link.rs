@@ -16,8 +16,10 @@ use super::sql::{Fields, Sql, unreadable};
 use crate::store::StoreError;
 use crate::store::steps::Trouble;
 
-/// The longest wait for a free connection, or for a new one.
+/// The longest wait for a free connection.
 const ACQUIRE: Duration = Duration::from_secs(2);
+/// The longest wait for a new one: a server under load takes its time to make it.
+const CONNECT: Duration = Duration::from_secs(5);
 /// The longest wait for the answer to one packet.
 const CALL: Duration = Duration::from_secs(5);
 /// A connection that lay idle longer than this is asked whether it still lives.
@@ -179,7 +181,7 @@ impl Links {
             conn.query_drop(&self.setup).await.map_err(Failure::of)?;
             Ok(conn)
         };
-        timeout(ACQUIRE, connecting).await.unwrap_or_else(|_| Err(Failure::Lost("the server does not answer".to_owned())))
+        timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(Failure::Lost("the server does not answer".to_owned())))
     }
 
     /// When one connection is broken the others most likely are too.

@@ -21,8 +21,10 @@ const INGEST: usize = 4;
 const WORKERS: usize = 4;
 const ADMIN: usize = 3;
 
-/// How long to wait for a connection, a new one or one that is in use.
+/// How long to wait for a connection that is in use, for the network, and for a first answer.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
+/// How long to wait for a new connection: a server under load takes its time to make it.
+const CREATE: Duration = Duration::from_secs(5);
 
 /// What every connection keeps to. The server ends a statement before we stop waiting for it, so that we mostly know how it ended.
 /// Commits are on disk before they are answered, whatever the server's default is.
@@ -86,7 +88,7 @@ impl Server {
         let connect = Introduced { server: self.clone(), planned };
         let manager = Manager::from_connect(self.config.clone(), connect, ManagerConfig { recycling_method });
         let built = Connections::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
-        let built = built.wait_timeout(Some(CONNECT)).create_timeout(Some(CONNECT)).recycle_timeout(Some(CONNECT)).build();
+        let built = built.wait_timeout(Some(CONNECT)).create_timeout(Some(CREATE)).recycle_timeout(Some(CONNECT)).build();
         built.map_err(|error| StoreError::Refused(format!("no pool of connections: {error}")))
     }
 }
