@@ -22,6 +22,10 @@ const SENDERS: usize = 5;
 
 /// The program with a channel for each choice, named after it.
 fn program(folder: &Path, store: &str, bots: &HashMap<&str, FakeBot>) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config(folder, store, bots)).expect("a config file")
+}
+
+fn config(folder: &Path, store: &str, bots: &HashMap<&str, FakeBot>) -> String {
     let mut config = format!(
         "listen = \"127.0.0.1:0\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"{store}\"\nspool = \"{}\"\n[log]\nfilter = \"off\"\n",
         folder.join("spool.db").display()
@@ -33,7 +37,7 @@ fn program(folder: &Path, store: &str, bots: &HashMap<&str, FakeBot>) -> Program
             bot.url()
         );
     }
-    Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
+    config
 }
 
 async fn willing(choices: &[&'static str]) -> HashMap<&'static str, FakeBot> {
@@ -188,7 +192,8 @@ async fn kill_nine_with_a_full_spool() {
     process.stop().await.expect("it stops");
 }
 
-/// Where nothing was ever taken in, a wrong address is likelier than an outage; without a spool there is nothing to go on with.
+/// Where nothing was ever taken in, a wrong address is likelier than an outage; without a spool there is nothing to go on with; and a token that
+/// hapax made itself is in the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_start_needs_the_store() {
     let Some(mut server) = Engine::Postgres.private().await else { return };
@@ -205,5 +210,12 @@ async fn a_first_start_needs_the_store() {
     server.kill9().await;
     let retries = program(folder.path(), &url, &willing(&["retry"]).await);
     let ended = retries.ends().await.expect("it ends");
+    assert_eq!(ended.code, Some(4), "{}", ended.words);
+
+    let spools = config(folder.path(), &url, &willing(&["spool"]).await);
+    let without_token = spools.replace(&format!("admin_token = \"{ADMIN_TOKEN}\"\n"), "");
+    assert_ne!(without_token, spools);
+    let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), &without_token).expect("a config file");
+    let ended = program.ends().await.expect("it ends");
     assert_eq!(ended.code, Some(4), "{}", ended.words);
 }
