@@ -12,7 +12,8 @@ use crate::store::StoreError;
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.
 const PACKET_MIN_BYTES: u64 = 16 << 20;
@@ -207,7 +208,7 @@ async fn migrate_locked(link: &mut Link) -> Result<(), StoreError> {
         )));
     }
     for (done, migration) in MIGRATIONS.iter().enumerate().skip(version) {
-        for statement in migration.split(";\n") {
+        for statement in migration.split(";\n").filter(|statement| !statement.trim().is_empty()) {
             link.run_within(statement, MIGRATE_STATEMENT).await.map_err(cannot_open)?;
         }
         if done + 1 == LISTED_SINCE {

@@ -10,7 +10,8 @@ use crate::domain::key::KeyHasher;
 use crate::store::{Promise, StoreError};
 
 /// Every version of the tables, oldest first; the last is ours.
-const VERSIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const VERSIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
 
 /// The longest wait for a first answer.
 const TIME: Duration = Duration::from_secs(10);

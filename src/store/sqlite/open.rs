@@ -39,7 +39,8 @@ impl Default for Options {
 }
 
 /// Each entry brings the schema from its index to the next; the file's `user_version` says how many were done.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("spans.sql"), include_str!("moved.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("spans.sql"), include_str!("moved.sql"), include_str!("schema_4.sql")];
 
 /// "hpax", so that a file of another program is never taken for ours.
 const APPLICATION_ID: i64 = 0x6870_6178;
