@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench install
+.PHONY: help run test soak lint bench install
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ test: ## Run every test and print how many ran
 	else \
 		cargo test --all-features --no-fail-fast 2>&1 | $(count); \
 	fi
+
+# What is long by nature has a short form in `make test` and its full form here. The numbers may be set from outside.
+soak: export HAPAX_SEQUENCES ?= 2000
+soak: export HAPAX_POWER_CUTS ?= 200
+soak: ## Run the long forms of the tests: 2,000 random sequences per store, 200 power cuts (hours)
+	@tests/install-servers.sh
+	cargo nextest run --all-features --profile soak
 
 lint: ## Check formatting and lints; any warning is an error
 	cargo fmt --check

@@ -21,7 +21,8 @@ use crate::store::{
 /// How many calls one sequence makes.
 const CALLS: usize = 100;
 
-/// How many sequences an engine is compared over; every seed is its own sequence. `HAPAX_SEQUENCES` asks for another number.
+/// How many sequences an engine is compared over; every seed is its own sequence. `HAPAX_SEQUENCES` asks for another number:
+/// `make soak` runs 2,000.
 pub fn sequences(usual: u64) -> u64 {
     std::env::var("HAPAX_SEQUENCES").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
 }

@@ -12,7 +12,7 @@ mod suite {
 }
 
 /// A sequence asks the emulator some hundred times, and each time it thinks for a millisecond.
-const SEQUENCES: u64 = 300;
+const SEQUENCES: u64 = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn firestore_answers_like_the_model() {

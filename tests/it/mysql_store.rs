@@ -34,7 +34,7 @@ async fn a_replay_is_not_purged_with_its_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_answers_like_the_model() {
-    compare_with_model(Engine::Mariadb, mysql::open, sequences(2_000)).await;
+    compare_with_model(Engine::Mariadb, mysql::open, sequences(150)).await;
 }
 
 /// A store in a database of its own on the server that all tests share. `None`: it is not installed.

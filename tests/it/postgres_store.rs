@@ -50,7 +50,7 @@ async fn an_account_with_a_long_name_sends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_answers_like_the_model() {
-    compare_with_model(Engine::Postgres, postgres::open, sequences(2_000)).await;
+    compare_with_model(Engine::Postgres, postgres::open, sequences(150)).await;
 }
 
 /// Texts with everything that a column might stumble over.

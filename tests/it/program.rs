@@ -48,7 +48,7 @@ pub(crate) struct Said {
 
 impl Poster {
     pub(crate) fn new() -> Self {
-        Self(reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().expect("a client"))
+        Self(reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().expect("a client"))
     }
 
     /// Posts a signed webhook; nothing when there was no whole answer.

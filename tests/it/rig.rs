@@ -225,12 +225,12 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
             looks.tick().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("never came: {what}"));
+    tokio::time::timeout(Duration::from_secs(120), waiting).await.unwrap_or_else(|_| panic!("never came: {what}"));
 }
 
 /// Waits for something that has a signal, but not for ever.
 pub(crate) async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), coming).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    tokio::time::timeout(Duration::from_secs(180), coming).await.unwrap_or_else(|_| panic!("never came: {what}"))
 }
 
 /// What python's `hmac.new(secret, body, sha256).hexdigest()` gives, as Meta sends it.

@@ -22,7 +22,7 @@ mod plain_records {
 }
 
 /// How many random sequences each engine is compared over.
-const SEQUENCES: u64 = 2_000;
+const SEQUENCES: u64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_steps_answer_like_the_model() {

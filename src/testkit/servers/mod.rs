@@ -176,7 +176,7 @@ trait Recipe: Sync {
 }
 
 /// How long a server may take to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Makes a folder for a server's data.
 fn new_folder(engine: &str) -> io::Result<PathBuf> {
@@ -213,7 +213,7 @@ async fn answers(recipe: &dyn Recipe, port: u16, folder: &Path, mut gone: impl F
 
 /// A stopped server accepts connections and says nothing: that is no answer either.
 async fn greeted(recipe: &dyn Recipe, port: u16) -> Result<(), Trouble> {
-    tokio::time::timeout(Duration::from_secs(5), recipe.greet(port)).await.unwrap_or_else(|late| Err(late.into()))
+    tokio::time::timeout(Duration::from_secs(20), recipe.greet(port)).await.unwrap_or_else(|late| Err(late.into()))
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {
