@@ -36,6 +36,8 @@ pub(super) struct Item {
     channel: String,
     events: u32,
     attempt: u32,
+    /// How many failures were charged so far; `attempts` of the channel is the most there may be.
+    failures: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<u32>,
     state: &'static str,
@@ -83,6 +85,7 @@ impl From<InboxRow> for Item {
             channel: row.channel,
             events: row.events,
             attempt: row.attempt,
+            failures: row.failures,
             replay: row.replay,
             state,
             due_at,

@@ -100,7 +100,7 @@ fn attempt(row: &AttemptRow) -> [Step; 2] {
         "delivered" => format!("the target took it at attempt {number} after {took_ms} ms{said}"),
         "retry" => format!("attempt {number} failed after {took_ms} ms{said}; it comes again"),
         "parked" => format!("attempt {number} ended after {took_ms} ms and it was parked{said}"),
-        "handed back" => format!("attempt {number} was handed back and does not count{said}"),
+        "handed back" => format!("attempt {number} ended after {took_ms} ms{said}; it is not charged and comes again"),
         other => format!("attempt {number} ended: {other}{said}"),
     };
     [about(leased), about(step(row.ended_ms, &row.outcome, words))]
@@ -171,6 +171,7 @@ mod tests {
                 channel: "shop".to_owned(),
                 events: 1,
                 attempt: 2,
+                failures: 1,
                 replay: None,
                 state: ItemState::Parked,
                 why: Some("404".to_owned()),

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::{Failure, Global, Output};
 use crate::domain::{EventId, ItemId};
 
-/// Put parked items back in line, their attempts forgotten
+/// Put parked items back in line, their failures forgotten
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Mend the cause first: what fails again is parked again. `hapax parked` lists what there is.

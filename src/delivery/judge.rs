@@ -63,11 +63,11 @@ pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
 pub(super) fn next_wait_ms(
     policy: RetryPolicy,
     on_poison: OnPoison,
-    attempt: u32,
+    failure: u32,
     draw: f64,
     asked_ms: Option<i64>,
 ) -> Option<i64> {
-    match (policy.wait_ms(attempt, draw, asked_ms), on_poison) {
+    match (policy.wait_ms(failure, draw, asked_ms), on_poison) {
         (Some(wait_ms), _) => Some(wait_ms),
         (None, OnPoison::Park) => None,
         (None, OnPoison::Block) => {

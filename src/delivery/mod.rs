@@ -9,7 +9,7 @@ mod target;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use passing::{Passage, Passed};
@@ -38,6 +38,9 @@ pub struct Delivery {
     /// Outcomes that are known and that the store did not take yet.
     unsettled: AtomicUsize,
 }
+
+/// Said of a call that was open when the grace period of a stop was over.
+const CUT_BY_STOP: &str = "cut, because hapax stopped; the target may still be at work on it";
 
 /// How one attempt ended.
 struct Attempt {
@@ -75,7 +78,8 @@ impl Delivery {
         loops
     }
 
-    async fn attempt(&self, target: &Target, lease: &InboxLease) -> Attempt {
+    /// Sets `called` from when on the target may have been reached.
+    async fn attempt(&self, target: &Target, lease: &InboxLease, called: &AtomicBool) -> Attempt {
         let now_ms = self.clock.now_ms();
         if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
             && now_ms - lease.received_ms > stale_after_ms
@@ -88,7 +92,7 @@ impl Delivery {
         }
         let pass = match target.circuit.pass(now_ms) {
             Ok(pass) => pass,
-            Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms }, 503),
+            Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms, called: None }, 503),
         };
         let Some(body) = target.body(lease) else {
             // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
@@ -97,6 +101,7 @@ impl Delivery {
             return Attempt::without_request(Outcome::Parked { why }, 502);
         };
         let begun = Instant::now();
+        called.store(true, Ordering::Release);
         let (heard, answer) = target.post(lease, body, self.clock.wall_ms()).await;
         let took = begun.elapsed();
         let mut judgement = judge(&heard, target.settings.park_on_4xx);
@@ -110,7 +115,8 @@ impl Delivery {
             if trip.opened {
                 target.telemetry.circuit_opened(trip.wait_ms, why);
             }
-            Outcome::HandBack { wait_ms: trip.wait_ms }
+            let called = (!matches!(heard, Heard::Unreachable(_))).then(|| why.clone());
+            Outcome::HandBack { wait_ms: trip.wait_ms, called }
         } else {
             if pass.alive() {
                 target.telemetry.circuit_closed();
@@ -144,7 +150,9 @@ impl Delivery {
             }
             Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
             Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
-            Outcome::HandBack { .. } => target.telemetry.handed_back(event, "the target is not there, or hapax stops"),
+            Outcome::HandBack { called, .. } => {
+                target.telemetry.handed_back(event, called.as_deref().unwrap_or("the target is not there, or hapax stops"));
+            }
         }
         if target.settings.mode == Mode::Proxy {
             for event in &lease.events {
@@ -184,15 +192,17 @@ impl Work for Delivery {
     async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {
         // Only channels with a target are asked for.
         let Some(target) = self.targets.get(&lease.channel) else { return };
+        let called = AtomicBool::new(false);
         let attempt = tokio::select! {
             biased;
-            attempt = self.attempt(target, &lease) => attempt,
+            attempt = self.attempt(target, &lease, &called) => attempt,
             () = hold.ended() => {
                 if hold.is_lost() {
                     target.telemetry.fence_lost(first_event(&lease), hold.fence);
                     return;
                 }
-                Attempt::without_request(Outcome::HandBack { wait_ms: 0 }, 503)
+                let called = called.load(Ordering::Acquire).then(|| CUT_BY_STOP.to_owned());
+                Attempt::without_request(Outcome::HandBack { wait_ms: 0, called }, 503)
             }
         };
         hold.free_slot();
@@ -213,7 +223,7 @@ fn first_event(lease: &InboxLease) -> EventId {
 }
 
 fn outcome_of(target: &Target, lease: &InboxLease, judgement: Judgement, heard: &Heard, answer: Option<&Answer>) -> Outcome {
-    let (settings, attempt) = (&target.settings, lease.attempt);
+    let (settings, failure) = (&target.settings, lease.failures + 1);
     match judgement {
         Judgement::Taken => {
             let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
@@ -227,12 +237,12 @@ fn outcome_of(target: &Target, lease: &InboxLease, judgement: Judgement, heard: 
         }
         Judgement::Hopeless { why } => Outcome::Parked { why },
         Judgement::Again { why, asked_ms } => {
-            match next_wait_ms(settings.retry, settings.on_poison, attempt, rand::random(), asked_ms) {
+            match next_wait_ms(settings.retry, settings.on_poison, failure, rand::random(), asked_ms) {
                 Some(wait_ms) => Outcome::Retry { wait_ms, why },
-                None => Outcome::Parked { why: format!("{why}; that was attempt {attempt} of {}", settings.retry.attempts) },
+                None => Outcome::Parked { why: format!("{why}; that was failure {failure} of {}", settings.retry.attempts) },
             }
         }
-        Judgement::Dead { .. } => Outcome::HandBack { wait_ms: 0 },
+        Judgement::Dead { .. } => Outcome::HandBack { wait_ms: 0, called: None },
     }
 }
 

@@ -188,6 +188,7 @@ mod tests {
             item: ItemId(id.0),
             channel: "shop".into(),
             attempt: 1,
+            failures: 0,
             replay: None,
             received_ms: 0,
             headers: KeptHeaders::default(),

@@ -164,6 +164,7 @@ mod tests {
             item: crate::domain::ItemId(uuid::Uuid::from_u128(number)),
             channel: "shop".into(),
             attempt: 1,
+            failures: 0,
             replay: None,
             received_ms: 0,
             headers: KeptHeaders::default(),

@@ -29,8 +29,10 @@ pub struct InboxLease {
     pub until_ms: i64,
     pub item: ItemId,
     pub channel: Arc<str>,
-    /// 1 at the first try; grows with every lease that was not handed back.
+    /// 1 at the first call; grows with every call that may have reached the target, and never goes back.
     pub attempt: u32,
+    /// How many failures were charged to it so far: what its budget is compared with.
+    pub failures: u32,
     /// Set when this is a replay: the number of the replay, from 1.
     pub replay: Option<u32>,
     pub received_ms: i64,
@@ -56,12 +58,13 @@ pub struct LeasedEvent {
 pub enum Outcome {
     /// The target took it. `answer` is kept for repeats in proxy mode; `replies` enter the outbox in the same step.
     Delivered { status: u16, answer: Option<Answer>, replies: Vec<NewMessage> },
-    /// It comes again after the wait, by the store's clock; the attempt counts.
+    /// The target failed it. It comes again after the wait, by the store's clock; the attempt counts and one failure is charged.
     Retry { wait_ms: i64, why: String },
     /// It waits for a person; the lane goes on with the next.
     Parked { why: String },
-    /// It was not tried, or not to the end, through no fault of its own: the attempt is not counted. Comes again after the wait.
-    HandBack { wait_ms: i64 },
+    /// It was not tried, or not to the end, through no fault of its own: nothing is charged. Comes again after the wait. `called` says how
+    /// a call ended that may have reached the target: then the attempt counts and stands in the story, otherwise neither.
+    HandBack { wait_ms: i64, called: Option<String> },
 }
 
 impl Outcome {
@@ -71,6 +74,25 @@ impl Outcome {
             Outcome::Retry { .. } => "retry",
             Outcome::Parked { .. } => "parked",
             Outcome::HandBack { .. } => "handed back",
+        }
+    }
+
+    /// Whether the attempt counts and stands in the story: the target may have been called.
+    pub fn counts(&self) -> bool {
+        !matches!(self, Outcome::HandBack { called: None, .. })
+    }
+
+    /// How many failures are charged to the item.
+    pub fn charge(&self) -> u32 {
+        u32::from(matches!(self, Outcome::Retry { .. }))
+    }
+
+    /// Why the item is not done, where there is a reason to be shown.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Outcome::Retry { why, .. } | Outcome::Parked { why } => Some(why),
+            Outcome::HandBack { called, .. } => called.as_deref(),
+            Outcome::Delivered { .. } => None,
         }
     }
 }

@@ -77,7 +77,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.
     ///
     /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked.
-    /// - Each lease raises the fence above every fence handed out before, and counts one attempt.
+    /// - Each lease raises the fence above every fence handed out before, and counts one attempt. Attempts only ever grow: one is taken
+    ///   back only by a [`Outcome::HandBack`] of what was not called. A lease that ran out keeps its attempt; it charges nothing.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
     /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
     async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError>;
@@ -120,7 +121,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Sets the unread count of a thread, by any name of its peer, to zero. False: no such thread.
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
-    /// Puts parked items back in line with their attempts forgotten. Returns how many; at most `max`.
+    /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
 
     /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.

@@ -157,6 +157,7 @@ pub struct InboxRow {
     pub channel: String,
     pub events: u32,
     pub attempt: u32,
+    pub failures: u32,
     pub replay: Option<u32>,
     pub state: ItemState,
     /// Why it was parked, or why the last attempt failed.

@@ -223,7 +223,7 @@ impl ChannelTelemetry {
 
     pub fn handed_back(&self, event: EventId, why: &str) {
         self.handed_back.increment(1);
-        tracing::debug!(channel = &*self.channel, %event, why, "handed back; the attempt is not counted");
+        tracing::debug!(channel = &*self.channel, %event, why, "handed back; nothing is charged");
     }
 
     pub fn fence_lost(&self, event: EventId, fence: Fence) {

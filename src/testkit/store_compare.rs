@@ -179,7 +179,7 @@ impl Pair {
             0..4 => Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies: vec![] },
             4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
             5 | 6 => Outcome::Parked { why: "no".to_owned() },
-            _ => Outcome::HandBack { wait_ms: 500 },
+            _ => Outcome::HandBack { wait_ms: 500, called: random.random_bool(0.5).then(|| "cut".to_owned()) },
         };
         self.call = format!("settle {outcome:?}");
         let model = self.fine(self.model.settle_inbox(model.lane, model.fence, outcome.clone()).await);
@@ -472,8 +472,16 @@ fn told_message(row: &MessageRow) -> impl PartialEq + Debug {
     (row.steps.clone(), row.provider_id.clone(), row.why.clone(), place, tries)
 }
 
-fn facts(lease: &InboxLease) -> (u32, Option<u32>, i64, u32, i64, &Bytes, &str) {
-    (lease.attempt, lease.replay, lease.received_ms, lease.webhook_events, lease.until_ms, &lease.body, &lease.channel)
+fn facts(lease: &InboxLease) -> ((u32, u32), Option<u32>, i64, u32, i64, &Bytes, &str) {
+    (
+        (lease.attempt, lease.failures),
+        lease.replay,
+        lease.received_ms,
+        lease.webhook_events,
+        lease.until_ms,
+        &lease.body,
+        &lease.channel,
+    )
 }
 
 /// What a detail says, without the names that engines choose for themselves.
@@ -490,7 +498,7 @@ fn told(detail: &EventDetail) -> impl PartialEq + Debug {
                 ItemState::Leased { until_ms, .. } => Some(*until_ms),
                 ItemState::Parked | ItemState::Quarantined => None,
             };
-            (row.state.name(), due, row.attempt, row.replay, row.events, row.why.clone())
+            (row.state.name(), due, (row.attempt, row.failures), row.replay, row.events, row.why.clone())
         })
         .collect();
     let row = (row.state, row.kind, row.provider_id.clone(), row.peer.clone(), row.received_ms, row.body_bytes);

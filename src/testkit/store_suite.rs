@@ -52,6 +52,7 @@ macro_rules! store_suite {
             a_lease_that_ran_out_untaken_may_still_be_settled
             a_retry_waits_and_counts
             handing_back_does_not_count
+            a_call_that_was_cut_counts_and_is_not_charged
             a_parked_item_leaves_the_lane_and_comes_back_by_redrive
             redrive_by_event_channel_and_all
             a_replay_is_delivered_again_with_a_nonce

@@ -27,7 +27,7 @@ on_every_store! {
     attempts_end_in_parking
     a_poison_blocks_its_thread_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
-    a_bot_that_says_503_spends_no_attempts
+    a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_nothing
     a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then
     a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
@@ -201,7 +201,7 @@ async fn attempts_end_in_parking(opened: Opened) {
     rig.settled().await;
     let attempts: Vec<u32> = bot.calls().iter().map(Call::attempt).collect();
     assert_eq!(attempts, [1, 2, 3, 4, 5]);
-    assert_eq!(rig.inbox().await[0].why.as_deref(), Some("the target answered 500; that was attempt 5 of 5"));
+    assert_eq!(rig.inbox().await[0].why.as_deref(), Some("the target answered 500; that was failure 5 of 5"));
     assert_eq!(rig.events().await[0].state, EventState::Parked);
 }
 
@@ -239,13 +239,18 @@ async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {
     rig.counted(r#"hapax_delivery_retries_total{channel="shop"}"#, 0).await;
 }
 
-async fn a_bot_that_says_503_spends_no_attempts(opened: Opened) {
+async fn a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_nothing(opened: Opened) {
     let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 503 } else { 200 })).await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     let calls = bot.called(2).await;
-    assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 1));
+    assert_eq!((calls[0].attempt(), calls[1].attempt()), (1, 2));
     assert!(calls[1].fence() > calls[0].fence());
+    rig.settled().await;
+    let story = rig.store.event(rig.events().await[0].id).await.expect("the event").expect("it is there").attempts;
+    let story: Vec<_> = story.iter().map(|row| (row.attempt, row.outcome.as_str(), row.detail.as_str())).collect();
+    assert_eq!(story, [(1, "handed back", "the target answered 503"), (2, "delivered", "200")]);
+    rig.counted(r#"hapax_delivery_retries_total{channel="shop"}"#, 0).await;
 }
 
 async fn a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then(opened: Opened) {
@@ -263,7 +268,7 @@ async fn a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then(open
     .await;
     let ItemState::Waiting { due_ms } = row.state else { panic!("{row:?}") };
     assert!(due_ms > clock.now_ms() + 3_500_000, "due in {} ms", due_ms - clock.now_ms());
-    assert_eq!((row.attempt, bot.calls().len()), (0, 1), "no attempt is spent");
+    assert_eq!((row.attempt, row.failures, bot.calls().len()), (1, 0, 1), "nothing is charged");
 }
 
 async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: Opened) {

@@ -214,7 +214,7 @@ async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
     }
     bed.clock().advance(HOLD_MS * 5);
     for held in lease(&*store, 100).await {
-        store.settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 500 }).await.expect("handed back");
+        store.settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 500, called: None }).await.expect("handed back");
     }
     for held in store.lease_outbox(ask_out(100)).await.expect("leased") {
         store.settle_outbox(held.lane, held.fence, SendOutcome::HandBack { wait_ms: 500 }).await.expect("handed back");

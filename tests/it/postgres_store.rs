@@ -107,6 +107,7 @@ fn item() -> ItemRec {
         events_ms: 2,
         webhook: 7,
         attempt: 4,
+        failures: 2,
         replay: Some(2),
         why: Some(ODD.to_owned()),
         due_ms: 5,

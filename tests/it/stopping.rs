@@ -1,4 +1,4 @@
-//! A stop hands back what is not done, charges nothing, and loses nothing.
+//! A stop hands back what is not done, charges nothing, loses nothing, and tells of the calls it cut.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::rig::{Opened, Rig, channel, text};
 
 on_every_store! {
     a_stop_lets_deliveries_end_within_the_grace
-    a_stop_hands_unfinished_work_back_without_charging_the_attempt
+    a_stop_counts_the_call_it_cut_and_charges_nothing
     the_next_start_delivers_what_was_left
 }
 
@@ -42,7 +42,7 @@ async fn a_stop_lets_deliveries_end_within_the_grace(opened: Opened) {
     assert!(stats.channels.iter().all(|counts| counts.waiting + counts.leased == 0), "{stats:?}");
 }
 
-async fn a_stop_hands_unfinished_work_back_without_charging_the_attempt(opened: Opened) {
+async fn a_stop_counts_the_call_it_cut_and_charges_nothing(opened: Opened) {
     let bot = FakeBot::start_slow(slow(&Arc::new(Notify::new()))).await.expect("a bot");
     // The folder outlives the rig, so that the store can still be asked.
     let (store, _folder) = (Arc::clone(&opened.store), opened.folder.clone());
@@ -52,7 +52,10 @@ async fn a_stop_hands_unfinished_work_back_without_charging_the_attempt(opened: 
     rig.stop().await;
     let row = store.inbox(hapax::store::InboxQuery { limit: 1, ..Default::default() }).await.expect("the inbox").rows.remove(0);
     assert!(matches!(row.state, ItemState::Waiting { .. }), "{row:?}");
-    assert_eq!(row.attempt, 0);
+    assert_eq!((row.attempt, row.failures), (1, 0), "the bot may have done its work");
+    let story = store.event(row.event).await.expect("the event").expect("it is there").attempts;
+    assert_eq!(story.iter().map(|row| (row.attempt, row.outcome.as_str())).collect::<Vec<_>>(), [(1, "handed back")]);
+    assert!(story[0].detail.contains("hapax stopped"), "{story:?}");
 }
 
 async fn the_next_start_delivers_what_was_left(opened: Opened) {
@@ -67,7 +70,7 @@ async fn the_next_start_delivers_what_was_left(opened: Opened) {
     let rig = Rig::start(again, vec![channel("shop", Some(bot.url()))]).await;
     let second = bot.called(1).await.remove(0);
     assert_eq!(second.event_id(), first.event_id());
-    assert_eq!(second.attempt(), 1);
+    assert_eq!((first.attempt(), second.attempt()), (1, 2));
     assert!(second.fence() > first.fence());
     // The new process has an empty cache and still knows the key.
     let (_, answer) = rig.post("shop", text("wamid.A", "1")).await;

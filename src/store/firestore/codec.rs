@@ -163,6 +163,7 @@ pub(super) fn item_fields(item: &ItemRec) -> Fields {
         .with("events_ms", int(item.events_ms))
         .with("webhook", number(item.webhook))
         .with("attempt", int(item.attempt.into()))
+        .with("failures", int(item.failures.into()))
         .with_some("replay", item.replay, |replay| int(replay.into()))
         .with("is_replay", flag(item.replay.is_some()))
         .with_some("why", item.why.as_deref(), text)
@@ -181,6 +182,7 @@ pub(super) fn read_item(doc: &Doc) -> Result<ItemRec, StoreError> {
         events_ms: doc.int("events_ms")?,
         webhook: doc.number("webhook")?,
         attempt: doc.small("attempt")?,
+        failures: doc.small("failures").unwrap_or_default(),
         replay: doc.small("replay").ok(),
         why: doc.maybe_text("why"),
         due_ms: doc.int("due_ms")?,

@@ -226,6 +226,7 @@ impl State {
             channel: item.channel.to_string(),
             events: item.events.len() as u32,
             attempt: item.attempt,
+            failures: item.failures,
             replay: item.replay,
             state,
             why: item.why.clone(),

@@ -58,6 +58,7 @@ pub(super) struct Item {
     pub(super) channel: Arc<str>,
     pub(super) events: Vec<EventId>,
     pub(super) attempt: u32,
+    pub(super) failures: u32,
     pub(super) replay: Option<u32>,
     pub(super) place: Place,
     pub(super) why: Option<String>,
@@ -166,7 +167,17 @@ impl State {
         let channel = Arc::clone(channel);
         self.items.insert(
             item,
-            Item { channel, events: vec![event], attempt: 0, replay: None, place, why, received_ms: now, due_ms: now },
+            Item {
+                channel,
+                events: vec![event],
+                attempt: 0,
+                failures: 0,
+                replay: None,
+                place,
+                why,
+                received_ms: now,
+                due_ms: now,
+            },
         );
         item
     }
@@ -232,6 +243,7 @@ impl State {
             item: id,
             channel: Arc::clone(&item.channel),
             attempt: item.attempt,
+            failures: item.failures,
             replay: item.replay,
             received_ms: first.received_ms,
             headers: first.webhook.headers.clone(),
@@ -281,7 +293,7 @@ impl State {
         let number = lane_number(lane);
         let Some(lane) = self.lanes.get_mut(&number) else { return Settled::Lost };
         let Some(held) = lane.lease.take_if(|held| held.fence == fence) else { return Settled::Lost };
-        let name = outcome.name();
+        let (name, charge) = (outcome.name(), outcome.charge());
         match outcome {
             Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, now, name, &status.to_string());
@@ -308,13 +320,18 @@ impl State {
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, now, name, &why);
                 if let Some(item) = self.items.get_mut(&held.item) {
+                    item.failures += charge;
                     item.why = Some(why);
                     item.due_ms = now + wait_ms;
                 }
             }
-            Outcome::HandBack { wait_ms } => {
+            Outcome::HandBack { wait_ms, called } => {
+                if let Some(why) = &called {
+                    self.log_attempt(&held, now, name, why);
+                }
                 if let Some(item) = self.items.get_mut(&held.item) {
-                    item.attempt -= 1;
+                    item.attempt -= u32::from(called.is_none());
+                    item.why = called.or(item.why.take());
                     item.due_ms = now + wait_ms;
                 }
             }
@@ -364,7 +381,7 @@ impl State {
             }
             if let Some(item) = self.items.get_mut(id) {
                 item.place = Place::InLane(number);
-                item.attempt = 0;
+                item.failures = 0;
                 item.due_ms = now;
             }
         }

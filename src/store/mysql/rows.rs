@@ -113,12 +113,12 @@ pub(super) fn put_listed(listed: &(ListKey, u64), values: &mut Values<'_>) {
 }
 
 pub(super) const ITEM: &str =
-    "number,received_ms,channel,lane,place,events,events_ms,webhook,attempt,replay,why,due_ms,channel_key,first_event";
+    "number,received_ms,channel,lane,place,events,events_ms,webhook,attempt,replay,why,due_ms,failures,channel_key,first_event";
 
 pub(super) fn put_item(item: &ItemRec, values: &mut Values<'_>) {
     values.put(&item.number).put(&item.received_ms).put(&*item.channel).put(&item.lane).put(&item.place.code());
     values.put(write_numbers(&item.events).as_slice()).put(&item.events_ms).put(&item.webhook).put(&item.attempt);
-    values.put(&item.replay).put(&item.why).put(&item.due_ms);
+    values.put(&item.replay).put(&item.why).put(&item.due_ms).put(&item.failures);
     values.put(&channel_key(&item.channel)).put(&item.events.first().copied().unwrap_or_default());
 }
 
@@ -136,6 +136,7 @@ pub(super) fn read_item(fields: &mut Fields) -> Result<ItemRec, StoreError> {
         replay: fields.next()?,
         why: fields.next()?,
         due_ms: fields.next()?,
+        failures: fields.next()?,
     })
 }
 

@@ -170,6 +170,7 @@ impl Kept for ItemRec {
         ("replay", "int4"),
         ("why", "text"),
         ("due_ms", "int8"),
+        ("failures", "int4"),
         ("first", "int8"),
     ];
     /// The first event is among the events; the column is there to be searched.
@@ -195,6 +196,7 @@ impl Kept for ItemRec {
             column(of, |item| item.replay.map(|replay| replay as i32)),
             column(of, |item| item.why.as_deref().map(escape)),
             column(of, |item| item.due_ms),
+            column(of, |item| item.failures as i32),
             column(of, |item| item.events.first().copied().unwrap_or_default() as i64),
         ]
     }
@@ -213,6 +215,7 @@ impl Kept for ItemRec {
             replay: fields.small_or_null()?,
             why: fields.text_or_null()?,
             due_ms: fields.take()?,
+            failures: fields.small()?,
         })
     }
 }

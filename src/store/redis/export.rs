@@ -296,7 +296,7 @@ impl Telling<'_> {
             b"Q" => Place::Quarantined,
             _ => return Err(odd("an unknown place")),
         };
-        let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
+        let (attempt, failures, replay) = (row.small()?, row.small()?, row.maybe_int()?.map(|replay| replay as u32));
         let (why, due_ms, channel) = (row.maybe_text()?, row.int()?, row.text()?);
         let (mut members, mut events) = (row.row()?, Vec::new());
         while let Some(event) = members.maybe_seq()? {
@@ -321,6 +321,7 @@ impl Telling<'_> {
             events_ms,
             webhook,
             attempt,
+            failures,
             replay,
             why,
             due_ms,

@@ -323,7 +323,7 @@ fn item_args(item: &ItemRec) -> Args {
         Place::Quarantined => "Q",
     };
     let args = Args::default().arg(name(item.number)).arg(&*item.channel).arg(events.join(","));
-    let args = args.number(item.received_ms).number(item.due_ms).number(item.attempt);
+    let args = args.number(item.received_ms).number(item.due_ms).number(item.attempt).number(item.failures);
     args.maybe_number(item.replay).arg(place).maybe(item.why.as_ref())
 }
 

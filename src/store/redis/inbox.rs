@@ -141,7 +141,7 @@ impl RedisStore {
             }
             Outcome::Retry { wait_ms, why } => letter_and_room(call, "R").arg(*wait_ms).arg(why),
             Outcome::Parked { why } => letter_and_room(call, "P").arg(why),
-            Outcome::HandBack { wait_ms } => letter_and_room(call, "H").arg(*wait_ms),
+            Outcome::HandBack { wait_ms, called } => letter_and_room(call, "H").arg(*wait_ms).maybe(called.as_ref()),
         };
         read_settled(&self.link.run_safely("settling", call).await?)
     }
@@ -220,7 +220,7 @@ fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
 fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
     let seq = row.seq()?;
     let (fence, until_ms) = (Fence(row.count()?), row.int()?);
-    let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
+    let (attempt, replay, failures) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32), row.small()?);
     let (made_ms, received_ms) = (row.int()?, row.int()?);
     let (headers, body, webhook_events) = (KeptHeaders(row.bytes()?.to_vec()), row.bytes()?, row.small()?);
     let mut events = Vec::new();
@@ -239,6 +239,7 @@ fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
         item: ItemId(seq.id(made_ms, seat.account)),
         channel: Arc::clone(&seat.channel),
         attempt,
+        failures,
         replay,
         received_ms,
         headers,

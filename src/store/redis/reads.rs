@@ -211,7 +211,7 @@ fn read_event(mut row: Row, account: u32, name: &str) -> Result<EventRow, StoreE
 fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
     let (seq, received_ms) = (row.seq()?, row.int()?);
     let (event_seq, event_ms, events, channel) = (row.seq()?, row.int()?, row.small()?, row.text()?);
-    let (attempt, replay) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32));
+    let (attempt, failures, replay) = (row.small()?, row.small()?, row.maybe_int()?.map(|replay| replay as u32));
     let (place, why, due_ms) = (row.bytes()?, row.maybe_text()?, row.int()?);
     let state = match (&place[..], row.maybe_row()?) {
         (b"P", _) => ItemState::Parked,
@@ -221,7 +221,7 @@ fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
     };
     let item = ItemId(seq.id(received_ms, account));
     let event = EventId(event_seq.id(event_ms, account));
-    Ok(InboxRow { item, event, channel, events, attempt, replay, state, why, received_ms })
+    Ok(InboxRow { item, event, channel, events, attempt, failures, replay, state, why, received_ms })
 }
 
 fn read_detail(mut answer: Row, account: u32, name: &str) -> Result<EventDetail, StoreError> {

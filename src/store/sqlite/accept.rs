@@ -82,12 +82,9 @@ impl Writer {
         match &new.then {
             Then::Keep => Ok(None),
             Then::Quarantine { why, .. } => {
-                self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1)")?.execute(params![
-                    number as i64,
-                    channel,
-                    self.now_ms,
-                    why
-                ])?;
+                self.db
+                    .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1, 0)")?
+                    .execute(params![number as i64, channel, self.now_ms, why])?;
                 Ok(Some(number))
             }
             Then::Deliver => {
@@ -177,7 +174,7 @@ impl Writer {
     }
 
     fn queue(&mut self, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
-        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL)")?;
+        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL, 0)")?;
         self.work_made |= !gathered.is_empty();
         for item in gathered {
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));

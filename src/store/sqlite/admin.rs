@@ -36,7 +36,7 @@ impl Writer {
             let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
             self.db
                 .prepare_cached(
-                    "INSERT INTO inbox SELECT channel, item, ?2, first, members, 0, replay, received, ?3, why FROM parked WHERE item = ?1",
+                    "INSERT INTO inbox SELECT channel, item, ?2, first, members, attempt, replay, received, ?3, why, 0 FROM parked WHERE item = ?1",
                 )?
                 .execute(params![item, lane, self.now_ms])?;
             self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
@@ -81,7 +81,7 @@ impl Writer {
             .query_row([number], |row| row.get(0))?;
         let item = self.number() as i64;
         let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
-        self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL)")?.execute(params![
+        self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL, 0)")?.execute(params![
             item,
             channel,
             lane,

@@ -330,7 +330,8 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
     const FIRST: &str = "e.received, e.webhook, e.kind, e.account, e.peer";
     if let Some(After::Number(parked)) = after {
         let sql = format!(
-            "SELECT p.item, p.received, c.name, p.first, p.members, p.attempt, p.replay, p.why, p.received, 1 + p.quarantined, {FIRST}
+            "SELECT p.item, p.received, c.name, p.first, p.members, p.attempt, p.replay, p.why, p.received, 1 + p.quarantined, {FIRST},
+             p.failures
              FROM parked p JOIN channels c ON c.id = p.channel JOIN events e ON e.number = p.first
              WHERE p.item > ?1 ORDER BY p.item LIMIT ?2"
         );
@@ -341,12 +342,13 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
         _ => (0, 0),
     };
     let sql = format!(
-        "SELECT i.item, i.received, c.name, i.first, i.members, i.attempt, i.replay, i.why, i.due, 0, {FIRST}, i.channel
+        "SELECT i.item, i.received, c.name, i.first, i.members, i.attempt, i.replay, i.why, i.due, 0, {FIRST},
+             i.failures, i.channel
          FROM inbox i JOIN channels c ON c.id = i.channel JOIN events e ON e.number = i.first
          WHERE (i.channel, i.item) > (?1, ?2) ORDER BY i.channel, i.item LIMIT ?3"
     );
     let (records, last) = rows(db, &sql, params![channel, last, limit as i64], limit, |row| {
-        Ok((item(row)?, After::Pair(row.get::<_, i64>(15)? as u64, row.get::<_, i64>(0)? as u64)))
+        Ok((item(row)?, After::Pair(row.get::<_, i64>(16)? as u64, row.get::<_, i64>(0)? as u64)))
     })?;
     Ok((records, Some(last.unwrap_or(After::Number(0)))))
 }
@@ -370,6 +372,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
         events_ms: row.get(10)?,
         webhook: row.get::<_, i64>(11)? as u64,
         attempt: row.get(5)?,
+        failures: row.get(15)?,
         replay: row.get(6)?,
         why: row.get(7)?,
         due_ms: row.get(8)?,

@@ -249,7 +249,7 @@ impl Writer {
         let members = (item.events.len() > 1).then(|| members_blob(&item.events));
         if item.place == Place::InLane {
             let lane = thread.map(|thread| lane_name(&item.channel, &thread));
-            let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+            let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
             insert.execute(params![
                 channel,
                 item.number as i64,
@@ -260,10 +260,11 @@ impl Writer {
                 item.replay,
                 item.received_ms,
                 item.due_ms,
-                item.why
+                item.why,
+                item.failures
             ])?;
         } else {
-            let mut insert = self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+            let mut insert = self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
             insert.execute(params![
                 item.number as i64,
                 channel,
@@ -273,7 +274,8 @@ impl Writer {
                 item.replay,
                 item.received_ms,
                 item.why.as_deref().unwrap_or_default(),
-                item.place == Place::Quarantined
+                item.place == Place::Quarantined,
+                item.failures
             ])?;
         }
         Ok(())

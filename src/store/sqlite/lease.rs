@@ -16,6 +16,7 @@ struct Head {
     first: i64,
     members: Option<Vec<u8>>,
     attempt: u32,
+    failures: u32,
     replay: Option<u32>,
     received: i64,
 }
@@ -74,7 +75,9 @@ impl Writer {
 
     fn head(&self, channel: i64, item: i64) -> rusqlite::Result<Head> {
         self.db
-            .prepare_cached("SELECT first, members, attempt, replay, received FROM inbox WHERE channel = ?1 AND item = ?2")?
+            .prepare_cached(
+                "SELECT first, members, attempt, replay, received, failures FROM inbox WHERE channel = ?1 AND item = ?2",
+            )?
             .query_row([channel, item], |row| {
                 Ok(Head {
                     first: row.get(0)?,
@@ -82,6 +85,7 @@ impl Writer {
                     attempt: row.get(2)?,
                     replay: row.get(3)?,
                     received: row.get(4)?,
+                    failures: row.get(5)?,
                 })
             })
     }
@@ -114,6 +118,7 @@ impl Writer {
             item: item_id(head.received, held.item),
             channel: Arc::clone(channel),
             attempt: held.attempt,
+            failures: head.failures,
             replay: head.replay,
             received_ms: webhook.received,
             headers,
@@ -194,7 +199,7 @@ impl Writer {
                 self.log_attempt(&held, outcome.name(), why)?;
                 self.db
                     .prepare_cached(
-                        "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0
+                        "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures
                          FROM inbox WHERE channel = ?1 AND item = ?2",
                     )?
                     .execute(params![channel, item, held.attempt, why])?;
@@ -203,11 +208,20 @@ impl Writer {
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, outcome.name(), why)?;
                 self.db
+                    .prepare_cached(
+                        "UPDATE inbox SET attempt = ?3, due = ?4, why = ?5, failures = failures + ?6 WHERE channel = ?1 AND item = ?2",
+                    )?
+                    .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why, outcome.charge()])?;
+                self.postpone(lane, &held, *wait_ms);
+            }
+            Outcome::HandBack { wait_ms, called: Some(why) } => {
+                self.log_attempt(&held, outcome.name(), why)?;
+                self.db
                     .prepare_cached("UPDATE inbox SET attempt = ?3, due = ?4, why = ?5 WHERE channel = ?1 AND item = ?2")?
                     .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why])?;
                 self.postpone(lane, &held, *wait_ms);
             }
-            Outcome::HandBack { wait_ms } => {
+            Outcome::HandBack { wait_ms, called: None } => {
                 self.db.prepare_cached("UPDATE inbox SET due = ?3 WHERE channel = ?1 AND item = ?2")?.execute([
                     channel,
                     item,

@@ -189,11 +189,11 @@ fn attempts(db: &Connection, item: i64, number: i64) -> rusqlite::Result<Vec<Att
 const WAITING: &str =
     "SELECT i.item, i.received, c.name, i.first, coalesce(length(i.members) / 8, 1), coalesce(l.attempt, i.attempt),
         i.replay, i.why, iif(l.item IS NULL, 'waiting', 'leased'), coalesce(l.ends, i.due), l.worker, l.fence,
-        (SELECT e.received FROM events e WHERE e.number = i.first)
+        (SELECT e.received FROM events e WHERE e.number = i.first), i.failures
     FROM inbox i JOIN channels c ON c.id = i.channel LEFT JOIN leases l ON l.item = i.item";
 const PARKED: &str = "SELECT p.item, p.received, c.name, p.first, coalesce(length(p.members) / 8, 1), p.attempt,
         p.replay, p.why, iif(p.quarantined, 'quarantined', 'parked'), 0, NULL, 0,
-        (SELECT e.received FROM events e WHERE e.number = p.first)
+        (SELECT e.received FROM events e WHERE e.number = p.first), p.failures
     FROM parked p JOIN channels c ON c.id = p.channel";
 
 fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
@@ -214,6 +214,7 @@ fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
         channel: row.get(2)?,
         events: row.get(4)?,
         attempt: row.get(5)?,
+        failures: row.get(13)?,
         replay: row.get(6)?,
         state,
         why: row.get(7)?,

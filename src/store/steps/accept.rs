@@ -215,6 +215,7 @@ impl Work {
             events_ms: now_ms,
             webhook,
             attempt: 0,
+            failures: 0,
             replay: None,
             why: None,
             due_ms: now_ms,

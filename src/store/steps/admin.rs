@@ -155,7 +155,7 @@ impl Step for RedriveParked {
         work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
         let (moved, now_ms) = (parked.len(), work.now_ms);
         for item in parked {
-            work.add_item(ItemRec { place: Place::InLane, attempt: 0, due_ms: now_ms, ..item });
+            work.add_item(ItemRec { place: Place::InLane, failures: 0, due_ms: now_ms, ..item });
         }
         tx.save(&work.changes()).await?;
         Ok(moved)
@@ -191,6 +191,7 @@ impl Step for Replay {
             events_ms: event.received_ms,
             webhook: event.webhook,
             attempt: 0,
+            failures: 0,
             replay: Some(event.replays + 1),
             why: None,
             due_ms: work.now_ms,

@@ -109,6 +109,7 @@ impl Work {
             item: item.item_id(),
             channel: Arc::clone(&item.channel),
             attempt: held.attempt,
+            failures: item.failures,
             replay: item.replay,
             received_ms: item.events_ms,
             headers: carried.headers,

@@ -237,6 +237,7 @@ fn inbox_row(item: &ItemRec, lane: Option<&LaneRec>) -> InboxRow {
         channel: item.channel.to_string(),
         events: item.events.len() as u32,
         attempt: held.map_or(item.attempt, |held| held.attempt),
+        failures: item.failures,
         replay: item.replay,
         state,
         why: item.why.clone(),

@@ -74,6 +74,8 @@ pub struct ItemRec {
     pub webhook: u64,
     /// Attempts that ended; while it is leased the lane knows the present one.
     pub attempt: u32,
+    /// What was charged to it so far.
+    pub failures: u32,
     pub replay: Option<u32>,
     pub why: Option<String>,
     pub due_ms: i64,

@@ -80,10 +80,9 @@ impl Work {
         };
         let detail = match outcome {
             Outcome::Delivered { status, .. } => status.to_string(),
-            Outcome::Retry { why, .. } | Outcome::Parked { why } => why.clone(),
-            Outcome::HandBack { .. } => String::new(),
+            _ => outcome.why().unwrap_or_default().to_owned(),
         };
-        if !matches!(outcome, Outcome::HandBack { .. }) {
+        if outcome.counts() {
             let of = item.events.first().copied().unwrap_or_default();
             self.log(Queue::Inbox, of, item.received_ms, held, outcome.name(), &detail);
         }
@@ -103,16 +102,11 @@ impl Work {
                 }
                 self.leave(lane, held.number);
             }
-            Outcome::Retry { wait_ms, why } => {
+            Outcome::Retry { wait_ms, .. } | Outcome::HandBack { wait_ms, .. } => {
                 if let Some(item) = self.items.change(&held.number) {
-                    item.attempt = held.attempt;
-                    item.why = Some(why.clone());
-                }
-                self.come_again(lane, held.number, *wait_ms);
-            }
-            Outcome::HandBack { wait_ms } => {
-                if let Some(item) = self.items.change(&held.number) {
-                    item.attempt = held.attempt - 1;
+                    item.attempt = held.attempt - u32::from(!outcome.counts());
+                    item.failures += outcome.charge();
+                    item.why = outcome.why().map(str::to_owned).or(item.why.take());
                 }
                 self.come_again(lane, held.number, *wait_ms);
             }

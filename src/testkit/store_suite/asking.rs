@@ -51,7 +51,7 @@ pub async fn states_and_attempts_tell_the_story(bed: &dyn Bed) {
     let held = lease(&*store, 1).await.remove(0);
     let open = fine(store.inbox(InboxQuery { limit: 10, ..InboxQuery::default() }).await).rows.remove(0);
     let leased = ItemState::Leased { worker: "worker".to_owned(), until_ms: held.until_ms, fence: held.fence };
-    assert_eq!((open.state, open.attempt, open.why.as_deref()), (leased, 3, Some("503")));
+    assert_eq!((open.state, open.attempt, open.failures, open.why.as_deref()), (leased, 3, 1, Some("503")));
     fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
     let detail = fine(store.event(id).await).unwrap_or_else(|| unreachable!("it is there"));
     let story: Vec<_> = detail.attempts.iter().map(|row| (row.attempt, row.outcome.as_str(), row.detail.as_str())).collect();

@@ -11,6 +11,10 @@ async fn settle(store: &dyn Store, held: &InboxLease, outcome: Outcome) -> Settl
     store.settle_inbox(held.lane, held.fence, outcome).await.unwrap_or_else(|error| unreachable!("settle: {error}"))
 }
 
+fn handed_back(wait_ms: i64, called: Option<&str>) -> Outcome {
+    Outcome::HandBack { wait_ms, called: called.map(str::to_owned) }
+}
+
 fn parked(why: &str) -> Outcome {
     Outcome::Parked { why: why.to_owned() }
 }
@@ -38,9 +42,13 @@ pub async fn a_late_answer_is_refused(bed: &dyn Bed) {
     let late = lease(&*store, 10).await.remove(0);
     bed.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
-    for outcome in
-        [DELIVERED, parked("late"), Outcome::HandBack { wait_ms: 0 }, Outcome::Retry { wait_ms: 0, why: String::new() }]
-    {
+    for outcome in [
+        DELIVERED,
+        parked("late"),
+        handed_back(0, None),
+        handed_back(0, Some("cut")),
+        Outcome::Retry { wait_ms: 0, why: String::new() },
+    ] {
         assert_eq!(settle(&*store, &late, outcome).await, Settled::Lost);
     }
     assert!(lease(&*store, 10).await.is_empty(), "a refused answer changes nothing");
@@ -71,7 +79,7 @@ pub async fn a_retry_waits_and_counts(bed: &dyn Bed) {
     accept_one(&*store, message("m2", "ana")).await;
     for attempt in 1..4 {
         let held = lease(&*store, 10).await.remove(0);
-        assert_eq!((ids(&held), held.attempt), (vec![first], attempt), "the first one stays first");
+        assert_eq!((ids(&held), held.attempt, held.failures), (vec![first], attempt, attempt - 1), "the first one stays first");
         settle(&*store, &held, Outcome::Retry { wait_ms: 5_000, why: "503".to_owned() }).await;
         bed.clock().advance(4_999);
         assert!(lease(&*store, 10).await.is_empty());
@@ -84,11 +92,42 @@ pub async fn handing_back_does_not_count(bed: &dyn Bed) {
     accept_one(&*store, message("m1", "ana")).await;
     for _ in 0..3 {
         let held = lease(&*store, 10).await.remove(0);
-        assert_eq!(held.attempt, 1);
-        settle(&*store, &held, Outcome::HandBack { wait_ms: 1_000 }).await;
+        assert_eq!((held.attempt, held.failures), (1, 0));
+        settle(&*store, &held, handed_back(1_000, None)).await;
         assert!(lease(&*store, 10).await.is_empty());
         bed.clock().advance(1_000);
     }
+}
+
+/// What may have reached the target counts as an attempt and stands in the story, whoever cut it; only failures are charged.
+pub async fn a_call_that_was_cut_counts_and_is_not_charged(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = accept_one(&*store, message("m1", "ana")).await;
+    let held = lease(&*store, 10).await.remove(0);
+    settle(&*store, &held, handed_back(1_000, Some("hapax stopped"))).await;
+    assert!(lease(&*store, 10).await.is_empty());
+    bed.clock().advance(1_000);
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (2, 0));
+    settle(&*store, &held, Outcome::Retry { wait_ms: 0, why: "500".to_owned() }).await;
+    // Its worker dies.
+    lease(&*store, 10).await;
+    drop(store);
+    let store = bed.crash();
+    bed.clock().advance(HOLD_MS);
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (4, 1), "a crash counts and charges nothing");
+    settle(&*store, &held, handed_back(0, None)).await;
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (4, 1), "what was not called does not count");
+    settle(&*store, &held, parked("400")).await;
+    assert_eq!(store.redrive(Redrive::All, 10).await.ok(), Some(1));
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (5, 0), "redrive forgets the failures and counts the attempts on");
+    let detail = store.event(id).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
+    let story: Vec<_> = detail.attempts.iter().map(|row| (row.attempt, row.outcome.as_str())).collect();
+    assert_eq!(story, [(1, "handed back"), (2, "retry"), (3, "lost"), (4, "parked")]);
+    assert_eq!((detail.attempts[0].detail.as_str(), detail.open[0].failures), ("hapax stopped", 0));
 }
 
 pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn Bed) {
@@ -107,7 +146,7 @@ pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn B
     assert_eq!(store.redrive(Redrive::Item(crate::domain::ItemId(poison.0)), 10).await.ok(), Some(1));
     assert_eq!(state(&*store, poison).await, Some(EventState::Waiting));
     let held = lease(&*store, 10).await.remove(0);
-    assert_eq!((ids(&held), held.attempt), (vec![poison], 1));
+    assert_eq!((ids(&held), held.attempt, held.failures), (vec![poison], 2, 0));
     settle(&*store, &held, DELIVERED).await;
     assert_eq!(state(&*store, poison).await, Some(EventState::Delivered));
 }

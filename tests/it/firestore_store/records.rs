@@ -63,6 +63,7 @@ fn item(number: u64) -> ItemRec {
         events_ms: START_MS - 1,
         webhook: number,
         attempt: 4,
+        failures: 2,
         replay: Some(2),
         why: Some("503".to_owned()),
         due_ms: START_MS + 9,

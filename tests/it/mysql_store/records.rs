@@ -49,6 +49,7 @@ fn item(number: u64, place: Place) -> ItemRec {
         events_ms: 2,
         webhook: 3,
         attempt: 4,
+        failures: 2,
         replay: Some(5),
         why: Some(ODD.to_owned()),
         due_ms: 6,

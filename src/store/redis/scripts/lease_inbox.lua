@@ -24,7 +24,7 @@ end)
 
 local told = {}
 for _, lease in ipairs(leases) do
-  local of = redis.call('HMGET', key('i', lease[1]), 'attempt', 'replay', 'received', 'webhook', 'events')
+  local of = redis.call('HMGET', key('i', lease[1]), 'attempt', 'replay', 'received', 'webhook', 'events', 'failures')
   if of[1] then
     local webhook = redis.call('HMGET', key('w', of[4]), 'headers', 'body', 'total')
     local events, received = {}, false
@@ -33,7 +33,8 @@ for _, lease in ipairs(leases) do
       received = received or event[1]
       events[n] = { seq, event[1], event[5], event[11], event[7] }
     end
-    told[#told + 1] = { lease[1], lease[2], lease[3], of[1], of[2], of[3], received, webhook[1], webhook[2], webhook[3], events }
+    told[#told + 1] = { lease[1], lease[2], lease[3], of[1], of[2], of[6] or 0, of[3], received, webhook[1], webhook[2],
+      webhook[3], events }
   end
 end
 return told

@@ -3,13 +3,14 @@ local LINES = { P = 'park', Q = 'quar' }
 
 local function put()
   local seq, channel, events, received, due, attempt = take(), take(), take(), take(), take(), take()
+  local failures = take()
   local replay, place, why = maybe(), take(), maybe()
   local first = split(events)[1]
   local event = cmsgpack.unpack(redis.call('GET', key('e', first)))
   local webhook = event[2]
   local lane = place ~= 'Q' and event[14] and event[7] and lane_of(channel, event[7]) or '#' .. seq
   redis.call('HSET', key('i', seq), 'channel', channel, 'webhook', webhook, 'events', events, 'attempt', attempt, 'received', received,
-    'due', due, 'place', place, 'lane', lane)
+    'due', due, 'place', place, 'lane', lane, 'failures', failures)
   if why then redis.call('HSET', key('i', seq), 'why', why) end
   if replay then
     redis.call('HSET', key('i', seq), 'replay', replay)

@@ -3,7 +3,7 @@ local which, most = take(), number()
 
 local function redrive(seq, channel)
   local lane = redis.call('HGET', key('i', seq), 'lane')
-  redis.call('HSET', key('i', seq), 'attempt', 0, 'due', now)
+  redis.call('HSET', key('i', seq), 'failures', 0, 'due', now)
   redis.call('ZREM', key('park', channel), seq)
   join_lane(lane, channel, seq)
 end

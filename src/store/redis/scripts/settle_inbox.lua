@@ -37,9 +37,16 @@ local function finish(lane, channel, lease)
     local wait, why = number(), take()
     log_attempt(seq, lease, 'retry', why)
     redis.call('HSET', item, 'why', why, 'due', now + wait)
+    redis.call('HINCRBY', item, 'failures', 1)
   else
-    redis.call('HINCRBY', item, 'attempt', -1)
-    redis.call('HSET', item, 'due', now + number())
+    local wait, called = number(), maybe()
+    redis.call('HSET', item, 'due', now + wait)
+    if called then
+      log_attempt(seq, lease, 'handed back', called)
+      redis.call('HSET', item, 'why', called)
+    else
+      redis.call('HINCRBY', item, 'attempt', -1)
+    end
   end
   enter_line(lane, channel)
 end

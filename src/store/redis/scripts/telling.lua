@@ -1,11 +1,12 @@
 -- Rows as the reads tell them: lists of values in a fixed order, with nothing where there is nothing.
 local function tell_item(seq)
-  local of = redis.call('HMGET', key('i', seq), 'channel', 'attempt', 'replay', 'place', 'why', 'received', 'due', 'events', 'lane')
+  local of = redis.call('HMGET', key('i', seq), 'channel', 'attempt', 'replay', 'place', 'why', 'received', 'due', 'events', 'lane',
+    'failures')
   local events = split(of[8])
   local first = cmsgpack.unpack(redis.call('GET', key('e', events[1])))
   local lease = of[4] == 'L' and lease_of('l', of[9])
   local held = lease and lease.held == tostring(seq) and { lease.worker, lease.till, lease.fence }
-  return { seq, of[6], events[1], first[1], #events, of[1], of[2], of[3], of[4], of[5], of[7], held }
+  return { seq, of[6], events[1], first[1], #events, of[1], of[2], of[10] or 0, of[3], of[4], of[5], of[7], held }
 end
 
 local function tell_event(seq, event)
