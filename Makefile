@@ -27,6 +27,7 @@ test: ## Run every test and print how many ran
 	fi
 
 # What is long by nature has a short form in `make test` and its full form here. The numbers may be set from outside.
+soak: export HAPAX_SOAK ?= 1
 soak: export HAPAX_SEQUENCES ?= 2000
 soak: export HAPAX_POWER_CUTS ?= 200
 soak: ## Run the long forms of the tests: 2,000 random sequences per store, 200 power cuts (hours)

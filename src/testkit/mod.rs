@@ -16,3 +16,8 @@ pub mod store_bed;
 pub mod store_compare;
 pub mod store_suite;
 pub mod witness;
+
+/// The size of a test that is long by nature: `full` in `make soak`, which sets `HAPAX_SOAK`, and `short` in `make test`.
+pub fn effort(short: usize, full: usize) -> usize {
+    if std::env::var_os("HAPAX_SOAK").is_some() { full } else { short }
+}

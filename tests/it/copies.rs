@@ -12,7 +12,7 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 use crate::wire::{Wire, signed};
 
 on_every_store! {
-    ten_thousand_ids_twenty_copies_each_delivered_once
+    thousands_of_ids_in_twenty_copies_are_delivered_once_each
     a_copy_is_answered_without_asking_the_store
     the_same_id_with_another_body_is_a_conflict_and_goes_nowhere
     what_another_channel_got_is_no_copy
@@ -21,8 +21,8 @@ on_every_store! {
     what_one_instance_took_in_is_a_copy_for_all
 }
 
-async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
-    const IDS: usize = 10_000;
+async fn thousands_of_ids_in_twenty_copies_are_delivered_once_each(opened: Opened) {
+    let ids = hapax::testkit::effort(2_000, 10_000);
     const COPIES: usize = 20;
     const CONNECTIONS: usize = 64;
     const ACCEPTED: &str = "\r\n\r\n{\"status\":\"accepted\",\"accepted\":1,\"repeated\":0}";
@@ -31,7 +31,7 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
 
     let webhook = |id| signed("shop", &text(&format!("wamid.{id}"), &format!("55119{}", id % 500)));
-    let webhooks: Arc<Vec<Vec<u8>>> = Arc::new((0..IDS).map(webhook).collect());
+    let webhooks: Arc<Vec<Vec<u8>>> = Arc::new((0..ids).map(webhook).collect());
     let mut senders = tokio::task::JoinSet::new();
     for connection in 0..CONNECTIONS {
         let (address, webhooks) = (rig.address, Arc::clone(&webhooks));
@@ -40,7 +40,7 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
             let words = [ACCEPTED.as_bytes(), DUPLICATE.as_bytes()];
             let mut wire = Wire::open(address).await;
             // Every id's copies are spread over all connections, and neighbours send the same id at the same time.
-            for turn in (connection..IDS * COPIES).step_by(CONNECTIONS) {
+            for turn in (connection..ids * COPIES).step_by(CONNECTIONS) {
                 let id = turn / COPIES;
                 wire.send(&webhooks[id]).await;
                 match wire.hear_one_of(&words).await {
@@ -57,8 +57,8 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
         new.into_iter().for_each(|id| *accepted.entry(id).or_default() += 1);
         copies.into_iter().for_each(|id| *duplicates.entry(id).or_default() += 1);
     }
-    assert!((0..IDS).all(|id| accepted.get(&id) == Some(&1)), "each id is accepted once");
-    assert!((0..IDS).all(|id| duplicates.get(&id) == Some(&(COPIES - 1))), "and 19 times a duplicate");
+    assert!((0..ids).all(|id| accepted.get(&id) == Some(&1)), "each id is accepted once");
+    assert!((0..ids).all(|id| duplicates.get(&id) == Some(&(COPIES - 1))), "and 19 times a duplicate");
 
     rig.settled().await;
     let mut delivered = HashMap::<String, usize>::new();
@@ -67,7 +67,7 @@ async fn ten_thousand_ids_twenty_copies_each_delivered_once(opened: Opened) {
         let id = body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned();
         *delivered.entry(id).or_default() += 1;
     }
-    assert_eq!(delivered.len(), IDS);
+    assert_eq!(delivered.len(), ids);
     assert!(delivered.values().all(|times| *times == 1), "each is delivered exactly once");
 }
 

@@ -20,7 +20,9 @@ use crate::conversation::{
 use crate::program::{disk_folder, program, store_path};
 
 /// Kills of a process that takes webhooks; those of one that is still starting come on top.
-const KILLS: usize = 200;
+fn kills() -> usize {
+    hapax::testkit::effort(60, 200)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_under_load() {
@@ -34,8 +36,8 @@ async fn kill_nine_under_load() {
     let (last, at) = hapax.serve().await.expect("it starts after the last kill");
     there.send_replace(vec![at]);
     let mut told = load.end().await;
-    assert!(told.len() > KILLS * 10, "there was load: {} ids", told.len());
-    assert!(told.iter().map(|told| told.later.len()).sum::<usize>() > KILLS, "copies were sent again after later restarts");
+    assert!(told.len() > kills() * 10, "there was load: {} ids", told.len());
+    assert!(told.iter().map(|told| told.later.len()).sum::<usize>() > kills(), "copies were sent again after later restarts");
     send_all_again(at, &mut told).await;
     all_done(at).await;
     assert!(last.stop().await.expect("it stops").success());
@@ -52,14 +54,14 @@ async fn kill_nine_under_load() {
 
 async fn kill_again_and_again(hapax: &Program, there: &watch::Sender<Vec<SocketAddr>>) {
     let mut random = StdRng::seed_from_u64(SEED);
-    let mut kills = 0;
-    while kills < KILLS {
+    let mut done = 0;
+    while done < kills() {
         let mut process = hapax.start().expect("it starts");
         let status = if random.random_ratio(1, 8) {
             process.kill_nine_after(Duration::from_micros(random.random_range(0..40_000))).await
         } else {
             there.send_replace(vec![process.address().await.expect("it listens")]);
-            kills += 1;
+            done += 1;
             process.kill_nine_after(Duration::from_micros(random.random_range(5_000..300_000))).await
         };
         there.send_replace(Vec::new());
