@@ -5,6 +5,8 @@ pub mod fake_bot;
 pub mod fake_provider;
 pub mod hand_clock;
 pub mod plain_records;
+#[cfg(target_os = "linux")]
+pub mod power;
 pub mod process;
 #[cfg(test)]
 mod provider_suite;

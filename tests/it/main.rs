@@ -19,6 +19,8 @@ mod mysql_store;
 mod outage;
 mod phones;
 mod postgres_store;
+#[cfg(target_os = "linux")]
+mod power;
 mod program;
 mod proxy;
 mod python;

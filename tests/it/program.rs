@@ -68,6 +68,13 @@ impl Poster {
         response.text().await.ok()
     }
 
+    /// Queues a message to send; nothing when there was no whole answer.
+    pub(crate) async fn send(&self, address: SocketAddr, message: &serde_json::Value) -> Option<(u16, serde_json::Value)> {
+        let request = self.0.post(format!("http://{address}/v1/messages")).bearer_auth(ADMIN_TOKEN).json(message);
+        let response = request.send().await.ok()?;
+        Some((response.status().as_u16(), response.json().await.ok()?))
+    }
+
     /// How many items are on their way, as `/v1/stats` says; nothing when it cannot say.
     pub(crate) async fn on_their_way(&self, address: SocketAddr) -> Option<u64> {
         let stats: serde_json::Value = serde_json::from_str(&self.get(address, "/v1/stats").await?).ok()?;

@@ -102,6 +102,7 @@ impl SqliteStore {
         let failed =
             |source: rusqlite::Error| StoreError::Failed { what: "opening the store", retryable: false, source: source.into() };
         let writer = start(db).map_err(failed)?;
+        open::make_durable(&writer.db, path)?;
         let thread = std::thread::Builder::new().name("hapax-writer".to_owned()).spawn(move || writer.run(jobs));
         let thread = thread.map_err(|source| StoreError::Failed {
             what: "starting the writer",

@@ -56,6 +56,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Owner(#[expect(dead_code, reason = "held for the lock, never read")] File);
 
 /// Takes the file for this process alone.
+///
+/// *Invariant:* nobody here opens the database file itself beside SQLite: closing it again would drop the locks that SQLite holds on it.
 pub(super) fn own(path: &Path) -> Result<Owner, StoreError> {
     let lock_path = beside(path, "-owner");
     let io = |source: std::io::Error| refused(format!("{} cannot be opened: {source}", lock_path.display()));
@@ -128,6 +130,31 @@ pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
     let version = known_version(&db, path)?;
     prepare(&db).and_then(|()| migrate(&db, version)).map_err(|error| cannot_open(path, error))?;
     Ok(db)
+}
+
+/// Puts what was found in the log into the file, and syncs both: before anything is answered for it.
+///
+/// What a killed process wrote and did not sync is seen by this one, and lost when the power goes. A bare sync would not do: the system may
+/// have failed to write these pages once and call them clean since. So they are written anew.
+pub(super) fn make_durable(db: &Connection, path: &Path) -> Result<(), StoreError> {
+    let merge = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (busy, found, merged) =
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], merge).map_err(|error| cannot_open(path, error))?;
+    // Busy with all merged means that somebody reads what was merged, so that the log could not be cut.
+    if merged < found || (busy != 0 && found < 0) {
+        return Err(refused(format!(
+            "{} is being used by another program, so what was written last cannot be made safe; end that program",
+            path.display()
+        )));
+    }
+    sync_folder(path)
+}
+
+/// Makes the names of new files last, as far as the system can.
+fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let synced = if cfg!(unix) { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
+    synced.map_err(|error| refused(format!("{} cannot be synced: {error}", folder.display())))
 }
 
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
