@@ -14,7 +14,7 @@ use crate::store::{Arrival, KeptHeaders, NewEvent, Then};
 const PER_ARRIVAL: u64 = 1_000;
 const WINDOW_MS: i64 = 8 * 86_400_000;
 
-/// Accepts `keys` small events that go nowhere, so that only keys and event rows grow.
+/// Accepts `keys` small messages that go nowhere, each from somebody else: keys, events, threads and names grow.
 pub(super) async fn preload(path: &Path, keys: u64, progress: &mut (dyn FnMut(f64) + Send)) -> Result<(), BenchError> {
     let url = crate::config::StoreUrl::Sqlite(path.to_owned());
     let store = server::open_engine(&url, &super::child::limits(), Arc::new(SystemClock::new())).await?;
@@ -33,8 +33,10 @@ pub(super) async fn preload(path: &Path, keys: u64, progress: &mut (dyn FnMut(f6
 fn arrival(from: u64) -> Arrival {
     let event = |n: u64| {
         let id = n.to_string();
-        let key = EventKey::of("whatsapp", "preload", Kind::Notice, &id, &[]);
-        NewEvent { event: Event::new(Kind::Notice, "preload", &id, key, 0), then: Then::Keep }
+        let key = EventKey::of("whatsapp", "preload", Kind::Message, &id, &[]);
+        let message = Event::new(Kind::Message, "preload", &id, key, 0);
+        let event = Event { peer: Some(format!("55119{n:08}")), text: Some("Is my order ready?".to_owned()), ..message };
+        NewEvent { event, then: Then::Keep }
     };
     Arrival {
         channel: "bench".into(),

@@ -10,8 +10,10 @@ pub(super) const SECRET: &str = "only for benchmarks";
 pub(super) const TOKEN: &str = "only for benchmarks, on loopback";
 /// How many messages exist for copies to be made of.
 pub(super) const COPIED: usize = 10_000;
-/// How many people write.
-const PEERS: usize = 10_000;
+/// How many people there are: so many that hardly two messages are one's.
+const PEERS: usize = 100_000_000;
+/// Messages of one connection, at most; those of another go to other people.
+const PER_CONNECTION: usize = 1_000_000;
 
 /// The requests of one connection: one text after the other, with their borders.
 pub(super) struct Script {
@@ -72,10 +74,10 @@ fn scripts(channel: &str, connections: usize, total: usize, id: impl Fn(usize, u
 
 /// The calls that a sender without hapax would make to the provider.
 pub(super) fn direct_sends(connections: usize, total: usize) -> Vec<Script> {
-    plain_scripts(connections, total, |_, n| {
+    plain_scripts(connections, total, |connection, n| {
+        let to = recipient(connection, n);
         let body = format!(
-            r#"{{"messaging_product":"whatsapp","to":"{:011}","type":"text","text":{{"body":"Your order is ready, number {n}."}}}}"#,
-            55_119_000_000 + n % PEERS
+            r#"{{"messaging_product":"whatsapp","to":"{to:011}","type":"text","text":{{"body":"Your order is ready, number {n}."}}}}"#
         );
         (format!("POST /v25.0/700001/messages HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"), body)
     })
@@ -84,7 +86,7 @@ pub(super) fn direct_sends(connections: usize, total: usize) -> Vec<Script> {
 /// The same messages, submitted to hapax.
 pub(super) fn submits(tag: &str, connections: usize, total: usize) -> Vec<Script> {
     plain_scripts(connections, total, |connection, n| {
-        let to = 55_119_000_000 + (connection * 7_919 + n) % PEERS;
+        let to = recipient(connection, n);
         let body = format!(
             r#"{{"channel":"bench","account":"700001","to":"{to:011}","text":"Your order is ready, number {n}.","request_id":"{tag}.{connection}.{n}"}}"#
         );
@@ -105,6 +107,10 @@ fn plain_scripts(connections: usize, total: usize, request: impl Fn(usize, usize
         script
     };
     (0..connections).map(script).collect()
+}
+
+fn recipient(connection: usize, n: usize) -> usize {
+    55_119_000_000 + (connection * PER_CONNECTION + n) % PEERS
 }
 
 /// The same id always comes from the same person.

@@ -14,6 +14,7 @@ on_every_store! {
     sent_delivered_and_read_of_one_message_all_survive
     a_thousand_events_in_one_body_are_a_thousand_events
     a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole
+    sixty_thousand_senders_hold_nobody_up
 }
 
 /// What a bot written for Meta reads: (kind, id, status) of everything in the body.
@@ -141,4 +142,18 @@ async fn a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole(opened: Op
         assert_eq!(row.why.as_deref(), Some("its part of the webhook could not be cut out for provider whatsapp"));
     }
     assert_eq!(bot.calls().len(), 0);
+}
+
+/// More people than the embedded store keeps in memory, all of them within seconds.
+async fn sixty_thousand_senders_hold_nobody_up(opened: Opened) {
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    for number in 0..60 {
+        let senders = (0..1_000).map(|sender| number * 1_000 + sender);
+        let messages: Vec<_> = senders.map(|sender| message(&format!("wamid.{sender}"), &format!("5511{sender}"))).collect();
+        rig.accepted("shop", webhook(&[change(&messages, &[])])).await;
+    }
+    for sender in ["55110", "551159999", "551160000"] {
+        rig.accepted("shop", text(&format!("wamid.late.{sender}"), sender)).await;
+    }
+    rig.stop().await;
 }

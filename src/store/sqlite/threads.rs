@@ -16,14 +16,21 @@ use crate::domain::limits;
 pub(super) struct Threads {
     talks: HashMap<i64, Talk>,
     names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
-    /// Threads that changed since `written_to` was taken, to be written in small steps; and those that changed after.
+    /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
     changed: HashSet<i64>,
+    /// How many of `talks` have something to write.
+    unwritten: usize,
+    /// Words since the last step of writing.
+    said: usize,
     /// What everything in `to_write` was about when the step began.
     written_to: u64,
     begun_ms: i64,
     ready: bool,
     touched: bool,
+    /// Threads looked at to find which can be let go.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// Account and name, hashed: names are compared with every message, and this is much shorter.
@@ -46,6 +53,8 @@ struct Talk {
     last_text: Option<String>,
     last_out: bool,
     unread: i64,
+    /// Not in the table yet.
+    unwritten: bool,
 }
 
 /// Something said in a thread.
@@ -56,11 +65,15 @@ pub(super) struct Said<'s> {
     pub(super) text: Option<&'s str>,
 }
 
-/// Threads held in memory; beyond that, those with nothing to write are let go.
+/// Threads held in memory that have nothing to write; when there are more, all of them are let go.
 const TALKS_MAX: usize = 50_000;
+/// Names held in memory; when there are more, all of them are let go.
+const NAMES_MAX: usize = 100_000;
 /// Rows written per batch.
 const STEP_ROWS: usize = 200;
 const STEP_EVERY_MS: i64 = 5_000;
+/// Threads with something to write; from here on two are written for each one that changes, so that there are never many more.
+const UNWRITTEN_MAX: usize = 20_000;
 
 impl Threads {
     pub(super) fn new() -> Self {
@@ -69,10 +82,14 @@ impl Threads {
             names: HashMap::default(),
             to_write: Vec::new(),
             changed: HashSet::new(),
+            unwritten: 0,
+            said: 0,
             written_to: 0,
             begun_ms: 0,
             ready: false,
             touched: false,
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -114,9 +131,13 @@ impl Threads {
     }
 
     fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
-        if self.talks.len() > TALKS_MAX {
-            let (changed, to_write) = (&self.changed, &self.to_write);
-            self.talks.retain(|thread, _| changed.contains(thread) || to_write.contains(thread));
+        // A pass lets go of so many that its cost for each message stays the same, however many threads there are.
+        if self.talks.len() - self.unwritten > TALKS_MAX {
+            #[cfg(test)]
+            {
+                self.looked_at += self.talks.len();
+            }
+            self.talks.retain(|_, talk| talk.unwritten);
         }
         match self.talks.entry(thread) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
@@ -130,6 +151,7 @@ impl Threads {
                             last_text: row.get(2)?,
                             last_out: row.get(3)?,
                             unread: row.get(4)?,
+                            unwritten: false,
                         })
                     })?;
                 Ok(gap.insert(talk))
@@ -147,13 +169,17 @@ impl Threads {
             .query_row([account, name], |row| row.get(0))
             .optional()?;
         if let Some(thread) = found {
-            if self.names.len() > TALKS_MAX * 2 {
-                self.names.clear();
-            }
             self.touched = true;
-            self.names.insert(hash, thread);
+            self.keep_name(hash, thread);
         }
         Ok(found)
+    }
+
+    fn keep_name(&mut self, hash: NameHash, thread: i64) {
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        self.names.insert(hash, thread);
     }
 
     /// Finds or makes the thread of a peer with these names; `number` is for a new one.
@@ -182,7 +208,7 @@ impl Threads {
         for ((name, hash), _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
             db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
                 .execute(params![account, name, thread])?;
-            self.names.insert(*hash, thread);
+            self.keep_name(*hash, thread);
         }
         Ok(thread)
     }
@@ -195,6 +221,9 @@ impl Threads {
         talk.last_out = said.out;
         talk.unread += i64::from(!said.out);
         talk.last_text = said.text.map(limits::preview);
+        let new = !std::mem::replace(&mut talk.unwritten, true);
+        self.unwritten += usize::from(new);
+        self.said += 1;
         self.changed.insert(thread);
         Ok(before)
     }
@@ -208,11 +237,12 @@ impl Threads {
     }
 
     fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
-        let Some(talk) = self.talks.get(&thread) else { return Ok(()) };
+        let Some(talk) = self.talks.get_mut(&thread) else { return Ok(()) };
         db.prepare_cached(
             "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6 WHERE thread = ?1",
         )?
         .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread])?;
+        self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
         Ok(())
     }
 
@@ -221,31 +251,42 @@ impl Threads {
         if all {
             self.make_ready(db)?;
         }
-        let due = all || now_ms - self.begun_ms >= STEP_EVERY_MS;
-        if self.to_write.is_empty() && due && !self.changed.is_empty() {
-            self.begin_step(now_ms, last_number);
-        }
-        if self.to_write.is_empty() {
-            return Ok(());
-        }
-        self.touched = true;
-        loop {
-            let rest = self.to_write.len().saturating_sub(if all { usize::MAX } else { STEP_ROWS });
+        let many = self.unwritten > UNWRITTEN_MAX;
+        let due = all || many || now_ms - self.begun_ms >= STEP_EVERY_MS;
+        let rows = match (all, many) {
+            (true, _) => usize::MAX,
+            (false, true) => STEP_ROWS.max(2 * self.said),
+            (false, false) => STEP_ROWS,
+        };
+        self.said = 0;
+        let mut left = rows;
+        while left > 0 {
+            if self.to_write.is_empty() {
+                if !due || self.changed.is_empty() {
+                    return Ok(());
+                }
+                self.begin_step(now_ms, last_number);
+            }
+            self.touched = true;
+            let rest = self.to_write.len().saturating_sub(left);
+            left -= self.to_write.len() - rest;
             for thread in self.to_write.split_off(rest) {
                 self.write(db, thread)?;
             }
             if self.to_write.is_empty() {
                 db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
+                // One step per batch, unless there is much to do.
+                if !all && !many {
+                    return Ok(());
+                }
             }
-            if !all || self.changed.is_empty() {
-                return Ok(());
-            }
-            self.begin_step(now_ms, last_number);
         }
+        Ok(())
     }
 
     fn begin_step(&mut self, now_ms: i64, last_number: u64) {
-        self.to_write = self.changed.drain().collect();
+        let talks = &self.talks;
+        self.to_write = self.changed.drain().filter(|thread| talks.get(thread).is_some_and(|talk| talk.unwritten)).collect();
         // In the order of the table, so that neighbours share a page.
         self.to_write.sort_unstable();
         self.written_to = last_number;
@@ -281,4 +322,65 @@ pub(super) fn thread_row(row: &Row<'_>) -> rusqlite::Result<(i64, crate::store::
         unread: row.get(7)?,
     };
     Ok((row.get(0)?, row_of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: i64 = 300_000;
+    const BATCH: i64 = 1_000;
+
+    fn in_memory() -> Connection {
+        let db = Connection::open_in_memory().expect("a database");
+        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        db
+    }
+
+    /// Says something to new people, in batches, as the writer does.
+    fn many_people(db: &Connection, threads: &mut Threads, mut after_batch: impl FnMut(&Threads)) {
+        for batch in 0..PEERS / BATCH {
+            db.execute_batch("BEGIN").expect("begun");
+            for peer in batch * BATCH..(batch + 1) * BATCH {
+                let name = format!("5511{peer}");
+                let names = [(name.as_str(), name_hash("acc", &name))];
+                let thread = threads.of(db, 1, "acc", &names, &mut || 2 * peer + 1).expect("a thread");
+                let said = Said { number: 2 * peer + 2, at: 7, out: false, text: Some("hello") };
+                assert_eq!(threads.say(db, thread, &said).expect("said"), 0);
+            }
+            threads.write_some(db, 7, (2 * (batch + 1) * BATCH) as u64, false).expect("written");
+            db.execute_batch("COMMIT").expect("committed");
+            threads.committed();
+            after_batch(threads);
+        }
+    }
+
+    #[test]
+    fn many_people_cost_as_much_each_as_few() {
+        let (db, mut threads) = (in_memory(), Threads::new());
+        many_people(&db, &mut threads, |threads| {
+            assert!(threads.unwritten <= UNWRITTEN_MAX + 2 * BATCH as usize, "{} unwritten", threads.unwritten);
+            assert!(threads.talks.len() <= TALKS_MAX + threads.unwritten + 1, "{} in memory", threads.talks.len());
+            assert!(threads.names.len() <= NAMES_MAX);
+        });
+        assert!(threads.looked_at <= 2 * PEERS as usize, "{} looks at threads for {PEERS} messages", threads.looked_at);
+
+        threads.write_some(&db, 7, 2 * PEERS as u64, true).expect("written");
+        assert_eq!(threads.unwritten, 0);
+        let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
+        assert_eq!(count("SELECT count(*) FROM threads WHERE last = thread + 1 AND unread = 1 AND last_text = 'hello'"), PEERS);
+        assert_eq!(count("SELECT value FROM meta WHERE name = 'threads_to'"), 2 * PEERS);
+    }
+
+    #[test]
+    fn what_was_let_go_is_read_again() {
+        let (db, mut threads) = (in_memory(), Threads::new());
+        many_people(&db, &mut threads, |_| {});
+        assert!(!threads.talks.contains_key(&1), "the first was let go");
+        let names = [("55110", name_hash("acc", "55110"))];
+        let thread = threads.of(&db, 1, "acc", &names, &mut || unreachable!("it is known")).expect("a thread");
+        let said = Said { number: 2 * PEERS + 1, at: 8, out: false, text: Some("again") };
+        assert_eq!((thread, threads.say(&db, thread, &said).expect("said")), (1, 2));
+        assert_eq!(threads.talk(&db, 1).expect("there").unread, 2);
+    }
 }
