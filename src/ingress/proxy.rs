@@ -21,6 +21,15 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    fn bytes(&self) -> usize {
+        match self {
+            Verdict::Answered(answer) => ENTRY_BYTES + answer.body.len() + answer.content_type.as_ref().map_or(0, String::len),
+            Verdict::Failed { .. } => ENTRY_BYTES,
+        }
+    }
+}
+
 /// Where delivery says how it went and open requests wait to hear it.
 pub struct Answers {
     waiting: Mutex<HashMap<EventId, Waiters>>,
@@ -35,12 +44,19 @@ struct Waiters {
     notify: Arc<Notify>,
 }
 
+/// What recent answers may hold in memory, all together; the store has those that had to go.
+const RECENT_BYTES: u64 = 64 << 20;
+/// What an entry takes beside the answer's body.
+const ENTRY_BYTES: usize = 256;
+
 /// Another instance may do the work: then only the store knows.
 const POLL: Duration = Duration::from_millis(500);
 
 impl Answers {
     pub fn new() -> Self {
-        let recent = Cache::builder().max_capacity(10_000).time_to_live(Duration::from_secs(30)).build();
+        let weigh = |_: &EventId, verdict: &Verdict| u32::try_from(verdict.bytes()).unwrap_or(u32::MAX);
+        let kept = Cache::builder().weigher(weigh).max_capacity(RECENT_BYTES);
+        let recent = kept.time_to_live(Duration::from_secs(30)).build();
         Self { waiting: Mutex::new(HashMap::new()), recent }
     }
 
@@ -150,6 +166,19 @@ async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, Store
 mod tests {
     use super::*;
     use uuid::Uuid;
+
+    #[test]
+    fn ten_thousand_large_answers_take_no_more_memory_than_they_may() {
+        let answers = Answers::new();
+        let body = bytes::Bytes::from(vec![0; 1 << 20]);
+        for number in 0..10_000 {
+            let answer = Answer { status: 200, content_type: None, body: body.clone() };
+            answers.announce(EventId(Uuid::from_u128(number)), Verdict::Answered(answer));
+        }
+        answers.recent.run_pending_tasks();
+        assert!(answers.recent.weighted_size() <= RECENT_BYTES, "{} bytes", answers.recent.weighted_size());
+        assert!(answers.recent.entry_count() > 0);
+    }
 
     /// Leaving and announcing cross each other here in every way that two processors find.
     #[test]

@@ -16,6 +16,7 @@ mod by_hand;
 mod in_time;
 mod lease;
 mod moving;
+mod offer;
 mod outbox;
 mod reads;
 mod threads;

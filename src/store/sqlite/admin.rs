@@ -89,6 +89,8 @@ impl Writer {
             replays + 1,
             self.now_ms
         ])?;
+        // Once it is delivered no row says how far the numbers went.
+        self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([item])?;
         self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))

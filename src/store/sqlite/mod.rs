@@ -32,6 +32,7 @@ use futures_util::future::BoxFuture;
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc};
 
+use super::offer::offer;
 use super::{
     Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
     Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
@@ -120,23 +121,26 @@ impl SqliteStore {
         })))
     }
 
-    /// Does a step in the writer's next batch. `patient` callers wait for a place in the line; the others are told it is full.
+    /// Does a step in the writer's next batch. `patient` callers wait for a place in the line; the others are told it is full, and take
+    /// back what they brought when they give up before its turn has come.
     async fn write<T: Send + 'static>(
         &self,
         what: &'static str,
         patient: bool,
         step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (job, answer) = writer::job(what, step);
         let line = self.0.line.as_ref().ok_or(StoreError::Closed)?;
         if patient {
+            let (job, answer) = writer::job(what, step);
             line.send(job).await.map_err(|_| StoreError::Closed)?;
-        } else {
-            line.try_send(job).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-                mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
-            })?;
+            return answer.await.map_err(|_| StoreError::Closed)?;
         }
+        let (_caller, step) = offer(step);
+        let (job, answer) = writer::job(what, move |writer| step.take().map_or(Err(StepError::Skipped), |step| step(writer)));
+        line.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -151,7 +155,8 @@ impl SqliteStore {
         let asked = tokio::task::spawn_blocking(move || {
             let kept = engine.readers().pop();
             let reader = kept.map_or_else(|| open::reading(&engine.path), Ok)?;
-            let found = question(&reader);
+            // In a transaction, so that all a question reads is of one moment.
+            let found = reader.unchecked_transaction().and_then(|snapshot| question(&snapshot));
             let mut readers = engine.readers();
             if readers.len() < READERS_KEPT {
                 readers.push(reader);

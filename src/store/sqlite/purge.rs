@@ -75,7 +75,7 @@ impl Writer {
         Ok(purged)
     }
 
-    /// Looks at the next `max` webhooks; gives how many events it removed, and whether there are more to look at.
+    /// Looks at the next `max` webhooks, and at no more once `max` events are gone; gives how many, and whether there are more to look at.
     fn sweep(&mut self, sweep: &mut Sweep, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<(u64, bool)> {
         if self.now_ms - sweep.restarted_ms >= RESTART_MS {
             *sweep = Sweep { restarted_ms: self.now_ms, ..Sweep::default() };
@@ -91,6 +91,9 @@ impl Writer {
         let old = webhooks.iter().take_while(|webhook| webhook.received + keep_ms <= self.now_ms).count();
         let mut removed = 0;
         for webhook in &webhooks[..old] {
+            if removed >= max as u64 {
+                return Ok((removed, true));
+            }
             sweep.to = webhook.number;
             if channels.contains(&webhook.channel) {
                 removed += self.remove_or_pass(*webhook, sweep)?;
@@ -100,10 +103,14 @@ impl Writer {
             return Ok((removed, true));
         }
         // At the end of the old ones: those that were open may have been settled meanwhile.
-        for webhook in std::mem::take(&mut sweep.passed) {
+        let mut passed = std::mem::take(&mut sweep.passed).into_iter();
+        while removed < max as u64
+            && let Some(webhook) = passed.next()
+        {
             removed += self.remove_or_pass(webhook, sweep)?;
         }
-        Ok((removed, false))
+        sweep.passed.extend(passed);
+        Ok((removed, removed >= max as u64))
     }
 
     /// Looks at the next `max` messages that went out; ended ones go after their retention, and with them their tries.

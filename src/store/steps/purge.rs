@@ -49,9 +49,10 @@ pub(super) async fn purge<E: Engine>(
     let mut purged = Purged { keys, events: 0, more: keys as usize >= max };
     let Some(before_ms) = keep.before_ms() else { return Ok(purged) };
 
-    let events = engine.old_webhooks(cursors.webhooks.load(Ordering::Relaxed), before_ms, max).await?;
+    let some = max.min(WEBHOOKS);
+    let events = engine.old_webhooks(cursors.webhooks.load(Ordering::Relaxed), before_ms, some).await?;
     let webhooks: HashSet<u64> = events.iter().map(|event| event.webhook).collect();
-    purged.more |= advance(&cursors.webhooks, webhooks.iter().max(), webhooks.len() >= max);
+    purged.more |= advance(&cursors.webhooks, webhooks.iter().max(), webhooks.len() >= some);
     let mut replayed = HashSet::new();
     for event in events.iter().filter(|event| event.replays > 0) {
         if !engine.list_replays(event.number).await?.is_empty() {
@@ -92,6 +93,8 @@ fn chunks(events: Vec<EventRec>) -> Vec<Vec<EventRec>> {
 }
 
 const CHUNK: usize = 1_000;
+/// Webhooks read at once: each may have a thousand events.
+const WEBHOOKS: usize = 200;
 
 /// Remembers where to go on; true when there is more to look at.
 fn advance(cursor: &AtomicU64, last: Option<&u64>, full: bool) -> bool {

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::engine::{Engine, First, Pool, Trouble, Tx};
 use crate::store::StoreError;
+use crate::store::offer::{Offered, offer};
 
 /// One whole atomic step, decided from what it holds: it can be run again from the start.
 #[async_trait]
@@ -58,13 +59,22 @@ async fn once<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, Troubl
 
 /// Calls that wait together share a transaction, and so a round trip and an fsync.
 pub(super) struct Batcher<C, R> {
-    calls: mpsc::Sender<Call<C, R>>,
+    calls: mpsc::Sender<Call<Offered<C>, R>>,
 }
 
 struct Call<C, R> {
     what: C,
+    /// In events, replies, and eight kilobytes of body.
     weight: usize,
     answer: oneshot::Sender<Result<R, StoreError>>,
+}
+
+impl<C, R> Call<Offered<C>, R> {
+    /// Nothing, when the caller has given up.
+    fn taken(self) -> Option<Call<C, R>> {
+        let what = self.what.take()?;
+        Some(Call { what, weight: self.weight, answer: self.answer })
+    }
 }
 
 /// Calls that may wait; beyond it the caller is told that the store is busy.
@@ -104,6 +114,7 @@ impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
 
     pub(super) async fn call(&self, what: C, weight: usize) -> Result<R, StoreError> {
         let (answer, answered) = oneshot::channel();
+        let (_caller, what) = offer(what);
         let sent = self.calls.try_send(Call { what, weight, answer });
         sent.map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
@@ -115,7 +126,7 @@ impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
 
 /// The receiving end, shared by the takers.
 struct Taken<C, R> {
-    calls: mpsc::Receiver<Call<C, R>>,
+    calls: mpsc::Receiver<Call<Offered<C>, R>>,
     /// Those that could not go with the last batch.
     left: Vec<Call<C, R>>,
 }
@@ -130,12 +141,12 @@ impl<C, R> Taken<C, R> {
             if !waiting.is_empty() {
                 break;
             }
-            waiting.push(self.calls.recv().await?);
+            waiting.extend(self.calls.recv().await?.taken());
         }
         while waiting.len() < BATCH_CALLS
             && let Ok(call) = self.calls.try_recv()
         {
-            waiting.push(call);
+            waiting.extend(call.taken());
         }
         let (mut batch, mut weight) = (Vec::with_capacity(waiting.len()), 0);
         let mut names = std::collections::HashSet::new();
