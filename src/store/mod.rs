@@ -132,8 +132,11 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
     /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
-    /// retention. Looks at about `max` webhooks, so that accept never waits long; call again while there is `more`. A
-    /// channel that is not listed is kept as long as the one that is kept longest.
+    /// retention; threads, with all names that lead to them, when their last words are older than the retention and neither an event nor a
+    /// message of them is left. Of a thread that old of which something is left, the last words go with what said them.
+    ///
+    /// Removes about `max` events, and no more than one webhook beyond that, so that accept never waits long; call again while there is
+    /// `more`. A channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
     /// Stores `value` under `name` unless something is there already; returns what is there now.

@@ -47,6 +47,15 @@ pub enum EntryId {
     Message(MessageId),
 }
 
+impl EntryId {
+    /// Entries of a thread are in the order of their numbers.
+    pub fn number(self) -> u64 {
+        match self {
+            EntryId::Event(EventId(id)) | EntryId::Message(MessageId(id)) => crate::domain::ids::number_of(id),
+        }
+    }
+}
+
 /// All that is known about a message that goes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {

@@ -122,7 +122,8 @@ impl Data {
             self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
         }
         let thread = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
-        change(&mut self.threads, &changes.new_threads, &changes.threads, &[], thread)?;
+        change(&mut self.threads, &changes.new_threads, &changes.threads, &changes.gone_threads, thread)?;
+        self.names.retain(|(account, _), peer| !changes.gone_threads.contains(&thread_hash(account, peer)));
         let name = |name: &ProviderNameRec| name_hash(&name.account, &name.provider_id);
         let (new, old, gone) = (&changes.new_provider_names, &changes.provider_names, &changes.gone_provider_names);
         change(&mut self.provider_names, new, old, gone, name)?;

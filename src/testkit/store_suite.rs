@@ -64,6 +64,8 @@ macro_rules! store_suite {
             lists_are_paged_and_filtered
             purge_forgets_old_events_and_nothing_open
             purge_keeps_a_body_that_others_need
+            a_purge_step_removes_a_bounded_number
+            the_number_of_a_replay_is_not_given_twice
             a_setting_is_remembered_once
             stats_count_what_is_there
         );
@@ -91,6 +93,9 @@ macro_rules! store_suite {
             one_person_is_one_thread
             a_thread_is_read_backwards_in_pages
             threads_are_listed_newest_first
+            a_thread_goes_with_the_last_of_what_was_said
+            last_words_do_not_outlive_what_said_them
+            an_outgoing_message_keeps_its_thread
         );
     };
     (@$area:ident $bed:expr; $($case:ident)+) => {

@@ -19,6 +19,7 @@ const TEXT_MAX_BYTES: usize = 300 << 10;
 impl FirestoreTx {
     pub(super) async fn save_all(&mut self, changes: &Changes) -> Result<(), StoreError> {
         self.save_threads(changes);
+        self.remove_threads(&changes.gone_threads).await?;
         self.find_threads(changes).await?;
         for event in &changes.new_events {
             self.save_event(event)?;
@@ -78,6 +79,21 @@ impl FirestoreTx {
         for hash in &changes.gone_provider_names {
             self.writes.delete(self.name(&paths::hashed(paths::PROVIDER_NAMES, hash)));
         }
+    }
+
+    /// Removes threads that were seen, and the names that lead to them.
+    async fn remove_threads(&mut self, threads: &[Hash]) -> Result<(), StoreError> {
+        for thread in threads {
+            if let Some(id) = self.sight.threads.get(thread) {
+                self.writes.delete(self.name(&format!("{}/{id}", paths::THREADS)));
+            }
+        }
+        let names = threads.iter().map(hash).collect();
+        for doc in self.inner.client.run_any(&Query::of(paths::NAMES), "thread", names).await? {
+            self.sight.saw(&doc);
+            self.writes.delete(doc.name);
+        }
+        Ok(())
     }
 
     /// Finds the documents of threads that something is said in and that were neither seen nor made.

@@ -452,6 +452,10 @@ impl Outbox {
         self.provider_ids.retain(|_, id| !gone.contains(id));
     }
 
+    pub(super) fn holds(&self, id: MessageId) -> bool {
+        self.messages.contains_key(&id)
+    }
+
     /// Gives up statuses that were last heard of so long ago.
     pub(super) fn purge_early(&mut self, before_ms: i64) {
         self.early.retain(|_, (_, heard_ms)| *heard_ms > before_ms);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::{Item, Place, Recorded, State};
-use crate::domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids};
+use crate::domain::{Direction, EventId, ItemId, MessageId, ThreadId};
 use crate::store::{
     Answer, AttemptRow, ChannelCounts, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
     MessageRow, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -85,14 +85,10 @@ impl Reads for MemoryStore {
     ) -> Result<Page<ThreadMessage>, StoreError> {
         let state = self.lock();
         let id = &state.threads.find(id);
-        let number = |entry: EntryId| match entry {
-            EntryId::Event(id) => ids::number_of(id.0),
-            EntryId::Message(id) => ids::number_of(id.0),
-        };
         let mut entries: Vec<EntryId> =
             state.threads.entries.iter().filter(|(of, _)| of == id).map(|(_, entry)| *entry).collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(number(*entry)));
-        entries.retain(|entry| before.is_none_or(|before| number(*entry) < number(before)));
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
+        entries.retain(|entry| before.is_none_or(|before| entry.number() < before.number()));
         if before.is_some_and(|before| state.thread_message(before).is_none()) {
             return Ok(Page { rows: vec![], more: false });
         }

@@ -426,12 +426,20 @@ impl State {
         };
         let needed: BTreeSet<u128> =
             self.events.iter().filter(|(id, _)| open.contains(id)).map(|(id, recorded)| whole(*id, recorded)).collect();
-        let gone: Vec<EventId> = self
-            .events
-            .iter()
-            .filter(|(id, recorded)| old(recorded) && !needed.contains(&whole(**id, recorded)))
-            .map(|(id, _)| *id)
-            .collect();
+        let (mut gone, mut webhooks, mut more) = (Vec::new(), BTreeSet::new(), expired.len() == max);
+        for (id, recorded) in self.events.iter().filter(|(_, recorded)| old(recorded)) {
+            let webhook = whole(*id, recorded);
+            if needed.contains(&webhook) {
+                continue;
+            }
+            // The last webhook goes as a whole too.
+            if gone.len() < max || webhooks.contains(&webhook) {
+                webhooks.insert(webhook);
+                gone.push(*id);
+            } else {
+                more = true;
+            }
+        }
         for id in &gone {
             self.events.remove(id);
             self.answers.remove(id);
@@ -444,7 +452,15 @@ impl State {
         if let Some(longest) = longest {
             self.outbox.purge_early(now - longest);
         }
-        Purged { keys: expired.len() as u64, events: gone.len() as u64, more: expired.len() == max }
+        if !more {
+            let (events, outbox) = (&self.events, &self.outbox);
+            let is_there = |entry| match entry {
+                EntryId::Event(id) => events.contains_key(&id),
+                EntryId::Message(id) => outbox.holds(id),
+            };
+            self.threads.purge(|channel, last_ms| keep_of(channel).is_some_and(|keep_ms| last_ms + keep_ms <= now), is_there);
+        }
+        Purged { keys: expired.len() as u64, events: gone.len() as u64, more }
     }
 
     pub(super) fn submit(&mut self, new: NewMessage, now: i64) -> Submitted {

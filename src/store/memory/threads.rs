@@ -1,6 +1,6 @@
 //! The model's threads: who talks with whom, and what was said last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Direction, Event, Kind, ThreadId, limits};
 use crate::store::{EntryId, ThreadRow};
@@ -76,6 +76,41 @@ impl Threads {
         row.last_text = said.text.map(|text| limits::preview(text));
         row.last_direction = said.direction;
         row.unread += u64::from(said.direction == Direction::In);
+    }
+
+    /// Removes threads that are `old`, by channel and time of their last words, once nothing of them `is_there` any more; of the others that
+    /// are old, the last words, when what said them is gone.
+    pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool, is_there: impl Fn(EntryId) -> bool) {
+        let mut newest: BTreeMap<&ThreadId, (u64, EntryId)> = BTreeMap::new();
+        let mut left: BTreeSet<&ThreadId> = BTreeSet::new();
+        for (thread, entry) in &self.entries {
+            let number = entry.number();
+            let known = newest.entry(thread).or_insert((number, *entry));
+            *known = if number >= known.0 { (number, *entry) } else { *known };
+            if is_there(*entry) {
+                left.insert(thread);
+            }
+        }
+        let mut gone = BTreeSet::new();
+        for (id, talk) in self.rows.iter_mut().filter(|(_, talk)| old(&talk.channel, talk.last_ms)) {
+            if !left.contains(id) {
+                gone.insert(id.clone());
+            } else if newest.get(id).is_some_and(|(_, entry)| !is_there(*entry)) {
+                talk.last_text = None;
+            }
+        }
+        self.rows.retain(|id, _| !gone.contains(id));
+        // Of what is gone, the newest of a thread still tells where the thread begins now.
+        let mut begins: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        for (thread, entry) in self.entries.iter().filter(|(_, entry)| !is_there(*entry)) {
+            let begin = begins.entry(thread.clone()).or_default();
+            *begin = entry.number().max(*begin);
+        }
+        self.entries.retain(|(thread, entry)| {
+            !gone.contains(thread) && (is_there(*entry) || begins.get(thread) == Some(&entry.number()))
+        });
+        let leads_to = |account: &String, peer: &String| ThreadId { account: account.clone(), peer: peer.clone() };
+        self.names.retain(|(account, _), peer| !gone.contains(&leads_to(account, peer)));
     }
 
     pub(super) fn mark_read(&mut self, id: &ThreadId) -> bool {

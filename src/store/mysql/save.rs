@@ -63,6 +63,8 @@ fn save_threads(sql: &mut Sql, changes: &Changes) {
     put_rows(sql, "hapax_names", NAME, &changes.names, Put::Over, |name| name_hash(&name.account, &name.name), put_name);
     put_rows(sql, "hapax_threads", THREAD, &changes.threads, Put::Over, hash, put_thread);
     put_rows(sql, "hapax_threads", THREAD, &changes.new_threads, Put::New, hash, put_thread);
+    remove(sql, "hapax_names WHERE thread", &changes.gone_threads);
+    remove(sql, "hapax_threads WHERE hash", &changes.gone_threads);
 }
 
 fn save_messages(sql: &mut Sql, changes: &Changes) {

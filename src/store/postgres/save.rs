@@ -32,6 +32,8 @@ static NAMES: LazyLock<String> = LazyLock::new(|| {
 });
 static NEW_THREADS: LazyLock<String> = LazyLock::new(insert::<ThreadRec>);
 static THREADS: LazyLock<String> = LazyLock::new(update::<ThreadRec>);
+const GONE_THREADS: [&str; 2] =
+    ["DELETE FROM hapax_names WHERE thread = ANY($1::bytea[])", "DELETE FROM hapax_threads WHERE hash = ANY($1::bytea[])"];
 static NEW_PROVIDER_NAMES: LazyLock<String> = LazyLock::new(insert::<ProviderNameRec>);
 static PROVIDER_NAMES: LazyLock<String> = LazyLock::new(update::<ProviderNameRec>);
 const GONE_PROVIDER_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash = ANY($1::bytea[])";
@@ -73,6 +75,7 @@ fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put(asks, &NAMES, &changes.names);
     put(asks, &NEW_THREADS, &changes.new_threads);
     put(asks, &THREADS, &changes.threads);
+    put_keys(asks, &GONE_THREADS, &changes.gone_threads, hashes);
 }
 
 fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {

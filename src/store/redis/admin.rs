@@ -54,7 +54,28 @@ impl RedisStore {
             purged.events += answer.count()?;
             purged.more |= answer.flag()?;
         }
+        if !purged.more {
+            // Last of all: what is gone by now may have been the last of a thread.
+            for seat in &seats {
+                let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+                let Some(keep_ms) = listed.or(longest) else { continue };
+                self.purge_threads(seat.account, &seat.channel, keep_ms, max).await?;
+            }
+        }
         Ok(purged)
+    }
+
+    /// Goes over all threads that are old, a few at a time.
+    async fn purge_threads(&self, account: u32, channel: &str, keep_ms: i64, max: usize) -> Result<(), StoreError> {
+        let mut skip = Some(0);
+        while let Some(from) = skip {
+            let call = self.link.call(&script::PURGE_THREADS, account).arg(channel).arg(keep_ms).arg(from).arg(max);
+            skip = match self.link.run("purging threads", call).await? {
+                Value::Int(next) => Some(next),
+                _ => None,
+            };
+        }
+        Ok(())
     }
 
     pub(super) async fn remember_once(&self, name: &str, value: &str) -> Result<String, StoreError> {

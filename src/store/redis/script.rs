@@ -41,6 +41,7 @@ scripts! {
     REPLAY = "common" "lanes" "replay";
     PURGE = "common" "purge";
     PURGE_KEYS = "common" "purge_keys";
+    PURGE_THREADS = "common" "purge_threads";
     LIST_EVENTS = "common" "lanes" "telling" "list_events";
     SHOW_EVENT = "common" "lanes" "telling" "show_event";
     LIST_INBOX = "common" "lanes" "telling" "list_inbox";

@@ -153,7 +153,9 @@ impl Writer {
         let channel = self.channel(&Arc::from(thread.channel.as_str()))?;
         let out = thread.last_direction == Direction::Out;
         self.db
-            .prepare_cached("INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7 FROM threads")?
+            .prepare_cached(
+                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0 FROM threads",
+            )?
             .execute(params![
                 channel,
                 thread.account,
@@ -401,6 +403,11 @@ impl Writer {
         for (thread, last) in &chain.last {
             update.execute([thread, last])?;
         }
+        self.db.execute_batch(
+            "UPDATE threads SET entries = said.entries FROM (SELECT thread, count(*) AS entries FROM
+                 (SELECT thread FROM events WHERE thread IS NOT NULL UNION ALL SELECT thread FROM messages) GROUP BY thread) AS said
+             WHERE said.thread = threads.thread",
+        )?;
         Ok(None)
     }
 

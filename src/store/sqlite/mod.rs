@@ -318,3 +318,105 @@ impl Store for SqliteStore {
         Ok(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use bytes::Bytes;
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::store::{EventQuery, Reads};
+    use crate::testkit::hand_clock::HandClock;
+    use crate::testkit::store_bed::{START_MS, accept_one, notice, webhook};
+
+    fn open() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        let opened = SqliteStore::open(&folder.path().join("s.db"), Arc::new(HandClock::at(START_MS)), &options);
+        (folder, opened.expect("it opens"))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_question_is_answered_from_one_moment() {
+        let (_folder, store) = open();
+        accept_one(&store, notice("n1")).await;
+        let (asked, is_asked) = channel();
+        let (go_on, goes_on) = channel::<()>();
+        let asking = tokio::spawn({
+            let store = store.clone();
+            async move {
+                let count = |db: &Connection| db.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0));
+                let question = move |db: &Connection| {
+                    let before = count(db)?;
+                    let _ = asked.send(());
+                    let _ = goes_on.recv();
+                    Ok((before, count(db)?))
+                };
+                store.read("counting twice", question).await
+            }
+        });
+        tokio::task::spawn_blocking(move || is_asked.recv()).await.expect("no panic").expect("it was asked");
+        accept_one(&store, notice("n2")).await;
+        drop(go_on);
+        assert_eq!(asking.await.expect("no panic").expect("an answer"), (1, 1));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn threads_of_an_older_version_are_purged_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.db");
+        let db = Connection::open(&path).expect("a file");
+        for migration in &open::MIGRATIONS[..3] {
+            db.execute_batch(migration).expect("the old schema");
+        }
+        let (kind, old) = (rows::kind_number(crate::domain::Kind::Message), START_MS - 10_000);
+        db.execute_batch(&format!(
+            "PRAGMA application_id = {}; PRAGMA user_version = 3; PRAGMA journal_mode = WAL; INSERT INTO channels VALUES (1, 'shop');
+             INSERT INTO threads VALUES (1, 1, 'acc', 'ana', 2, {old}, 'a secret', 0, 1), (3, 1, 'acc', 'bob', 4, {START_MS}, 'hi', 0, 1);
+             INSERT INTO names VALUES ('acc', 'ana', 1), ('acc', 'bob', 3);
+             INSERT INTO events VALUES (4, {START_MS}, 1, {kind}, 0, 0, 4, 1, NULL, 'acc', 'm', 'bob', NULL, 'hi', 3, 0, x'', x'7b7d');
+             UPDATE meta SET value = 4 WHERE name = 'threads_to'",
+            open::APPLICATION_ID
+        ))
+        .expect("a thread of which nothing is left, and another");
+        drop(db);
+        let clock = HandClock::at(START_MS);
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        let store = SqliteStore::open(&path, Arc::new(clock.clone()), &options).expect("it opens");
+        let peers = async || {
+            while store.purge(&[("shop".to_owned(), 1_000)], 10).await.expect("purged").more {}
+            let threads = store.threads(crate::store::ThreadQuery { limit: 10, ..Default::default() }).await.expect("threads");
+            threads.rows.into_iter().map(|row| row.id.peer).collect::<Vec<_>>()
+        };
+        assert_eq!(peers().await, ["bob"]);
+        clock.advance(1_000);
+        assert!(peers().await.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_gives_up_takes_back_what_it_brought() {
+        let (_folder, store) = open();
+        let (begun, has_begun) = channel();
+        let (go_on, goes_on) = channel::<()>();
+        let hanging = tokio::spawn({
+            let store = store.clone();
+            let hang = move |_: &mut Writer| {
+                let _ = begun.send(());
+                let _ = goes_on.recv();
+                Ok(())
+            };
+            async move { store.write("hanging", true, hang).await }
+        });
+        tokio::task::spawn_blocking(move || has_begun.recv()).await.expect("no panic").expect("it hangs");
+        let body = Bytes::from(vec![0; 1 << 20]);
+        let arrival = Arrival { body: body.clone(), ..webhook(vec![notice("n1")]) };
+        assert!(store.accept(arrival).now_or_never().is_none(), "it waits, and is given up");
+        assert!(body.is_unique(), "nobody holds the body any more");
+        drop(go_on);
+        hanging.await.expect("no panic").expect("done");
+        store.ping().await.expect("it works");
+        assert!(store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("events").rows.is_empty());
+    }
+}

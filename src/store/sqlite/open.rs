@@ -39,11 +39,11 @@ impl Default for Options {
 }
 
 /// Each entry brings the schema from its index to the next; the file's `user_version` says how many were done.
-const MIGRATIONS: &[&str] =
+pub(super) const MIGRATIONS: &[&str] =
     &[include_str!("schema.sql"), include_str!("spans.sql"), include_str!("moved.sql"), include_str!("schema_4.sql")];
 
 /// "hpax", so that a file of another program is never taken for ours.
-const APPLICATION_ID: i64 = 0x6870_6178;
+pub(super) const APPLICATION_ID: i64 = 0x6870_6178;
 
 /// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
 pub(super) const LOG_CAP_BYTES: u64 = 64 << 20;

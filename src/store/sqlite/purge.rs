@@ -64,7 +64,15 @@ impl Writer {
         }
         let more = self.purge_messages(retention, &spans, max)?;
         purged.more |= more;
-        if purged.events > 0 {
+        // Last of all, and from the start: what is gone by now may have been the last of a thread.
+        let threads = match purged.more {
+            true => {
+                self.threads_swept = (0, 0);
+                0
+            }
+            false => self.purge_threads(retention, &spans, max, &mut purged.more)?,
+        };
+        if purged.events + threads > 0 {
             // The counter must never fall back onto numbers whose rows are gone.
             self.db
                 .prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?
@@ -116,21 +124,22 @@ impl Writer {
     /// Looks at the next `max` messages that went out; ended ones go after their retention, and with them their tries.
     fn purge_messages(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<bool> {
         let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok(false) };
-        let rows: Vec<(i64, i64, i64)> = self
+        let rows: Vec<(i64, i64, i64, i64)> = self
             .db
             .prepare_cached(
-                "SELECT m.number, m.created, m.channel FROM messages m WHERE m.number > ?1 AND m.created <= ?2
+                "SELECT m.number, m.created, m.channel, m.thread FROM messages m WHERE m.number > ?1 AND m.created <= ?2
                    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.number = m.number) ORDER BY m.number LIMIT ?3",
             )?
             .query_map(params![self.messages_swept, self.now_ms - shortest, max as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })?
             .collect::<Result<_, _>>()?;
-        for &(number, created, channel) in &rows {
+        for &(number, created, channel, thread) in &rows {
             let name = self.channel_name(channel);
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
             if created + keep <= self.now_ms {
                 self.keep_last_words(number)?;
+                self.threads.forget(&self.db, thread, 1)?;
                 self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
                 self.db.prepare_cached("DELETE FROM tries WHERE number = ?1")?.execute([number])?;
             }
@@ -142,8 +151,40 @@ impl Writer {
             let last_number = self.last_number as i64;
             self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([last_number])?;
         }
-        self.db.prepare_cached("DELETE FROM early WHERE heard <= ?1")?.execute([self.now_ms - longest])?;
-        Ok(more)
+        let early = "DELETE FROM early WHERE (account, provider_id) IN (SELECT account, provider_id FROM early WHERE heard <= ?1 LIMIT ?2)";
+        let removed = self.db.prepare_cached(early)?.execute([self.now_ms - longest, max as i64])?;
+        Ok(more || removed == max)
+    }
+
+    /// Looks at the next `max` threads whose last words are old; gives how many it removed.
+    fn purge_threads(
+        &mut self,
+        retention: &[(String, i64)],
+        spans: &[i64],
+        max: usize,
+        more: &mut bool,
+    ) -> rusqlite::Result<u64> {
+        let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok(0) };
+        let (at, thread) = self.threads_swept;
+        let rows: Vec<(i64, i64, i64)> = self
+            .db
+            .prepare_cached(
+                "SELECT thread, last_at, channel FROM threads WHERE last > 0 AND last_at <= ?1 AND (last_at, thread) > (?2, ?3)
+                 ORDER BY last_at, thread LIMIT ?4",
+            )?
+            .query_map(params![self.now_ms - shortest, at, thread, max as i64], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        let mut removed = 0;
+        for &(thread, _, channel) in &rows {
+            let name = self.channel_name(channel);
+            let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
+            removed += u64::from(self.threads.purge(&self.db, thread, self.now_ms - keep)?);
+        }
+        *more = rows.len() == max;
+        self.threads_swept = if *more { rows.last().map_or((0, 0), |row| (row.1, row.0)) } else { (0, 0) };
+        Ok(removed)
     }
 
     fn remove_or_pass(&mut self, webhook: Webhook, sweep: &mut Sweep) -> rusqlite::Result<u64> {
@@ -155,6 +196,16 @@ impl Writer {
         }
         self.keep_last_words(webhook.last)?;
         let range = [webhook.number, webhook.last];
+        let said: Vec<(i64, i64)> = self
+            .db
+            .prepare_cached(
+                "SELECT thread, count(*) FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1 AND thread IS NOT NULL GROUP BY thread",
+            )?
+            .query_map(range, |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (thread, entries) in said {
+            self.threads.forget(&self.db, thread, entries)?;
+        }
         for delete in [
             "DELETE FROM attempts WHERE first IN (SELECT number FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1)",
             "DELETE FROM copies WHERE number IN (SELECT number FROM events WHERE number BETWEEN ?1 AND ?2 AND webhook = ?1)",

@@ -53,6 +53,8 @@ struct Talk {
     last_text: Option<String>,
     last_out: bool,
     unread: i64,
+    /// Events and messages of it that are there.
+    entries: i64,
     /// Not in the table yet.
     unwritten: bool,
 }
@@ -143,7 +145,7 @@ impl Threads {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(gap) => {
                 let talk = db
-                    .prepare_cached("SELECT last, last_at, last_text, last_out, unread FROM threads WHERE thread = ?1")?
+                    .prepare_cached("SELECT last, last_at, last_text, last_out, unread, entries FROM threads WHERE thread = ?1")?
                     .query_row([thread], |row| {
                         Ok(Talk {
                             last: row.get(0)?,
@@ -151,6 +153,7 @@ impl Threads {
                             last_text: row.get(2)?,
                             last_out: row.get(3)?,
                             unread: row.get(4)?,
+                            entries: row.get(5)?,
                             unwritten: false,
                         })
                     })?;
@@ -200,7 +203,7 @@ impl Threads {
             Some(&thread) => thread,
             None => {
                 let thread = number();
-                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0)")?
+                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0)")?
                     .execute(params![thread, channel, account, names[0].0])?;
                 thread
             }
@@ -220,6 +223,7 @@ impl Threads {
         talk.last_at = said.at;
         talk.last_out = said.out;
         talk.unread += i64::from(!said.out);
+        talk.entries += 1;
         talk.last_text = said.text.map(limits::preview);
         let new = !std::mem::replace(&mut talk.unwritten, true);
         self.unwritten += usize::from(new);
@@ -236,12 +240,50 @@ impl Threads {
         Ok(true)
     }
 
+    /// So many entries of the thread are gone. Written at once, in the commit that removes them.
+    pub(super) fn forget(&mut self, db: &Connection, thread: i64, entries: i64) -> rusqlite::Result<()> {
+        self.make_ready(db)?;
+        self.talk(db, thread)?.entries -= entries;
+        self.write(db, thread)
+    }
+
+    /// Removes the thread, with all names that lead to it, when its last words are older than `before_ms` and nothing of it is left; or its last
+    /// words, when what said them is gone. True when it was removed.
+    pub(super) fn purge(&mut self, db: &Connection, thread: i64, before_ms: i64) -> rusqlite::Result<bool> {
+        self.make_ready(db)?;
+        let talk = self.talk(db, thread)?;
+        if talk.last_at > before_ms {
+            return Ok(false);
+        }
+        if talk.entries > 0 {
+            let is_there = "SELECT 1 FROM events WHERE number = ?1 UNION ALL SELECT 1 FROM messages WHERE number = ?1";
+            if talk.last_text.is_some() && !db.prepare_cached(is_there)?.exists([talk.last])? {
+                talk.last_text = None;
+                self.write(db, thread)?;
+            }
+            return Ok(false);
+        }
+        let names: Vec<NameHash> = db
+            .prepare_cached("SELECT account, name FROM names WHERE thread = ?1")?
+            .query_map([thread], |row| Ok(name_hash(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?)))?
+            .collect::<Result<_, _>>()?;
+        for name in names {
+            self.names.remove(&name);
+        }
+        if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
+            self.unwritten -= 1;
+        }
+        db.prepare_cached("DELETE FROM names WHERE thread = ?1")?.execute([thread])?;
+        db.prepare_cached("DELETE FROM threads WHERE thread = ?1")?.execute([thread])?;
+        Ok(true)
+    }
+
     fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
         let Some(talk) = self.talks.get_mut(&thread) else { return Ok(()) };
         db.prepare_cached(
-            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6 WHERE thread = ?1",
+            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
         )?
-        .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread])?;
+        .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread, talk.entries])?;
         self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
         Ok(())
     }
@@ -333,7 +375,9 @@ mod tests {
 
     fn in_memory() -> Connection {
         let db = Connection::open_in_memory().expect("a database");
-        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        for migration in super::super::open::MIGRATIONS {
+            db.execute_batch(migration).expect("the schema");
+        }
         db
     }
 
@@ -360,7 +404,7 @@ mod tests {
         let (db, mut threads) = (in_memory(), Threads::new());
         many_people(&db, &mut threads, |threads| {
             assert!(threads.unwritten <= UNWRITTEN_MAX + 2 * BATCH as usize, "{} unwritten", threads.unwritten);
-            assert!(threads.talks.len() <= TALKS_MAX + threads.unwritten + 1, "{} in memory", threads.talks.len());
+            assert!(threads.talks.len() <= TALKS_MAX + UNWRITTEN_MAX + 2 * BATCH as usize, "{} in memory", threads.talks.len());
             assert!(threads.names.len() <= NAMES_MAX);
         });
         assert!(threads.looked_at <= 2 * PEERS as usize, "{} looks at threads for {PEERS} messages", threads.looked_at);

@@ -46,8 +46,9 @@ pub(super) struct Writer {
     pub(super) work_made: bool,
     /// Where purge stands, for each retention.
     pub(super) sweeps: HashMap<i64, Sweep>,
-    /// The last message that purge looked at in this round.
+    /// The last message that purge looked at in this round, and the last thread, by its last words.
     pub(super) messages_swept: i64,
+    pub(super) threads_swept: (i64, i64),
     log: LogCap,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
@@ -115,6 +116,7 @@ impl Writer {
             work_made: false,
             sweeps: HashMap::new(),
             messages_swept: 0,
+            threads_swept: (0, 0),
             failed: None,
             clock: start.clock,
             gauges: start.gauges,

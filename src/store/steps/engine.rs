@@ -269,6 +269,8 @@ pub struct Changes {
     pub names: Vec<NameRec>,
     pub new_threads: Vec<ThreadRec>,
     pub threads: Vec<ThreadRec>,
+    /// With all names that lead to them.
+    pub gone_threads: Vec<Hash>,
     pub new_provider_names: Vec<ProviderNameRec>,
     pub provider_names: Vec<ProviderNameRec>,
     /// By [`super::records::name_hash`].

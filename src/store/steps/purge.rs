@@ -2,20 +2,24 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 
 use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
-use super::records::{EventRec, Hash, MessageRec};
+use super::records::{EventRec, Hash, MessageRec, ThreadRec, thread_hash};
 use super::run::{Step, run};
 use super::work::Work;
-use crate::store::{Purged, StoreError};
+use crate::domain::ThreadId;
+use crate::store::{Purged, StoreError, ThreadQuery};
 
 /// How far this instance has looked; each purge step goes on from there, and from the start again after the end.
 #[derive(Default)]
 pub(super) struct Cursors {
     webhooks: AtomicU64,
     messages: AtomicU64,
+    /// The last thread looked at: newest first, by its last words.
+    threads: Mutex<Option<(i64, ThreadId)>>,
 }
 
 /// How long the channels keep what is over.
@@ -61,7 +65,13 @@ pub(super) async fn purge<E: Engine>(
     }
     let over = |event: &EventRec| keep.is_old(&event.channel, event.received_ms) && !replayed.contains(&event.webhook);
     let old: Vec<EventRec> = events.into_iter().filter(over).collect();
-    for chunk in chunks(old) {
+    let mut last = None;
+    for chunk in chunks(old, CHUNK.min(max)) {
+        if purged.events >= max as u64 {
+            purged.more |= advance(&cursors.webhooks, last.as_ref(), true);
+            break;
+        }
+        last = chunk.last().map(|event| event.webhook);
         purged.events += run(engine, &PurgeEvents(chunk)).await?;
     }
 
@@ -74,16 +84,58 @@ pub(super) async fn purge<E: Engine>(
     // After the messages, so that their former names go with them.
     let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max().unwrap_or_default();
     purged.more |= engine.purge_names(keep.now_ms - longest, max).await? as usize >= max;
+    // Last of all, and from the start: what is gone by now may have been the last of a thread.
+    match purged.more {
+        true => *cursors.threads() = None,
+        false => purged.more = purge_threads(engine, cursors, &keep, before_ms, max).await?,
+    }
     Ok(purged)
 }
 
+/// Looks at the next threads whose last words are old; true when there are more.
+async fn purge_threads<E: Engine>(
+    engine: &E,
+    cursors: &Cursors,
+    keep: &Keep<'_>,
+    before_ms: i64,
+    max: usize,
+) -> Result<bool, StoreError> {
+    let top = || (before_ms + 1, ThreadId { account: String::new(), peer: String::new() });
+    let before = cursors.threads().clone().unwrap_or_else(top);
+    let some = max.min(THREADS);
+    let page = engine.list_threads(&ThreadQuery { before: Some(before), ..ThreadQuery::default() }, some).await?;
+    let last = page.last().filter(|_| page.len() == some);
+    let last = last.map(|thread| (thread.last_ms, ThreadId { account: thread.account.clone(), peer: thread.peer.clone() }));
+    let (mut gone, mut quiet) = (Vec::new(), Vec::new());
+    for thread in page.into_iter().filter(|thread| keep.is_old(&thread.channel, thread.last_ms)) {
+        let hash = thread_hash(&thread.account, &thread.peer);
+        match engine.thread_entries(&hash, 0, None, 1).await?.first() {
+            None => gone.push(thread),
+            Some(newest) if newest.number() <= thread.purged_to && thread.last_text.is_some() => quiet.push(thread),
+            Some(_) => {}
+        }
+    }
+    if !gone.is_empty() || !quiet.is_empty() {
+        run(engine, &PurgeThreads { gone, quiet }).await?;
+    }
+    let more = last.is_some();
+    *cursors.threads() = last;
+    Ok(more)
+}
+
+impl Cursors {
+    fn threads(&self) -> std::sync::MutexGuard<'_, Option<(i64, ThreadId)>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Whole webhooks, some thousand events at a time: what one transaction removes stays small.
-fn chunks(events: Vec<EventRec>) -> Vec<Vec<EventRec>> {
+fn chunks(events: Vec<EventRec>, most: usize) -> Vec<Vec<EventRec>> {
     let mut chunks: Vec<Vec<EventRec>> = Vec::new();
     for event in events {
         let last = chunks
             .last_mut()
-            .filter(|chunk| chunk.len() < CHUNK || chunk.last().is_some_and(|before| before.webhook == event.webhook));
+            .filter(|chunk| chunk.len() < most || chunk.last().is_some_and(|before| before.webhook == event.webhook));
         match last {
             Some(chunk) => chunk.push(event),
             None => chunks.push(vec![event]),
@@ -95,6 +147,8 @@ fn chunks(events: Vec<EventRec>) -> Vec<Vec<EventRec>> {
 const CHUNK: usize = 1_000;
 /// Webhooks read at once: each may have a thousand events.
 const WEBHOOKS: usize = 200;
+/// Threads looked at in one step: each is a question of its own.
+const THREADS: usize = 100;
 
 /// Remembers where to go on; true when there is more to look at.
 fn advance(cursor: &AtomicU64, last: Option<&u64>, full: bool) -> bool {
@@ -169,6 +223,43 @@ impl Step for PurgeMessages {
         }
         for number in &gone {
             work.messages.remove(number);
+        }
+        tx.save(&work.changes()).await
+    }
+}
+
+/// Threads of which nothing is left, and those whose last words are gone.
+struct PurgeThreads {
+    gone: Vec<ThreadRec>,
+    quiet: Vec<ThreadRec>,
+}
+
+#[async_trait]
+impl Step for PurgeThreads {
+    type Out = ();
+    const POOL: Pool = Pool::Admin;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        let hash = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
+        let threads = self.gone.iter().chain(&self.quiet).map(hash).collect();
+        work.load(tx, Wanted { threads, ..Wanted::default() }).await?;
+        // Whoever has said something since has changed the record under its lock.
+        for thread in &self.gone {
+            if work.threads.get(&hash(thread)) == Some(thread) {
+                work.threads.remove(&hash(thread));
+            }
+        }
+        for thread in &self.quiet {
+            if work.threads.get(&hash(thread)) == Some(thread)
+                && let Some(thread) = work.threads.change(&hash(thread))
+            {
+                thread.last_text = None;
+            }
         }
         tx.save(&work.changes()).await
     }

@@ -39,6 +39,10 @@ impl Work {
     /// Takes note of a message: the names of its peer, and what it says. Returns its thread.
     pub(super) fn hear_message(&mut self, event: &Event, channel: &str) -> Option<Hash> {
         let thread = self.thread_heard(event)?;
+        if self.threads.get(&thread_hash(&thread.account, &thread.peer)).is_none() {
+            // It may have been purged since its names were looked up, and they with it.
+            self.names.retain(|(account, _), peer| *account != thread.account || *peer != thread.peer);
+        }
         for (account, name) in names_in(event) {
             self.learn(account, name, &thread.peer);
         }
@@ -57,10 +61,12 @@ impl Work {
     }
 
     pub(super) fn say(&mut self, thread: &ThreadId, said: &Said<'_>) -> Hash {
-        if !self.names.contains_key(&(thread.account.clone(), thread.peer.clone())) {
+        let (hash, now_ms) = (thread_hash(&thread.account, &thread.peer), self.now_ms);
+        let named = (thread.account.clone(), thread.peer.clone());
+        if !self.names.contains_key(&named) || self.threads.get(&hash).is_none() {
+            self.names.remove(&named);
             self.learn(thread.account.clone(), thread.peer.clone(), &thread.peer);
         }
-        let (hash, now_ms) = (thread_hash(&thread.account, &thread.peer), self.now_ms);
         let unread = u64::from(said.direction == Direction::In);
         let last_text = said.text.map(limits::preview);
         match self.threads.change(&hash) {

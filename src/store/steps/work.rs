@@ -151,7 +151,7 @@ impl Work {
     pub(super) fn changes(self) -> Changes {
         let (new_items, items, gone_items) = self.items.changes();
         let (new_lanes, lanes, gone_lanes) = self.lanes.changes();
-        let (new_threads, threads, _) = self.threads.changes();
+        let (new_threads, threads, gone_threads) = self.threads.changes();
         let (new_provider_names, provider_names, gone_provider_names) = self.provider_names.changes();
         let (new_messages, messages, gone_messages) = self.messages.changes();
         let (new_outs, outs, gone_outs) = self.outs.changes();
@@ -168,6 +168,7 @@ impl Work {
             names: self.new_names,
             new_threads,
             threads,
+            gone_threads,
             new_provider_names,
             provider_names,
             gone_provider_names,

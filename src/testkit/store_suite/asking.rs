@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::domain::ids::number_of;
 use crate::domain::{Event, EventKey, Kind, ThreadId};
 use crate::store::{EventQuery, EventState, InboxQuery, ItemState, Outcome, Store, Then};
 use crate::testkit::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
@@ -133,6 +134,40 @@ pub async fn purge_keeps_a_body_that_others_need(bed: &dyn Bed) {
     purge_all(&*store, 1_000).await;
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!(&held.body[..], b"{\"events\":2}");
+}
+
+pub async fn a_purge_step_removes_a_bounded_number(bed: &dyn Bed) {
+    let store = bed.open();
+    for webhook in 0..5 {
+        let events = (0..100).map(|n| (notice(&format!("n{webhook}.{n}")), Then::Keep)).collect();
+        accept(&*store, webhook_then(events)).await;
+    }
+    bed.clock().advance(1_000);
+    let mut steps = Vec::new();
+    loop {
+        let step = fine(store.purge(&[("shop".to_owned(), 1_000)], 150).await);
+        steps.push(step.events);
+        if !step.more {
+            break;
+        }
+    }
+    assert!(steps.iter().all(|events| *events <= 250), "no more than one webhook beyond what was asked: {steps:?}");
+    assert_eq!(steps.iter().sum::<u64>(), 500);
+}
+
+pub async fn the_number_of_a_replay_is_not_given_twice(bed: &dyn Bed) {
+    let store = bed.open();
+    let event = accept_one(&*store, notice("n1")).await;
+    let item = fine(store.replay(event).await).unwrap_or_else(|| unreachable!("it is there"));
+    for _ in 0..2 {
+        for held in lease(&*store, 10).await {
+            fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
+        }
+    }
+    drop(store);
+    let store = bed.crash();
+    let next = accept_one(&*store, notice("n2")).await;
+    assert!(number_of(next.0) > number_of(item.0), "{next} after {item}");
 }
 
 pub async fn a_setting_is_remembered_once(bed: &dyn Bed) {

@@ -1,8 +1,8 @@
 //! Threads: one person is one thread, two accounts never mix, and the last words are the last words.
 
 use crate::domain::{Direction, Event, EventKey, Kind, ThreadId};
-use crate::store::{EntryId, StoreError, ThreadQuery};
-use crate::testkit::store_bed::{Bed, accept, message, webhook};
+use crate::store::{EntryId, Outcome, Redrive, Store, StoreError, ThreadQuery};
+use crate::testkit::store_bed::{Bed, accept, lease, message, webhook};
 use crate::testkit::store_suite::sending::outgoing;
 
 fn fine<T>(result: Result<T, StoreError>) -> T {
@@ -66,6 +66,82 @@ pub async fn one_person_is_one_thread(bed: &dyn Bed) {
     assert_eq!(row.unread, 3);
     assert_eq!(fine(store.thread(&thread("acc", "BR.1")).await).as_ref(), Some(row), "found by any name");
     assert_eq!(fine(store.thread_messages(&row.id, None, 10).await).rows.len(), 4);
+}
+
+/// What is over goes after this long.
+const KEEP_MS: i64 = 100_000;
+
+async fn deliver_all(store: &dyn Store) {
+    for held in lease(store, 10).await {
+        let delivered = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+        fine(store.settle_inbox(held.lane, held.fence, delivered).await);
+    }
+}
+
+async fn purge(store: &dyn Store) {
+    while fine(store.purge(&[("shop".to_owned(), KEEP_MS)], 10).await).more {}
+}
+
+pub async fn a_thread_goes_with_the_last_of_what_was_said(bed: &dyn Bed) {
+    let store = bed.open();
+    let named = Event { aliases: vec!["BR.1".to_owned()], ..said("m1", "5511", "a secret") };
+    accept(&*store, webhook(vec![named])).await;
+    accept(&*store, webhook(vec![said("m2", "bob", "kept")])).await;
+    deliver_all(&*store).await;
+    bed.clock().advance(KEEP_MS - 1);
+    accept(&*store, webhook(vec![said("m3", "bob", "young")])).await;
+    deliver_all(&*store).await;
+    purge(&*store).await;
+    assert!(fine(store.thread(&thread("acc", "BR.1")).await).is_some(), "too young");
+    bed.clock().advance(1);
+    purge(&*store).await;
+    drop(store);
+    let store = bed.crash();
+    for name in ["5511", "BR.1"] {
+        assert_eq!(fine(store.thread(&thread("acc", name)).await), None);
+        assert!(!fine(store.mark_read(&thread("acc", name)).await));
+    }
+    let left = fine(store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await);
+    let left: Vec<_> = left.rows.iter().map(|row| (row.id.peer.as_str(), row.last_text.as_deref())).collect();
+    assert_eq!(left, [("bob", Some("young"))]);
+
+    // Nothing is remembered of who was who.
+    accept(&*store, webhook(vec![said("m4", "BR.1", "hi")])).await;
+    let anew = fine(store.thread(&thread("acc", "BR.1")).await).unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((&anew.id, &anew.aliases[..], anew.unread), (&thread("acc", "BR.1"), &[][..], 1));
+}
+
+pub async fn last_words_do_not_outlive_what_said_them(bed: &dyn Bed) {
+    let store = bed.open();
+    accept(&*store, webhook(vec![said("m1", "ana", "parked")])).await;
+    for held in lease(&*store, 10).await {
+        fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned() }).await);
+    }
+    accept(&*store, webhook(vec![said("m2", "ana", "a secret")])).await;
+    deliver_all(&*store).await;
+    bed.clock().advance(KEEP_MS);
+    purge(&*store).await;
+    drop(store);
+    let store = bed.crash();
+    let row = fine(store.thread(&thread("acc", "ana")).await).unwrap_or_else(|| unreachable!("something of it is left"));
+    assert_eq!(row.last_text, None);
+    fine(store.redrive(Redrive::All, 10).await);
+    deliver_all(&*store).await;
+    purge(&*store).await;
+    assert_eq!(fine(store.thread(&thread("acc", "ana")).await), None);
+}
+
+pub async fn an_outgoing_message_keeps_its_thread(bed: &dyn Bed) {
+    let store = bed.open();
+    fine(store.submit(outgoing("r1", "ana")).await);
+    bed.clock().advance(KEEP_MS);
+    purge(&*store).await;
+    assert!(fine(store.thread(&thread("acc", "ana")).await).is_some(), "it was not sent yet");
+    let rows = fine(store.thread_messages(&thread("acc", "ana"), None, 10).await).rows;
+    let [EntryId::Message(id)] = rows.iter().map(|row| row.id).collect::<Vec<_>>()[..] else { unreachable!("one message") };
+    fine(store.cancel_message(id).await);
+    purge(&*store).await;
+    assert_eq!(fine(store.thread(&thread("acc", "ana")).await), None);
 }
 
 pub async fn a_thread_is_read_backwards_in_pages(bed: &dyn Bed) {

@@ -34,6 +34,7 @@ end
 local events = 0
 local webhooks = redis.call('ZRANGEBYSCORE', key('wc', channel), '-inf', now - keep, 'LIMIT', 0, most)
 for _, webhook in ipairs(webhooks) do
+  if events >= most then break end
   for _, seq in ipairs(split(redis.call('HGET', key('w', webhook), 'events'))) do
     forget_event(seq)
     events = events + 1
@@ -43,4 +44,4 @@ for _, webhook in ipairs(webhooks) do
 end
 local messages = redis.call('ZRANGEBYSCORE', key('mc', channel), '-inf', now - keep, 'LIMIT', 0, most)
 for _, seq in ipairs(messages) do forget_message(seq) end
-return { events, (#webhooks == most or #messages == most) and 1 or 0 }
+return { events, (events >= most or #webhooks == most or #messages == most) and 1 or 0 }
