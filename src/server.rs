@@ -147,6 +147,7 @@ impl Server {
             .collect();
         let sendings = self.sendings();
         self.store.learn_spelling(spelling(&sendings));
+        self.store.limit_outbox(self.config.limits.outbox);
         let answers = Arc::new(Answers::new());
         let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
         let delivery = Arc::new(Delivery::new(
@@ -263,6 +264,7 @@ impl Server {
             purges,
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
+            telemetry: Arc::clone(&self.telemetry),
         });
         let public = front::health(vitals.clone());
         let admin = front::metrics(vitals.clone()).merge(crate::api::router(api));

@@ -39,6 +39,7 @@ use crate::ingress::spool::Spool;
 use crate::providers::Provider;
 use crate::providers::sending::Sending;
 use crate::store::Store;
+use crate::telemetry::Telemetry;
 
 pub use problem::Problem;
 pub use purge::{LastPurge, PurgeLog, purge_step, retention};
@@ -62,6 +63,7 @@ pub struct Api {
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Makes the routes under `/v1`, all of them behind the admin token.

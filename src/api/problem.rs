@@ -74,6 +74,9 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let retryable = error.retryable();
         let (status, title) = match retryable {
+            true if matches!(error, StoreError::OutboxFull { .. }) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "The outbox of this account is full")
+            }
             true => (StatusCode::SERVICE_UNAVAILABLE, "The store cannot answer now"),
             false => (StatusCode::INTERNAL_SERVER_ERROR, "The store refused"),
         };

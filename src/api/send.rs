@@ -77,7 +77,12 @@ pub(super) async fn submit(State(api): State<Arc<Api>>, headers: HeaderMap, body
         provider_id: None,
         why: None,
     };
-    let submitted = api.store.submit(message).await.map_err(|error| not_submitted(error, &receipt.request_id))?;
+    let submitted = api.store.submit(message).await.map_err(|error| {
+        if let StoreError::OutboxFull { channel, account } = &error {
+            api.telemetry.outbox_full(channel, account);
+        }
+        not_submitted(error, &receipt.request_id)
+    })?;
     let id = submitted.message();
     let row = match submitted {
         Submitted::Mismatch(known) => return Err(mismatch(known, &receipt.request_id)),

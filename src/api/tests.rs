@@ -63,6 +63,7 @@ impl Fixture {
             purges: Arc::default(),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
+            telemetry: Arc::default(),
         }));
         Self { router, store, clock }
     }

@@ -111,6 +111,7 @@ pub(super) fn limits() -> Limits {
         store_queue: 8_192,
         disk_floor_bytes: 64 << 20,
         cache_keys: bounds::CACHE_KEYS,
+        outbox: bounds::OUTBOX_MAX,
     }
 }
 

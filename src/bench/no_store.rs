@@ -118,6 +118,8 @@ impl Store for NoStore {
         Ok(())
     }
 
+    fn limit_outbox(&self, _most: usize) {}
+
     fn promise(&self) -> Promise {
         Promise::Degraded(vec!["keeps nothing at all".to_owned()])
     }

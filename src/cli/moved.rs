@@ -12,7 +12,7 @@ use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Hash, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
     ThreadRec,
 };
-use crate::store::{Answer, Copies, KeptHeaders, Moved, PausedAccount};
+use crate::store::{Answer, Copies, KeptHeaders, Moved, PausedAccount, read_replies, write_replies};
 
 /// The only version of the file so far.
 pub(super) const VERSION: u32 = 1;
@@ -197,6 +197,8 @@ pub(super) struct Item {
     replay: Option<u32>,
     why: Option<String>,
     due_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replies: Option<Base64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -436,6 +438,7 @@ impl From<ItemRec> for Item {
             replay: item.replay,
             why: item.why,
             due_ms: item.due_ms,
+            replies: write_replies(&item.replies).map(Base64),
         }
     }
 }
@@ -456,6 +459,10 @@ impl Item {
             replay: self.replay,
             why: self.why,
             due_ms: self.due_ms,
+            replies: match self.replies {
+                Some(bytes) => read_replies(&bytes.0).ok_or(Odd("the replies of an item cannot be read"))?,
+                None => Vec::new(),
+            },
         })
     }
 }

@@ -33,6 +33,7 @@ struct ShownLimits {
     store_queue: usize,
     disk_floor: String,
     cache_keys: u64,
+    outbox: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +103,7 @@ pub(super) fn show(config: &Config) -> Shown {
             store_queue: limits.store_queue,
             disk_floor: write_bytes(limits.disk_floor_bytes as i64),
             cache_keys: limits.cache_keys,
+            outbox: limits.outbox,
         },
         log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
         channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),

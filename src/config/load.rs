@@ -14,7 +14,8 @@ use super::{Channel, Config, DEFAULT, Limits, Log, StoreUrl, channel};
 const TOP_KEYS: &[&str] =
     &["listen", "admin_listen", "admin_token", "store", "spool", "instance", "limits", "log", "defaults", "channel"];
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
-const LIMIT_KEYS: &[&str] = &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys"];
+const LIMIT_KEYS: &[&str] =
+    &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys", "outbox"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
 
 const ADMIN_TOKEN_MIN_BYTES: usize = 16;
@@ -131,7 +132,7 @@ impl Layers {
         let section = Section::new(tables);
         let mut whole = |key: &str, most| section.get(key).and_then(|found| found.whole(1..=most, mistakes)).unwrap_or_default();
         let (connections, store_queue) = (whole("connections", 1_000_000), whole("store_queue", 1_000_000));
-        let cache_keys = whole("cache_keys", 100_000_000);
+        let (cache_keys, outbox) = (whole("cache_keys", 100_000_000), whole("outbox", 100_000_000));
         let mut ms = |key: &str| section.get(key).and_then(|found| found.ms(100..=3_600_000, mistakes)).unwrap_or_default();
         let (header_timeout_ms, body_timeout_ms) = (ms("header_timeout"), ms("body_timeout"));
         let disk_floor = section.get("disk_floor").and_then(|found| found.bytes(0..=1 << 50, mistakes));
@@ -142,6 +143,7 @@ impl Layers {
             store_queue: store_queue as usize,
             disk_floor_bytes: disk_floor.unwrap_or_default().unsigned_abs(),
             cache_keys: cache_keys.unsigned_abs(),
+            outbox: outbox as usize,
         }
     }
 

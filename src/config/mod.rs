@@ -204,6 +204,8 @@ pub struct Limits {
     /// Below this much free disk nothing new is taken in.
     pub disk_floor_bytes: u64,
     pub cache_keys: u64,
+    /// Messages of one account that may wait in a channel's outbox, and as many replies beside them.
+    pub outbox: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

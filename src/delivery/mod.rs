@@ -131,6 +131,14 @@ impl Delivery {
         let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
         match worker::settle(hold, "settle_inbox", &self.telemetry, &self.unsettled, attempt).await {
             Some(Settled::Done) => true,
+            Some(Settled::Kept) => {
+                if let Outcome::Delivered { replies, .. } = outcome {
+                    let account = replies.first().map_or("", |reply| reply.account.as_str());
+                    self.telemetry.outbox_full(&lease.channel, account);
+                    target.telemetry.parked(first_event(lease), lease.attempt, "there is no room in the outbox for its replies");
+                }
+                true
+            }
             Some(Settled::Lost) => {
                 target.telemetry.fence_lost(first_event(lease), hold.fence);
                 false

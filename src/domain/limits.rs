@@ -44,7 +44,8 @@ pub const MESSAGE_MAX_BYTES: usize = 256 << 10;
 pub const SEND_WAIT_MAX_S: u64 = 25;
 /// How much of a message's text a list of threads shows.
 pub const PREVIEW_CHARS: usize = 200;
-/// Messages waiting in one channel's outbox; more are refused until some have left.
+/// Messages of one account that wait in a channel's outbox where `[limits]` says nothing else, and as many replies beside them; more are refused
+/// until some have left.
 pub const OUTBOX_MAX: usize = 200_000;
 
 /// The beginning of a text, for lists.

@@ -37,6 +37,11 @@ impl Priority {
         }
     }
 
+    /// Replies have room of their own in the outbox: bulk never takes it.
+    pub fn is_reply(self) -> bool {
+        self == Priority::Reply
+    }
+
     pub fn from_name(name: &str) -> Option<Priority> {
         Priority::ALL.into_iter().find(|priority| priority.name() == name)
     }

@@ -151,7 +151,7 @@ impl Sender {
             return Some(SendOutcome::HandBack { wait_ms: silent_ms });
         }
         match self.store.begin(hold.lane, hold.fence).await {
-            Ok(Settled::Done) => {}
+            Ok(Settled::Done | Settled::Kept) => {}
             Ok(Settled::Lost) => return self.lost(outlet, lease, hold),
             Err(error) => {
                 self.telemetry.store_unavailable("begin", &error);
@@ -268,6 +268,9 @@ impl Sender {
 
     fn tell(&self, outlet: &Outlet, lease: &OutboxLease, outcome: &SendOutcome) {
         let (message, attempt, telemetry) = (lease.message, lease.attempt, &outlet.telemetry);
+        if outcome.comes_again_ms().is_none() {
+            self.telemetry.outbox_has_room(&lease.channel, &lease.account);
+        }
         let doubted = lease.in_doubt_since_ms.is_some() && outlet.settings.on_unknown != OnUnknown::Resend;
         match outcome {
             SendOutcome::Sent { .. } if doubted => telemetry.reconciled(message),
@@ -341,7 +344,7 @@ impl Work for Sender {
         }
         let attempt = || self.store.settle_outbox(hold.lane, hold.fence, outcome.clone());
         match worker::settle(&hold, "settle_outbox", &self.telemetry, &self.unsettled, attempt).await {
-            Some(Settled::Done) => self.tell(outlet, &leased.lease, &outcome),
+            Some(Settled::Done | Settled::Kept) => self.tell(outlet, &leased.lease, &outcome),
             Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
             None => {}
         }

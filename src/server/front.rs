@@ -126,8 +126,13 @@ async fn readyz(State(vitals): State<Vitals>) -> Response {
         let does: BTreeMap<_, _> = vitals.in_trouble.channels.iter().map(|(name, does)| (name, does.name())).collect();
         return json(status, serde_json::json!({"status": word, "store": "down", "why": why, "on_store_failure": does}));
     }
-    match vitals.store.promise() {
-        Promise::Full => json(StatusCode::OK, serde_json::json!({"status": "ready", "promise": "full"})),
-        Promise::Degraded(why) => json(StatusCode::OK, serde_json::json!({"status": "ready", "promise": "degraded", "why": why})),
+    let mut body = match vitals.store.promise() {
+        Promise::Full => serde_json::json!({"status": "ready", "promise": "full"}),
+        Promise::Degraded(why) => serde_json::json!({"status": "ready", "promise": "degraded", "why": why}),
+    };
+    let full = vitals.telemetry.full_outboxes();
+    if !full.is_empty() {
+        body["full_outboxes"] = full.into();
     }
+    json(StatusCode::OK, body)
 }

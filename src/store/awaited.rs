@@ -29,6 +29,7 @@ pub struct Awaited {
     why: Mutex<String>,
     /// Learnt before it was there.
     spelling: Mutex<Option<Spelling>>,
+    outbox_max: Mutex<Option<usize>>,
 }
 
 impl Awaited {
@@ -39,6 +40,7 @@ impl Awaited {
             came: watch::Sender::new(false),
             why: Mutex::new(why.to_string()),
             spelling: Mutex::default(),
+            outbox_max: Mutex::default(),
         });
         tokio::spawn(keep_opening(Arc::downgrade(&this), open));
         this
@@ -67,9 +69,13 @@ impl Awaited {
         if let Some(spelling) = spelling.take() {
             store.learn_spelling(spelling);
         }
+        let mut outbox_max = self.outbox_max.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(most) = outbox_max.take() {
+            store.limit_outbox(most);
+        }
         // Nobody else sets it.
         let _ = self.opened.set(store);
-        drop(spelling);
+        drop((spelling, outbox_max));
         tracing::info!("the store is there, and open");
         self.came.send_replace(true);
     }
@@ -241,6 +247,14 @@ impl Store for Awaited {
     fn promise(&self) -> Promise {
         let away = || Promise::Degraded(vec!["the server has not been reached since hapax started".to_owned()]);
         self.opened.get().map_or_else(away, |store| store.promise())
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        let mut kept = self.outbox_max.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.opened.get() {
+            Some(store) => store.limit_outbox(most),
+            None => *kept = Some(most),
+        }
     }
 
     fn learn_spelling(&self, spelling: Spelling) {

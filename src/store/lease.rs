@@ -56,7 +56,7 @@ pub struct LeasedEvent {
 /// How work on an inbox item ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The target took it. `answer` is kept for repeats in proxy mode; `replies` enter the outbox in the same step.
+    /// The target took it. `answer` is kept for repeats in proxy mode; `replies` enter the outbox in the same step, or are kept with the item.
     Delivered { status: u16, answer: Option<Answer>, replies: Vec<NewMessage> },
     /// The target failed it. It comes again after the wait, by the store's clock; the attempt counts and one failure is charged.
     Retry { wait_ms: i64, why: String },
@@ -108,6 +108,8 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     Done,
+    /// Done, but there was no room for the replies: the item is parked with them.
+    Kept,
     /// Another lease was given out since: this worker's outcome does not count.
     Lost,
 }

@@ -14,6 +14,7 @@ mod accept;
 mod awaited;
 mod by_hand;
 mod in_time;
+mod kept;
 mod lease;
 mod moving;
 mod offer;
@@ -41,6 +42,7 @@ pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
 pub use awaited::Awaited;
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
+pub use kept::{read_replies, why_kept, write_replies};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted};
@@ -90,10 +92,15 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Ends the work on a leased item, if the fence is still the lane's; otherwise `Lost` and nothing changes.
     ///
     /// A lease that ran out but was not taken over may still be settled: nobody else has begun. The replies of `Delivered` enter the
-    /// outbox in the same step, each under its own request id: a handler that ran twice cannot send twice.
+    /// outbox in the same step, each under its own request id: a handler that ran twice cannot send twice. When one of them finds no
+    /// room there, all of them are kept with the item, which is parked with the reason ([`why_kept`]): `Kept`. The lane goes on.
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
 
     /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
+    ///
+    /// There is no room for a new message ([`StoreError::OutboxFull`]) while as many of its channel and account wait or are being sent as
+    /// [`Store::limit_outbox`] says. Replies are counted apart from the rest, against the same number; those in doubt are not
+    /// counted. Instances that add at the same moment may each fill the last place.
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError>;
 
     /// Leases the first message of lanes that are due, replies before the rest, like [`Store::lease_inbox`].
@@ -123,6 +130,9 @@ pub trait Store: Reads + Send + Sync + 'static {
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
+    ///
+    /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
+    /// stays parked and is not counted.
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
 
     /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
@@ -154,6 +164,9 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Tells, before work begins, how providers spell whom a message is for: a store that others put messages into by themselves makes them
     /// like those that were submitted.
     fn learn_spelling(&self, _spelling: Spelling) {}
+
+    /// Sets how many messages of one account may wait in a channel's outbox, and how many replies beside them.
+    fn limit_outbox(&self, most: usize);
 
     /// How everything in it is moved to another store, or why that cannot be done.
     fn moving(&self) -> Result<&dyn Moving, StoreError> {
@@ -202,6 +215,8 @@ pub enum StoreError {
     Busy,
     #[error("the disk has less than {floor_mb} MB left; hapax takes in nothing new until there is room")]
     Full { floor_mb: u64 },
+    #[error("the outbox of account {account} on channel {channel} is full; it takes more once some of it has been sent")]
+    OutboxFull { channel: String, account: String },
     #[error("the store is closed")]
     Closed,
     #[error("{what}: {source}")]
@@ -211,10 +226,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    pub(crate) fn outbox_full(message: &NewMessage) -> Self {
+        StoreError::OutboxFull { channel: message.channel.to_string(), account: message.account.clone() }
+    }
+
     /// True when the same call may succeed later.
     pub fn retryable(&self) -> bool {
         match self {
-            StoreError::Busy | StoreError::Full { .. } | StoreError::Closed => true,
+            StoreError::Busy | StoreError::Full { .. } | StoreError::OutboxFull { .. } | StoreError::Closed => true,
             StoreError::Failed { retryable, .. } => *retryable,
             StoreError::Refused(_) => false,
         }

@@ -4,6 +4,7 @@
 
 mod channel;
 pub mod names;
+mod outbox;
 mod sending;
 mod watch;
 
@@ -26,6 +27,7 @@ pub struct Telemetry {
     purged_keys: Counter,
     purged_events: Counter,
     memory_hits: Counter,
+    full: outbox::FullOutboxes,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -61,6 +63,7 @@ impl Telemetry {
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
             purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
             memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
+            full: outbox::FullOutboxes::default(),
             handle,
             recorder,
             watch,

@@ -46,6 +46,11 @@ pub const REPLIES: &str = "hapax_replies_total";
 /// Replies that could not be read, and were not sent.
 pub const REPLIES_BAD: &str = "hapax_replies_bad_total";
 
+/// Messages and replies that found no room in the outbox.
+pub const OUTBOX_REFUSED: &str = "hapax_outbox_refused_total";
+/// Accounts whose outbox was found full, and from which nothing has left since.
+pub const OUTBOX_FULL: &str = "hapax_outbox_full";
+
 /// Messages the provider took.
 pub const SENT: &str = "hapax_messages_sent_total";
 pub const SEND_RETRIED: &str = "hapax_send_retries_total";
@@ -107,6 +112,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (CIRCUIT_OPENED, "Times a target was taken for dead"),
     (REPLIES, "Messages that handlers answered with"),
     (REPLIES_BAD, "Replies that could not be read, and were not sent"),
+    (OUTBOX_REFUSED, "Messages, and answers with replies, that found no room in the outbox"),
     (SENT, "Messages the provider took"),
     (SEND_RETRIED, "Sends that did not go out and will be repeated"),
     (SEND_FAILED, "Messages that will never go out"),
@@ -123,6 +129,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
 
 pub(super) const GAUGES: &[(&str, &str)] = &[
     (CIRCUIT_OPEN, "1 while the target is taken for dead"),
+    (OUTBOX_FULL, "Accounts whose outbox was found full, and from which nothing has left since"),
     (CONNECTIONS, "Open connections"),
     (PURGE_LAST_RUN, "When purge last came to its end"),
     (SPOOL_ITEMS, "Webhooks in the spool"),

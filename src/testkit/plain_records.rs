@@ -96,6 +96,15 @@ impl Data {
                 seen.outs.insert(out.number, out.clone());
             }
         }
+        for (channel, account) in &wanted.waiting {
+            for reply in [false, true] {
+                let beside = |out: &&OutRec| {
+                    *out.channel == **channel && out.account == *account && !out.unknown && out.priority.is_reply() == reply
+                };
+                let waiting = self.outs.values().filter(beside).count();
+                seen.waiting.insert((channel.clone(), account.clone(), reply), waiting);
+            }
+        }
         for out in self.outs.values().filter(|out| out.unknown && wanted.doubted.contains(&out.account)) {
             seen.outs.insert(out.number, out.clone());
             seen.messages.extend(self.messages.get(&out.number).map(|message| (out.number, message.clone())));
@@ -253,9 +262,10 @@ impl Tx for PlainTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         let wanted = |item: &&ItemRec| {
             item.place == Place::Parked
+                && item.number > after
                 && match which {
                     Redrive::Item(id) => item.item_id() == *id,
                     Redrive::Event(id) => item.events.contains(&ids::number_of(id.0)),

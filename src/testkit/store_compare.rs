@@ -18,6 +18,9 @@ use crate::store::{
     ThreadQuery,
 };
 
+/// How many messages, and how many replies, find room in the outbox.
+const OUTBOX_MAX: usize = 3;
+
 /// How many calls one sequence makes.
 const CALLS: usize = 100;
 
@@ -41,6 +44,7 @@ pub async fn compare(bed: &dyn Bed, seed: u64) {
         seed,
         call: String::new(),
     };
+    pair.limit_outbox();
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
         match random.random_range(0..160) {
@@ -67,6 +71,7 @@ pub async fn compare(bed: &dyn Bed, seed: u64) {
                 pair.engine = Arc::clone(&pair.model);
                 pair.model = if bed.shares() { model_bed.open() } else { model_bed.crash() };
                 pair.engine = bed.crash();
+                pair.limit_outbox();
             }
             _ => pair.glance(&mut random).await,
         }
@@ -93,6 +98,11 @@ fn random_webhook(random: &mut StdRng) -> Arrival {
         (Event { fingerprint: u32::from(random.random_bool(0.05)), text, echo, aliases, ..event }, then)
     };
     webhook_then((0..count).map(|_| event(random)).collect())
+}
+
+fn random_reply(random: &mut StdRng) -> NewMessage {
+    let id = format!("a{}", random.random_range(0..30));
+    NewMessage { priority: Priority::Reply, ..outgoing(&id, ["ana", "bob", "lid"][random.random_range(0..3)]) }
 }
 
 struct Pair {
@@ -176,7 +186,10 @@ impl Pair {
         let (model, engine) = self.leases[random.random_range(newest..self.leases.len())].clone();
         let answer = Answer { status: 200, content_type: None, body: Bytes::from_static(b"ok") };
         let outcome = match random.random_range(0..8) {
-            0..4 => Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies: vec![] },
+            0..4 => {
+                let replies = (0..random.random_range(0..3)).map(|_| random_reply(random)).collect();
+                Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies }
+            }
             4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
             5 | 6 => Outcome::Parked { why: "no".to_owned() },
             _ => Outcome::HandBack { wait_ms: 500, called: random.random_bool(0.5).then(|| "cut".to_owned()) },
@@ -185,6 +198,7 @@ impl Pair {
         let model = self.fine(self.model.settle_inbox(model.lane, model.fence, outcome.clone()).await);
         let engine = self.fine(self.engine.settle_inbox(engine.lane, engine.fence, outcome).await);
         self.same(model, engine);
+        self.meet_messages().await;
     }
 
     async fn extend(&mut self, random: &mut StdRng) {
@@ -195,6 +209,26 @@ impl Pair {
         let model = self.fine(self.model.extend(model, HOLD_MS).await);
         let engine = self.fine(self.engine.extend(engine, HOLD_MS).await);
         self.same(model, engine);
+    }
+
+    fn limit_outbox(&self) {
+        self.model.limit_outbox(OUTBOX_MAX);
+        self.engine.limit_outbox(OUTBOX_MAX);
+    }
+
+    /// Finds out what both sides call the messages that came into the outbox otherwise than by `submit`.
+    async fn meet_messages(&mut self) {
+        let query = OutboxQuery { limit: 100, ..OutboxQuery::default() };
+        let model = self.fine(self.model.outbox(query.clone()).await).rows;
+        let engine = self.fine(self.engine.outbox(query).await).rows;
+        let requests = |rows: &[MessageRow]| rows.iter().map(|row| row.request_id.clone()).collect::<Vec<_>>();
+        self.same(requests(&model), requests(&engine));
+        for (model, engine) in model.into_iter().zip(engine) {
+            if !self.ids.contains_key(&model.id.0) {
+                self.messages.push((model.id, model.request_id));
+            }
+            self.pair_up(model.id.0, engine.id.0);
+        }
     }
 
     fn engine_message(&self, id: MessageId) -> MessageId {
@@ -211,8 +245,11 @@ impl Pair {
         };
         let request_id = new.request_id.clone();
         self.call = format!("submit {id} to {}", new.peer);
-        let model = self.fine(self.model.submit(new.clone()).await);
-        let engine = self.fine(self.engine.submit(new).await);
+        let (model, engine) = (self.model.submit(new.clone()).await, self.engine.submit(new).await);
+        if let Err(StoreError::OutboxFull { .. }) = model {
+            return self.same(true, matches!(engine, Err(StoreError::OutboxFull { .. })));
+        }
+        let (model, engine) = (self.fine(model), self.fine(engine));
         self.same(std::mem::discriminant(&model), std::mem::discriminant(&engine));
         self.pair_up(model.message().0, engine.message().0);
         if let Submitted::New(id) = model {
@@ -330,6 +367,7 @@ impl Pair {
         let model = self.fine(self.model.redrive(model, max).await);
         let engine = self.fine(self.engine.redrive(engine, max).await);
         self.same(model, engine);
+        self.meet_messages().await;
     }
 
     async fn replay(&mut self, random: &mut StdRng) {

@@ -9,6 +9,8 @@ pub mod asking;
 #[doc(hidden)]
 pub mod leasing;
 #[doc(hidden)]
+pub mod room;
+#[doc(hidden)]
 pub mod sending;
 #[doc(hidden)]
 pub mod settling;
@@ -86,6 +88,12 @@ macro_rules! store_suite {
             retry_and_cancel_do_what_a_person_says
             replies_enter_the_outbox_with_the_completion
             two_workers_share_the_outbox
+        );
+        $crate::store_suite!(@room $bed;
+            an_outbox_takes_so_many_of_an_account
+            replies_are_not_refused_for_the_rest
+            replies_without_room_are_kept_with_the_item
+            kept_replies_go_out_by_redrive
         );
         $crate::store_suite!(@talking $bed;
             a_message_makes_and_updates_its_thread

@@ -372,6 +372,10 @@ impl Store for Faulty {
         self.inner.wait()
     }
 
+    fn limit_outbox(&self, most: usize) {
+        self.inner.limit_outbox(most);
+    }
+
     fn learn_spelling(&self, spelling: hapax::store::Spelling) {
         self.inner.learn_spelling(spelling);
     }

@@ -14,6 +14,7 @@ mod delivery;
 mod doors;
 mod faulty;
 mod firestore_store;
+mod full_outbox;
 mod moving;
 mod mysql_store;
 mod outage;

@@ -111,6 +111,7 @@ fn item() -> ItemRec {
         replay: Some(2),
         why: Some(ODD.to_owned()),
         due_ms: 5,
+        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 
@@ -235,6 +236,7 @@ fn all_wanted() -> Wanted {
         messages: vec![11],
         outs: vec![11],
         lowest_outs: vec![[6; 32]],
+        waiting: vec![],
         doubted: vec![ODD.to_owned()],
     }
 }

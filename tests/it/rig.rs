@@ -111,6 +111,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
             store_queue: 10_000,
             disk_floor_bytes: 0,
             cache_keys: limits::CACHE_KEYS,
+            outbox: limits::OUTBOX_MAX,
         },
         log: Log { filter: "off".to_owned(), json: false },
         channels,

@@ -127,30 +127,6 @@ async fn sealing_keeps_up_with_a_flood() {
 }
 
 /// An outbox without room refuses whole steps: a completion with replies stays undone, and is done when there is room again.
-#[tokio::test]
-async fn a_full_outbox_refuses_a_completion_whole() {
-    use hapax::store::sqlite::{Options, SqliteStore};
-    use hapax::store::{Outcome, SendOutcome, Settled, Store, StoreError};
-    use hapax::testkit::store_bed::{accept_one, lease, message};
-    use hapax::testkit::store_suite::sending::{ask_out, outgoing};
-
-    let folder = crate::quick_folder();
-    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
-    let options = Options { outbox_max: 1, ..Options::default() };
-    let store = SqliteStore::open(&folder.path().join("full.db"), clock, &options).expect("the store opens");
-    accept_one(&store, message("m1", "ana")).await;
-    let held = lease(&store, 1).await.remove(0);
-    store.submit(outgoing("r1", "bob")).await.expect("there is room");
-    let sending = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
-    assert!(matches!(store.submit(outgoing("r2", "bob")).await, Err(StoreError::Busy)));
-    let done = || Outcome::Delivered { status: 200, answer: None, replies: vec![outgoing("reply", "ana")] };
-    assert!(matches!(store.settle_inbox(held.lane, held.fence, done()).await, Err(StoreError::Busy)));
-    let sent = SendOutcome::Sent { provider_id: "w1".to_owned() };
-    store.settle_outbox(sending.lane, sending.fence, sent).await.expect("settled");
-    assert_eq!(store.settle_inbox(held.lane, held.fence, done()).await.ok(), Some(Settled::Done), "the lease was not lost");
-    assert_eq!(store.lease_outbox(ask_out(9)).await.expect("leased").len(), 1);
-}
-
 /// Many replays of one event at the same moment, by two instances: each has a number of its own, by which the bot tells them apart.
 pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax::testkit::store_bed::Bed) {
     use hapax::testkit::store_bed::{accept_one, lease, notice};

@@ -9,7 +9,7 @@ use crate::store::steps::records::{
     AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, ProviderNameRec, Queue, ThreadRec, read_steps,
     thread_hash, write_steps,
 };
-use crate::store::{Answer, Copies, KeptHeaders, StoreError};
+use crate::store::{Answer, Copies, KeptHeaders, StoreError, read_replies, write_replies};
 
 /// So much of a body stands in the document it belongs to; the rest stands in pieces. Firestore allows 1 MiB for a document.
 pub(super) const INLINE_MAX_BYTES: usize = 600 << 10;
@@ -168,6 +168,7 @@ pub(super) fn item_fields(item: &ItemRec) -> Fields {
         .with("is_replay", flag(item.replay.is_some()))
         .with_some("why", item.why.as_deref(), text)
         .with("due_ms", int(item.due_ms))
+        .with_some("replies", write_replies(&item.replies).as_deref(), bytes)
 }
 
 pub(super) fn read_item(doc: &Doc) -> Result<ItemRec, StoreError> {
@@ -186,6 +187,7 @@ pub(super) fn read_item(doc: &Doc) -> Result<ItemRec, StoreError> {
         replay: doc.small("replay").ok(),
         why: doc.maybe_text("why"),
         due_ms: doc.int("due_ms")?,
+        replies: doc.maybe_bytes("replies").and_then(|bytes| read_replies(&bytes)).unwrap_or_default(),
     })
 }
 

@@ -9,6 +9,7 @@ use super::query::Query;
 use super::sight::Sight;
 use super::value::{Doc, flag, hash, int, number, text};
 use super::{codec, outbox_doc, paths};
+use crate::domain::Priority;
 use crate::store::StoreError;
 use crate::store::steps::records::{Carried, EventRec, Hash, Place, name_hash};
 use crate::store::steps::{Loaded, Wanted};
@@ -73,8 +74,10 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     let names = provider_name_paths(wanted);
     let placed = numbers.iter().filter_map(|number| Some(sight.messages.get(number)?.path.clone()));
     let paths: Vec<String> = names.iter().cloned().chain(placed).collect();
-    let (lines, got, mut outs) =
-        try_join3(lines(client, wanted), sight.get(client, &paths), outs(client, wanted, &numbers, sight)).await?;
+    let by_line = try_join(lines(client, wanted), waiting(client, wanted));
+    let ((lines, waiting), got, mut outs) =
+        try_join3(by_line, sight.get(client, &paths), outs(client, wanted, &numbers, sight)).await?;
+    loaded.waiting.extend(waiting);
     let mut found = Found::of(got);
     for (lane, docs) in &lines {
         for doc in docs {
@@ -214,6 +217,20 @@ async fn lines(client: &Client, wanted: &Wanted) -> Result<Vec<(Hash, Vec<Doc>)>
     });
     let lowest = client.run_all(lowest.collect()).await?;
     Ok(wanted.lowest_items.iter().copied().zip(lowest).collect())
+}
+
+/// How many messages are in outboxes, the replies apart from the rest.
+async fn waiting(client: &Client, wanted: &Wanted) -> Result<Vec<((String, String, bool), usize)>, StoreError> {
+    let mut waiting = Vec::with_capacity(wanted.waiting.len() * 2);
+    for (channel, account) in &wanted.waiting {
+        let of = Query::of(paths::OUTBOX).equal("channel", text(channel)).equal("account", text(account));
+        let all = of.equal("open", flag(true)).equal("unknown", flag(false));
+        let replies = all.clone().equal("priority", text(Priority::Reply.name()));
+        let (all, replies) = try_join(client.count(all), client.count(replies)).await?;
+        waiting.push(((channel.clone(), account.clone(), true), replies as usize));
+        waiting.push(((channel.clone(), account.clone(), false), all.saturating_sub(replies) as usize));
+    }
+    Ok(waiting)
 }
 
 struct Talk {

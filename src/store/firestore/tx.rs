@@ -234,14 +234,17 @@ impl Tx for FirestoreTx {
         Ok(lanes.into_iter().map(|(lane, _)| lane).collect())
     }
 
-    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         let items = Query::of(paths::ITEMS).equal("place", int(Place::Parked.code().into())).limit(max);
-        let by_number = items.clone().lowest_first("number");
+        let by_number = items.clone().lowest_first("number").behind((after > 0).then(|| vec![number(after)]));
         let found = match which {
             Redrive::Item(id) => {
                 let item = self.inner.client.get(&[paths::numbered(paths::ITEMS, ids::number_of(id.0))], None).await?.docs;
                 let own: Vec<ItemRec> = self.see_items(&item)?;
-                return Ok(own.into_iter().filter(|item| item.place == Place::Parked && item.item_id() == *id).collect());
+                return Ok(own
+                    .into_iter()
+                    .filter(|item| item.place == Place::Parked && item.number > after && item.item_id() == *id)
+                    .collect());
             }
             Redrive::Event(id) => by_number.contains("events", number(ids::number_of(id.0))),
             Redrive::Channel(channel) => by_number.equal("channel", text(channel)),

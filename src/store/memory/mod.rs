@@ -78,7 +78,7 @@ impl Store for MemoryStore {
     }
 
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        let submitted = self.lock().submit(message, self.now());
+        let submitted = self.lock().submit(message, self.now())?;
         self.work.notify_waiters();
         Ok(submitted)
     }
@@ -151,6 +151,10 @@ impl Store for MemoryStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        self.lock().outbox.most = Some(most);
     }
 
     fn promise(&self) -> Promise {

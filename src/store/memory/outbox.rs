@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::domain::{Event, Fence, MessageId, Status, Steps, ids};
+use crate::domain::{Event, Fence, MessageId, Status, Steps, ids, limits};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
     Submitted, TryRow,
@@ -18,6 +18,8 @@ pub(super) struct Outbox {
     /// Statuses of messages whose provider id is not known yet, and when the last of them came.
     early: HashMap<(String, String), (Steps, i64)>,
     pub(super) open: BTreeMap<MessageId, Open>,
+    /// How many of an account may wait, and as many replies beside them.
+    pub(super) most: Option<usize>,
     leases: HashMap<Lane, Held>,
     pub(super) paused: BTreeMap<(String, String), PausedAccount>,
 }
@@ -65,6 +67,21 @@ struct Held {
 }
 
 impl Outbox {
+    /// Whether this would be one more than may wait.
+    pub(super) fn is_full_for(&self, new: &NewMessage) -> bool {
+        if self.requests.contains_key(&(new.account.clone(), new.request_id.clone())) {
+            return false;
+        }
+        let beside = |(id, open): &(&MessageId, &Open)| {
+            let of = self.messages.get(*id).map(|message| &message.new);
+            !open.unknown
+                && of.is_some_and(|of| {
+                    of.channel == new.channel && of.account == new.account && of.priority.is_reply() == new.priority.is_reply()
+                })
+        };
+        self.open.iter().filter(beside).count() >= self.most.unwrap_or(limits::OUTBOX_MAX)
+    }
+
     pub(super) fn submit(&mut self, new: NewMessage, peer: String, number: u64, now: i64) -> Submitted {
         let request = (new.account.clone(), new.request_id.clone());
         if let Some(&known) = self.requests.get(&request) {

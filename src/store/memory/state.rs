@@ -10,7 +10,7 @@ use super::threads::{Said, Threads};
 use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, ids};
 use crate::store::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
-    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, Submitted, Then,
+    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, why_kept,
 };
 
 #[derive(Default)]
@@ -62,6 +62,8 @@ pub(super) struct Item {
     pub(super) replay: Option<u32>,
     pub(super) place: Place,
     pub(super) why: Option<String>,
+    /// Kept, because there was no room for them.
+    replies: Vec<NewMessage>,
     pub(super) received_ms: i64,
     /// When it may next be tried, once it is its turn.
     pub(super) due_ms: i64,
@@ -175,6 +177,7 @@ impl State {
                 replay: None,
                 place,
                 why,
+                replies: vec![],
                 received_ms: now,
                 due_ms: now,
             },
@@ -297,25 +300,24 @@ impl State {
         match outcome {
             Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, now, name, &status.to_string());
-                for reply in replies {
-                    self.submit(reply, now);
-                }
                 // A replay answers nobody.
                 if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
                     && let Some(answer) = answer
                 {
                     self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
                 }
+                if let Some(full) = replies.iter().find(|reply| self.outbox.is_full_for(reply)) {
+                    let why = why_kept(&full.account, replies.len());
+                    self.park(number, held.item, why, replies);
+                    return Settled::Kept;
+                }
+                self.send_all(replies, now);
                 self.items.remove(&held.item);
                 self.leave_lane(number, held.item);
             }
             Outcome::Parked { why } => {
                 self.log_attempt(&held, now, name, &why);
-                if let Some(item) = self.items.get_mut(&held.item) {
-                    item.place = Place::Parked;
-                    item.why = Some(why);
-                }
-                self.leave_lane(number, held.item);
+                self.park(number, held.item, why, vec![]);
             }
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, now, name, &why);
@@ -337,6 +339,22 @@ impl State {
             }
         }
         Settled::Done
+    }
+
+    fn park(&mut self, lane: u64, id: ItemId, why: String, replies: Vec<NewMessage>) {
+        if let Some(item) = self.items.get_mut(&id) {
+            item.place = Place::Parked;
+            item.why = Some(why);
+            item.replies = replies;
+        }
+        self.leave_lane(lane, id);
+    }
+
+    fn send_all(&mut self, replies: Vec<NewMessage>, now: i64) {
+        for reply in replies {
+            // Room was looked for before: of one answer, all find it or none.
+            self.queue(reply, now);
+        }
     }
 
     fn leave_lane(&mut self, number: u64, item: ItemId) {
@@ -363,17 +381,22 @@ impl State {
             Redrive::Channel(channel) => *item.channel == **channel,
             Redrive::All => true,
         };
-        let parked: Vec<ItemId> = self
-            .items
-            .iter()
-            .filter(|(id, item)| item.place == Place::Parked && wanted(**id, item))
-            .map(|(id, _)| *id)
-            .take(max)
-            .collect();
+        let parked: Vec<ItemId> =
+            self.items.iter().filter(|(id, item)| item.place == Place::Parked && wanted(**id, item)).map(|(id, _)| *id).collect();
+        let mut moved = 0;
         for id in &parked {
-            let Some((channel, event)) = self.items.get(id).map(|item| (Arc::clone(&item.channel), item.events[0])) else {
+            let Some(item) = self.items.get_mut(id).filter(|_| moved < max) else { break };
+            if !item.replies.is_empty() {
+                if !item.replies.iter().any(|reply| self.outbox.is_full_for(reply)) {
+                    let replies = std::mem::take(&mut item.replies);
+                    self.send_all(replies, now);
+                    self.items.remove(id);
+                    moved += 1;
+                }
                 continue;
-            };
+            }
+            moved += 1;
+            let (channel, event) = (Arc::clone(&item.channel), item.events[0]);
             let name = self.events.get(&event).and_then(|recorded| recorded.event.lane()).map(|thread| thread.to_string());
             let number = self.lane(&channel, name);
             if let Some(lane) = self.lanes.get_mut(&number) {
@@ -385,7 +408,7 @@ impl State {
                 item.due_ms = now;
             }
         }
-        parked.len()
+        moved
     }
 
     pub(super) fn replay(&mut self, event: EventId, now: i64) -> Option<ItemId> {
@@ -463,7 +486,14 @@ impl State {
         Purged { keys: expired.len() as u64, events: gone.len() as u64, more }
     }
 
-    pub(super) fn submit(&mut self, new: NewMessage, now: i64) -> Submitted {
+    pub(super) fn submit(&mut self, new: NewMessage, now: i64) -> Result<Submitted, StoreError> {
+        if self.outbox.is_full_for(&new) {
+            return Err(StoreError::outbox_full(&new));
+        }
+        Ok(self.queue(new, now))
+    }
+
+    fn queue(&mut self, new: NewMessage, now: i64) -> Submitted {
         let thread = self.threads.of(&new.account, &new.peer);
         let number = self.number();
         let (channel, text) = (Arc::clone(&new.channel), new.text.clone());

@@ -5,7 +5,7 @@ use super::rows::{
     EVENT, EVENT_CARRIED, ITEM, LANE, MESSAGE, NAME, OUT, PROVIDER_NAME, THREAD, read_event, read_event_with_body, read_item,
     read_lane, read_message, read_name, read_out, read_provider_name, read_thread,
 };
-use super::sql::{List, Literal, ROWS_MAX, Raw, Sql, account_key};
+use super::sql::{Fields, List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use crate::store::StoreError;
 use crate::store::steps::records::{Hash, Place, name_hash, thread_hash};
 use crate::store::steps::{Loaded, Wanted};
@@ -33,6 +33,7 @@ pub(super) enum Part {
     Messages,
     Outs,
     LowestOuts,
+    Waiting,
     Doubted,
 }
 
@@ -65,6 +66,13 @@ impl Asked {
             let lowest =
                 "SELECT ? FROM hapax_outs FORCE INDEX (line) WHERE lane = ? AND due_ms IS NOT NULL ORDER BY number LIMIT 2?";
             asked.add(Part::LowestOuts, lowest, &[&Raw(OUT), lane, &Raw(lock)]);
+        }
+        for (channel, account) in &wanted.waiting {
+            let waiting =
+                "SELECT ?, ?, CAST(COALESCE(SUM(priority = 0), 0) AS UNSIGNED), CAST(COALESCE(SUM(priority <> 0), 0) AS UNSIGNED)
+                           FROM hapax_outs FORCE INDEX (of_account) WHERE account_key = ? AND in_doubt = 0 AND channel_key = ?";
+            let (channel_key, account_key) = (channel_key(channel), account_key(account));
+            asked.add(Part::Waiting, waiting, &[channel, account, &account_key, &channel_key]);
         }
         for account in &wanted.doubted {
             let doubted = "SELECT ?, ? FROM hapax_outs o FORCE INDEX (begun) JOIN hapax_messages m ON m.number = o.number
@@ -160,6 +168,15 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
             for out in sets.read(read_out)? {
                 loaded.lowest.entry(out.lane).or_default().push(out.number);
                 loaded.outs.insert(out.number, out);
+            }
+        }
+        Part::Waiting => {
+            let read = |fields: &mut Fields| {
+                Ok((fields.next::<String>()?, fields.next::<String>()?, fields.next::<u64>()?, fields.next::<u64>()?))
+            };
+            for (channel, account, replies, rest) in sets.read(read)? {
+                loaded.waiting.insert((channel.clone(), account.clone(), true), replies as usize);
+                loaded.waiting.insert((channel, account, false), rest as usize);
             }
         }
         Part::Doubted => {

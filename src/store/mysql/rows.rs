@@ -11,7 +11,7 @@ use crate::store::steps::records::{
     ProviderNameRec, Queue, ThreadRec, name_hash, read_numbers, read_steps, request_hash, thread_hash, write_numbers,
     write_steps,
 };
-use crate::store::{Answer, KeptHeaders, PausedAccount, StoreError};
+use crate::store::{Answer, KeptHeaders, PausedAccount, StoreError, read_replies, write_replies};
 
 /// A body above this is not put into the text of a statement.
 pub(super) const BODY_BESIDE_BYTES: usize = 1 << 20;
@@ -112,14 +112,15 @@ pub(super) fn put_listed(listed: &(ListKey, u64), values: &mut Values<'_>) {
     values.put(&listed.0).put(&listed.1);
 }
 
-pub(super) const ITEM: &str =
-    "number,received_ms,channel,lane,place,events,events_ms,webhook,attempt,replay,why,due_ms,failures,channel_key,first_event";
+pub(super) const ITEM: &str = "number,received_ms,channel,lane,place,events,events_ms,webhook,attempt,replay,why,due_ms,failures,replies,channel_key,\
+     first_event";
 
 pub(super) fn put_item(item: &ItemRec, values: &mut Values<'_>) {
     values.put(&item.number).put(&item.received_ms).put(&*item.channel).put(&item.lane).put(&item.place.code());
     values.put(write_numbers(&item.events).as_slice()).put(&item.events_ms).put(&item.webhook).put(&item.attempt);
     values.put(&item.replay).put(&item.why).put(&item.due_ms).put(&item.failures);
-    values.put(&channel_key(&item.channel)).put(&item.events.first().copied().unwrap_or_default());
+    values.put(&write_replies(&item.replies).as_deref()).put(&channel_key(&item.channel));
+    values.put(&item.events.first().copied().unwrap_or_default());
 }
 
 pub(super) fn read_item(fields: &mut Fields) -> Result<ItemRec, StoreError> {
@@ -137,6 +138,7 @@ pub(super) fn read_item(fields: &mut Fields) -> Result<ItemRec, StoreError> {
         why: fields.next()?,
         due_ms: fields.next()?,
         failures: fields.next()?,
+        replies: fields.next::<Option<Vec<u8>>>()?.and_then(|bytes| read_replies(&bytes)).unwrap_or_default(),
     })
 }
 

@@ -6,4 +6,18 @@ SET @adding = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SC
     'ALTER TABLE hapax_items ADD COLUMN failures INT UNSIGNED NOT NULL DEFAULT 0', 'DO 0');
 PREPARE adding FROM @adding;
 EXECUTE adding;
-DEALLOCATE PREPARE adding
+DEALLOCATE PREPARE adding;
+
+-- Replies that found no room in the outbox wait with their item; what waits there is counted by account.
+SET @kept = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_items' AND COLUMN_NAME = 'replies') = 0,
+    'ALTER TABLE hapax_items ADD COLUMN replies LONGBLOB', 'DO 0');
+PREPARE kept FROM @kept;
+EXECUTE kept;
+DEALLOCATE PREPARE kept;
+SET @counted = IF((SELECT COUNT(*) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_outs' AND INDEX_NAME = 'of_account') = 0,
+    'ALTER TABLE hapax_outs ADD KEY of_account (account_key, in_doubt, channel_key, priority)', 'DO 0');
+PREPARE counted FROM @counted;
+EXECUTE counted;
+DEALLOCATE PREPARE counted;

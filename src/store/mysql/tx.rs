@@ -195,12 +195,12 @@ impl Tx for MysqlTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         let mut sql = Sql::default();
         let parked = Place::Parked.code();
         let mut select = |index: &str, condition: &str, value: &dyn Literal| {
             let statement = format!(
-                "SELECT {ITEM} FROM hapax_items FORCE INDEX ({index}) WHERE place = {parked}{condition} ORDER BY number LIMIT {max} FOR UPDATE"
+                "SELECT {ITEM} FROM hapax_items FORCE INDEX ({index}) WHERE place = {parked} AND number > {after}{condition} ORDER BY number LIMIT {max} FOR UPDATE"
             );
             sql.add(&statement, &[value]);
         };

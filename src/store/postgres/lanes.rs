@@ -57,7 +57,9 @@ pub(super) async fn due(client: &ClientWrapper, due: &Due<'_>, now_ms: i64) -> R
 
 fn parked_sql(which: &str) -> String {
     let columns = plain_columns::<ItemRec>("");
-    format!("SELECT {columns} FROM hapax_items WHERE place = 1 AND {which} ORDER BY number LIMIT $1::int8 FOR UPDATE")
+    format!(
+        "SELECT {columns} FROM hapax_items WHERE place = 1 AND number > $3::int8 AND {which} ORDER BY number LIMIT $1::int8 FOR UPDATE"
+    )
 }
 
 static PARKED: LazyLock<String> = LazyLock::new(|| parked_sql("$2::text IS NULL"));
@@ -68,13 +70,13 @@ static PARKED_EVENT: LazyLock<String> = LazyLock::new(|| {
 });
 static PARKED_CHANNEL: LazyLock<String> = LazyLock::new(|| parked_sql("channel = $2::text"));
 
-pub(super) async fn parked(client: &ClientWrapper, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Failure> {
-    let max = Box::new(max as i64);
+pub(super) async fn parked(client: &ClientWrapper, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Failure> {
+    let (max, after) = (Box::new(max as i64), Box::new(after as i64));
     let ask = match which {
-        Redrive::All => Ask::new(&**PARKED, vec![max, Box::new(None::<String>)]),
-        Redrive::Item(item) => Ask::new(&**PARKED_ITEM, vec![max, Box::new(ids::number_of(item.0) as i64)]),
-        Redrive::Event(event) => Ask::new(&**PARKED_EVENT, vec![max, Box::new(ids::number_of(event.0) as i64)]),
-        Redrive::Channel(channel) => Ask::new(&**PARKED_CHANNEL, vec![max, Box::new(escape(channel))]),
+        Redrive::All => Ask::new(&**PARKED, vec![max, Box::new(None::<String>), after]),
+        Redrive::Item(item) => Ask::new(&**PARKED_ITEM, vec![max, Box::new(ids::number_of(item.0) as i64), after]),
+        Redrive::Event(event) => Ask::new(&**PARKED_EVENT, vec![max, Box::new(ids::number_of(event.0) as i64), after]),
+        Redrive::Channel(channel) => Ask::new(&**PARKED_CHANNEL, vec![max, Box::new(escape(channel)), after]),
     };
     read_all(&run_one(client, ask).await?)
 }

@@ -84,6 +84,12 @@ static DOUBTED_OUTS: LazyLock<Reading> = LazyLock::new(|| {
     Reading::first_of_each::<OutRec>("text", "md5(account) = md5(w.wanted) AND account = w.wanted AND unknown", DOUBTED_MAX)
 });
 
+/// By channel and account: the replies, and the rest.
+const WAITING: &str = "SELECT w.channel, w.account, count(o.number) FILTER (WHERE o.priority = 0), count(o.number) FILTER (WHERE o.priority <> 0)
+    FROM UNNEST($1::text[], $2::text[]) AS w (channel, account)
+    LEFT JOIN hapax_outs o ON md5(o.account) = md5(w.account) AND o.account = w.account AND o.channel = w.channel AND NOT o.unknown
+    GROUP BY w.channel, w.account";
+
 /// Where the rows of a statement go.
 #[derive(Clone, Copy)]
 enum Part {
@@ -98,6 +104,7 @@ enum Part {
     Messages,
     Outs,
     LowestOuts,
+    Waiting,
     DoubtedOuts,
 }
 
@@ -130,7 +137,14 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
         (Part::Messages, DOUBTED_MESSAGES.get(lock), some(&wanted.doubted, texts)),
         (Part::DoubtedOuts, DOUBTED_OUTS.get(lock), some(&wanted.doubted, texts)),
     ];
-    all.into_iter().filter_map(|(part, sql, param)| Some((part, Ask::new(sql, vec![param?])))).collect()
+    let mut asks: Vec<(Part, Ask<'_>)> =
+        all.into_iter().filter_map(|(part, sql, param)| Some((part, Ask::new(sql, vec![param?])))).collect();
+    if !wanted.waiting.is_empty() {
+        let (channels, accounts): (Vec<_>, Vec<_>) =
+            wanted.waiting.iter().map(|(channel, account)| (escape(channel), escape(account))).unzip();
+        asks.push((Part::Waiting, Ask::new(WAITING, vec![Box::new(channels), Box::new(accounts)])));
+    }
+    asks
 }
 
 fn some<'w, T>(wanted: &'w [T], param: impl Fn(&'w [T]) -> Param<'w>) -> Option<Param<'w>> {
@@ -179,6 +193,15 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
             for out in read_all::<OutRec>(rows)? {
                 add_lowest(loaded, out.lane, out.number);
                 loaded.outs.insert(out.number, out);
+            }
+        }
+        Part::Waiting => {
+            for row in rows {
+                let mut fields = Fields::of(row);
+                let (channel, account) = (fields.text()?, fields.text()?);
+                let (replies, rest) = (fields.number()? as usize, fields.number()? as usize);
+                loaded.waiting.insert((channel.clone(), account.clone(), true), replies);
+                loaded.waiting.insert((channel, account, false), rest);
             }
         }
         // One that came into doubt after the messages were read is as if it had come after all of it.

@@ -4,11 +4,11 @@ use super::rows::{Fields, Kept, Param, column};
 use super::texts::escape;
 use super::trouble::Failure;
 use crate::domain::{Direction, Kind, Priority};
-use crate::store::KeptHeaders;
 use crate::store::steps::records::{
     Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, Queue, ThreadRec, name_hash, read_numbers,
     thread_hash, write_numbers,
 };
+use crate::store::{KeptHeaders, NewMessage, read_replies, write_replies};
 
 /// The rank by which lanes are sorted.
 pub(super) fn priority_code(priority: Priority) -> i16 {
@@ -171,6 +171,7 @@ impl Kept for ItemRec {
         ("why", "text"),
         ("due_ms", "int8"),
         ("failures", "int4"),
+        ("replies", "bytea"),
         ("first", "int8"),
     ];
     /// The first event is among the events; the column is there to be searched.
@@ -197,6 +198,7 @@ impl Kept for ItemRec {
             column(of, |item| item.why.as_deref().map(escape)),
             column(of, |item| item.due_ms),
             column(of, |item| item.failures as i32),
+            column(of, |item| write_replies(&item.replies)),
             column(of, |item| item.events.first().copied().unwrap_or_default() as i64),
         ]
     }
@@ -216,7 +218,15 @@ impl Kept for ItemRec {
             why: fields.text_or_null()?,
             due_ms: fields.take()?,
             failures: fields.small()?,
+            replies: read_kept(fields)?,
         })
+    }
+}
+
+fn read_kept(fields: &mut Fields<'_>) -> Result<Vec<NewMessage>, Failure> {
+    match fields.take::<Option<Vec<u8>>>()? {
+        None => Ok(Vec::new()),
+        Some(bytes) => fields.known(read_replies(&bytes), "the replies of an item"),
     }
 }
 

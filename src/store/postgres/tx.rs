@@ -277,9 +277,9 @@ impl Tx for PostgresTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         self.flush().await?;
-        let items = lanes::parked(self.connection.client()?, which, max).await;
+        let items = lanes::parked(self.connection.client()?, which, after, max).await;
         Ok(self.checked(items).await?)
     }
 

@@ -18,7 +18,7 @@ use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, thread_hash,
 };
-use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table};
+use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
 
 #[async_trait]
 impl Moving for RedisStore {
@@ -307,6 +307,7 @@ impl Telling<'_> {
         let peer = row.maybe_text()?.filter(|_| kind.waits_in_thread() && place != Place::Quarantined);
         let thread = peer.map(|peer| ThreadId { account: self.line.name.to_string(), peer });
         let lane = inbox_lane(&channel, thread.as_ref(), number);
+        let replies = row.maybe_bytes()?.and_then(|bytes| read_replies(&bytes)).unwrap_or_default();
         if let Some(lease) = read_lease(&mut row)? {
             let of = events.first().copied().unwrap_or_default();
             records.push(self.ended(Queue::Inbox, (of, number, received_ms), attempt, lease));
@@ -325,6 +326,7 @@ impl Telling<'_> {
             replay,
             why,
             due_ms,
+            replies,
         }));
         Ok(())
     }

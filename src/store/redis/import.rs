@@ -15,13 +15,13 @@ use super::moved::part_of;
 use super::place::{Seq, first_after};
 use super::row::{Row, letter, odd};
 use super::script;
-use crate::domain::{Direction, Priority, Steps, ids};
+use crate::domain::{Direction, Priority, Steps, ids, limits};
 use crate::store::moving::{IMPORTING, half_filled, not_empty};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
     thread_hash,
 };
-use crate::store::{Copies, KeptHeaders, Moved, StoreError};
+use crate::store::{Copies, KeptHeaders, Moved, NewMessage, StoreError, write_replies};
 
 /// Most records of one call, and how many bytes of them.
 const CALL_RECORDS: usize = 200;
@@ -324,7 +324,17 @@ fn item_args(item: &ItemRec) -> Args {
     };
     let args = Args::default().arg(name(item.number)).arg(&*item.channel).arg(events.join(","));
     let args = args.number(item.received_ms).number(item.due_ms).number(item.attempt).number(item.failures);
-    args.maybe_number(item.replay).arg(place).maybe(item.why.as_ref())
+    let args = args.maybe_number(item.replay).arg(place).maybe(item.why.as_ref());
+    let args = args.maybe(write_replies(&item.replies)).number(item.replies.len());
+    item.replies.iter().fold(args, reply_args)
+}
+
+/// As scripts read a new message.
+fn reply_args(args: Args, new: &NewMessage) -> Args {
+    let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default();
+    let args = args.arg(&*new.channel).arg(&new.peer).arg(&new.request_id).arg(new.fingerprint);
+    let args = args.maybe(new.text.as_ref()).maybe(new.text.as_ref().map(|text| limits::preview(text)));
+    args.arg(&new.payload).number(priority).maybe(new.reply_to.map(|id| id.0.into_bytes()))
 }
 
 fn message_args(message: &MessageRec) -> Args {

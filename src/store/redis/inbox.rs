@@ -14,7 +14,7 @@ use super::script::{self, Call};
 use crate::domain::{EventId, Fence, ItemId, Kind, Status, ThreadId, limits};
 use crate::store::{
     Accepted, Arrival, Copies, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewEvent, Outcome, Redrive, Settled,
-    StoreError, Then,
+    StoreError, Then, why_kept, write_replies,
 };
 
 impl RedisStore {
@@ -127,21 +127,20 @@ impl RedisStore {
             }
         }
         let call = self.link.call(&script::SETTLE_INBOX, account).arg(seq.to_string()).arg(fence.0);
-        let letter_and_room = |call: Call, name: &str| {
-            let call = call.arg(name).arg(limits::OUTBOX_MAX).arg(replies.len());
-            replies.iter().fold(call, |call, reply| call.arg(&*reply.channel))
-        };
         let call = match &outcome {
             Outcome::Delivered { status, answer, replies } => {
-                let call = letter_and_room(call, "D").arg(*status);
+                let call = call.arg("D").arg(*status);
                 let call = call.maybe_int(answer.as_ref().map(|answer| i64::from(answer.status)));
                 let call = call.maybe(answer.as_ref().and_then(|answer| answer.content_type.as_ref()));
-                let call = call.maybe(answer.as_ref().map(|answer| &answer.body)).arg(replies.len());
+                let call = call.maybe(answer.as_ref().map(|answer| &answer.body)).arg(self.outbox_max());
+                let account = replies.first().map_or("", |reply| &reply.account);
+                let call = call.arg(why_kept(account, replies.len())).arg(write_replies(replies).unwrap_or_default());
+                let call = call.arg(replies.len());
                 replies.iter().fold(call, message_args)
             }
-            Outcome::Retry { wait_ms, why } => letter_and_room(call, "R").arg(*wait_ms).arg(why),
-            Outcome::Parked { why } => letter_and_room(call, "P").arg(why),
-            Outcome::HandBack { wait_ms, called } => letter_and_room(call, "H").arg(*wait_ms).maybe(called.as_ref()),
+            Outcome::Retry { wait_ms, why } => call.arg("R").arg(*wait_ms).arg(why),
+            Outcome::Parked { why } => call.arg("P").arg(why),
+            Outcome::HandBack { wait_ms, called } => call.arg("H").arg(*wait_ms).maybe(called.as_ref()),
         };
         read_settled(&self.link.run_safely("settling", call).await?)
     }
@@ -154,7 +153,14 @@ impl RedisStore {
             Redrive::All => return self.redrive_seats(None, max).await,
         };
         let Some(place) = place else { return Ok(0) };
-        let call = self.link.call(&script::REDRIVE, place.account).arg(name).arg(max).arg(place.seq.to_string()).arg(place.at_s);
+        let call = self
+            .link
+            .call(&script::REDRIVE, place.account)
+            .arg(name)
+            .arg(max)
+            .arg(self.outbox_max())
+            .arg(place.seq.to_string())
+            .arg(place.at_s);
         Ok(int(self.link.run_safely("redriving", call).await?)? as usize)
     }
 
@@ -162,7 +168,13 @@ impl RedisStore {
         let mut moved = 0;
         for seat in self.registry.seats(&self.link, channel).await? {
             if moved < max {
-                let call = self.link.call(&script::REDRIVE, seat.account).arg("C").arg(max - moved).arg(&*seat.channel);
+                let call = self
+                    .link
+                    .call(&script::REDRIVE, seat.account)
+                    .arg("C")
+                    .arg(max - moved)
+                    .arg(self.outbox_max())
+                    .arg(&*seat.channel);
                 moved += int(self.link.run_safely("redriving", call).await?)? as usize;
             }
         }
@@ -253,7 +265,7 @@ pub(super) fn read_settled(answer: &Value) -> Result<Settled, StoreError> {
     match letter(answer)? {
         b'D' => Ok(Settled::Done),
         b'L' => Ok(Settled::Lost),
-        b'B' => Err(StoreError::Busy),
+        b'K' => Ok(Settled::Kept),
         _ => Err(odd("an unknown letter")),
     }
 }

@@ -28,6 +28,7 @@ mod settings;
 mod urgent;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -49,6 +50,13 @@ pub struct RedisStore {
     news: Arc<news::News>,
     promise: Promise,
     filling: Arc<std::sync::Mutex<import::Filling>>,
+    outbox_max: Arc<AtomicUsize>,
+}
+
+impl RedisStore {
+    fn outbox_max(&self) -> usize {
+        self.outbox_max.load(Ordering::Relaxed)
+    }
 }
 
 #[async_trait]
@@ -131,6 +139,10 @@ impl Store for RedisStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.prove_writable().await
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        self.outbox_max.store(most, Ordering::Relaxed);
     }
 
     fn promise(&self) -> Promise {

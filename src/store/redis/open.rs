@@ -1,6 +1,7 @@
 //! Opens the store: connects, checks the server and the layout of the data, and listens for news.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use super::address::Address;
 use super::link::{Link, failed, news_channel};
@@ -10,6 +11,7 @@ use super::row::int;
 use super::settings::ask_promise;
 use super::{RedisStore, script};
 use crate::clock::Clock;
+use crate::domain::limits;
 use crate::store::StoreError;
 
 /// Grows with every change to what the keys mean. An older hapax refuses newer data.
@@ -30,5 +32,6 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisS
         )));
     }
     let news = News::listen(nodes, news_channel(&address.prefix)).await.map_err(|error| failed("listening to redis", error))?;
-    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise, filling: Arc::default() })
+    let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
+    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise, filling: Arc::default(), outbox_max })
 }

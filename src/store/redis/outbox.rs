@@ -13,7 +13,7 @@ use crate::store::{Changed, LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOut
 
 impl RedisStore {
     pub(super) async fn submit_one(&self, new: &NewMessage) -> Result<Submitted, StoreError> {
-        let args = |call: Call, _| message_args(call.arg(limits::OUTBOX_MAX), new);
+        let args = |call: Call, _| message_args(call.arg(self.outbox_max()), new);
         let (account, answer) = self.begin_for(&new.account, &new.channel, "submitting", &script::SUBMIT, args).await?;
         let mut answer = Row::of(answer)?;
         let what = letter(&answer.value())?;
@@ -23,7 +23,7 @@ impl RedisStore {
             b'N' => Ok(Submitted::New(id)),
             b'R' => Ok(Submitted::Replayed(id)),
             b'M' => Ok(Submitted::Mismatch(id)),
-            b'B' => Err(StoreError::Busy),
+            b'B' => Err(StoreError::outbox_full(new)),
             _ => Err(odd("an unknown letter")),
         }
     }

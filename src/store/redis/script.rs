@@ -37,7 +37,7 @@ scripts! {
     FIRST_DUE = "common" "first_due";
     PAUSE_ACCOUNT = "common" "pause_account";
     MARK_READ = "common" "threads" "mark_read";
-    REDRIVE = "common" "lanes" "redrive";
+    REDRIVE = "common" "lanes" "threads" "messages" "redrive";
     REPLAY = "common" "lanes" "replay";
     PURGE = "common" "purge";
     PURGE_KEYS = "common" "purge_keys";
@@ -76,7 +76,7 @@ scripts! {
     PUT_NAMES = "common" "threads" "put_names";
     PUT_EVENTS = "common" "put_events";
     PUT_ANSWERS = "common" "put_answers";
-    PUT_ITEMS = "common" "lanes" "replays" "put_items";
+    PUT_ITEMS = "common" "lanes" "threads" "messages" "replays" "put_items";
     PUT_MESSAGES = "common" "lanes" "put_messages";
     PUT_PROVIDER_NAMES = "common" "put_provider_names";
     PUT_OUTS = "common" "lanes" "threads" "messages" "put_outs";

@@ -83,7 +83,7 @@ impl Writer {
             Then::Keep => Ok(None),
             Then::Quarantine { why, .. } => {
                 self.db
-                    .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1, 0)")?
+                    .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1, 0, NULL)")?
                     .execute(params![number as i64, channel, self.now_ms, why])?;
                 Ok(Some(number))
             }

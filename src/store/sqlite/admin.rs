@@ -10,11 +10,11 @@ use super::rows::{item_id, kind_of, lane_thread};
 use super::writer::{StepError, Writer};
 use crate::domain::ids::number_of;
 use crate::domain::{EventId, ItemId, ThreadId};
-use crate::store::{Redrive, StoreError};
+use crate::store::{NewMessage, Redrive, StoreError, read_replies};
 
 impl Writer {
     pub(super) fn redrive(&mut self, which: &Redrive, max: usize) -> Result<usize, StepError> {
-        const PARKED: &str = "SELECT item, channel, first FROM parked WHERE quarantined = 0";
+        const PARKED: &str = "SELECT item, channel, first, replies FROM parked WHERE quarantined = 0";
         let (filter, value): (&str, Option<i64>) = match which {
             Redrive::Item(item) => (" AND item = ?1", Some(number_of(item.0) as i64)),
             Redrive::Event(event) => {
@@ -26,24 +26,52 @@ impl Writer {
             },
             Redrive::All => (" AND ?1 IS NULL", None),
         };
-        let parked: Vec<(i64, i64, i64)> = self
-            .db
-            .prepare_cached(&format!("{PARKED}{filter} ORDER BY item LIMIT ?2"))?
-            .query_map(params![value, max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-            .collect::<Result<_, _>>()?;
-        for &(item, channel, first) in &parked {
-            let thread = self.line_of(first)?.and_then(|(_, thread)| thread);
-            let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
-            self.db
-                .prepare_cached(
-                    "INSERT INTO inbox SELECT channel, item, ?2, first, members, attempt, replay, received, ?3, why, 0 FROM parked WHERE item = ?1",
-                )?
-                .execute(params![item, lane, self.now_ms])?;
-            self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
-            self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
+        let (mut moved, mut after) = (0, 0);
+        loop {
+            let page: Vec<(i64, i64, i64, Option<Vec<u8>>)> = self
+                .db
+                .prepare_cached(&format!("{PARKED}{filter} AND item > ?2 ORDER BY item LIMIT ?3"))?
+                .query_map(params![value, after, (max - moved) as i64], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })?
+                .collect::<Result<_, _>>()?;
+            let Some(&(last, ..)) = page.last() else { break };
+            after = last;
+            for (item, channel, first, replies) in page {
+                moved += usize::from(match replies.and_then(|bytes| read_replies(&bytes)) {
+                    Some(replies) => self.send_kept(item, &replies)?,
+                    None => self.put_back(item, channel, first)?,
+                });
+            }
         }
-        self.work_made |= !parked.is_empty();
-        Ok(parked.len())
+        self.work_made |= moved > 0;
+        Ok(moved)
+    }
+
+    /// Queues the replies that were kept with a parked item, which is done with then; false while there is no room for them.
+    fn send_kept(&mut self, item: i64, replies: &[NewMessage]) -> Result<bool, StepError> {
+        if self.finds_no_room(replies)?.is_some() {
+            return Ok(false);
+        }
+        for reply in replies {
+            self.submit(reply)?;
+        }
+        self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
+        Ok(true)
+    }
+
+    fn put_back(&mut self, item: i64, channel: i64, first: i64) -> rusqlite::Result<bool> {
+        let thread = self.line_of(first)?.and_then(|(_, thread)| thread);
+        let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
+        self.db
+            .prepare_cached(
+                "INSERT INTO inbox SELECT channel, item, ?2, first, members, attempt, replay, received, ?3, why, 0
+                 FROM parked WHERE item = ?1",
+            )?
+            .execute(params![item, lane, self.now_ms])?;
+        self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
+        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
+        Ok(true)
     }
 
     pub(super) fn channel_name(&self, channel: i64) -> Arc<str> {

@@ -18,7 +18,7 @@ use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, thread_hash,
 };
-use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table};
+use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
 
 /// How often it is looked whether a period of keys is sealed.
 const SEALING: Duration = Duration::from_millis(10);
@@ -331,7 +331,7 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
     if let Some(After::Number(parked)) = after {
         let sql = format!(
             "SELECT p.item, p.received, c.name, p.first, p.members, p.attempt, p.replay, p.why, p.received, 1 + p.quarantined, {FIRST},
-             p.failures
+             p.failures, p.replies
              FROM parked p JOIN channels c ON c.id = p.channel JOIN events e ON e.number = p.first
              WHERE p.item > ?1 ORDER BY p.item LIMIT ?2"
         );
@@ -343,12 +343,12 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
     };
     let sql = format!(
         "SELECT i.item, i.received, c.name, i.first, i.members, i.attempt, i.replay, i.why, i.due, 0, {FIRST},
-             i.failures, i.channel
+             i.failures, NULL, i.channel
          FROM inbox i JOIN channels c ON c.id = i.channel JOIN events e ON e.number = i.first
          WHERE (i.channel, i.item) > (?1, ?2) ORDER BY i.channel, i.item LIMIT ?3"
     );
     let (records, last) = rows(db, &sql, params![channel, last, limit as i64], limit, |row| {
-        Ok((item(row)?, After::Pair(row.get::<_, i64>(16)? as u64, row.get::<_, i64>(0)? as u64)))
+        Ok((item(row)?, After::Pair(row.get::<_, i64>(17)? as u64, row.get::<_, i64>(0)? as u64)))
     })?;
     Ok((records, Some(last.unwrap_or(After::Number(0)))))
 }
@@ -362,6 +362,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
         Place::InLane | Place::Parked => inbox_lane(&channel, thread.as_ref(), number),
         Place::Quarantined => own_lane(Queue::Inbox, number),
     };
+    let replies: Option<Vec<u8>> = row.get(16)?;
     Ok(Moved::Item(ItemRec {
         number,
         received_ms: row.get(1)?,
@@ -376,6 +377,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
         replay: row.get(6)?,
         why: row.get(7)?,
         due_ms: row.get(8)?,
+        replies: replies.and_then(|bytes| read_replies(&bytes)).unwrap_or_default(),
     }))
 }
 

@@ -19,7 +19,7 @@ use crate::store::moving::{IMPORTING, half_filled, not_empty};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
 };
-use crate::store::{Moved, StoreError};
+use crate::store::{Moved, StoreError, write_replies};
 
 /// Entries of threads that are put in their order in one step.
 const CHAIN_ENTRIES: usize = 5_000;
@@ -266,7 +266,8 @@ impl Writer {
                 item.failures
             ])?;
         } else {
-            let mut insert = self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+            let mut insert =
+                self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
             insert.execute(params![
                 item.number as i64,
                 channel,
@@ -277,7 +278,8 @@ impl Writer {
                 item.received_ms,
                 item.why.as_deref().unwrap_or_default(),
                 item.place == Place::Quarantined,
-                item.failures
+                item.failures,
+                write_replies(&item.replies)
             ])?;
         }
         Ok(())

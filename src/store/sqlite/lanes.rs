@@ -231,11 +231,6 @@ impl Lanes {
         Ok(lanes.held_under(item, fence).and_then(|lane| Some((lane, lanes.take_held(lane)?))))
     }
 
-    /// How many items of a channel are in memory.
-    pub(super) fn len(&self, channel: i64) -> usize {
-        self.channels.get(&channel).map_or(0, |lanes| lanes.items)
-    }
-
     /// True while this fence holds the item.
     pub(super) fn is_held(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<bool> {
         Ok(self.of(db, channel)?.held_under(item, fence).is_some())

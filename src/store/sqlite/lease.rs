@@ -9,7 +9,9 @@ use super::lanes::Held;
 use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
 use super::writer::{StepError, Writer};
 use crate::domain::Fence;
-use crate::store::{Answer, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+use crate::store::{
+    Answer, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage, Outcome, Settled, why_kept, write_replies,
+};
 
 /// An item, as its row says.
 struct Head {
@@ -177,9 +179,6 @@ impl Writer {
     }
 
     pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: &Outcome) -> Result<Settled, StepError> {
-        if let Outcome::Delivered { replies, .. } = outcome {
-            self.make_sure_of_room(replies)?;
-        }
         let (channel, item) = named_by(lane);
         let ended = self.lanes.end(&self.db, channel, item, fence.0 as i64)?;
         let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
@@ -187,22 +186,22 @@ impl Writer {
         match outcome {
             Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, outcome.name(), &status.to_string())?;
-                for reply in replies {
-                    self.submit(reply)?;
-                }
                 if let Some(answer) = answer {
                     self.keep_answer(&held, answer)?;
+                }
+                if let Some(full) = self.finds_no_room(replies)? {
+                    self.park(&held, &why_kept(&full.account, replies.len()), replies)?;
+                    self.leave_inbox(lane, &held)?;
+                    return Ok(Settled::Kept);
+                }
+                for reply in replies {
+                    self.submit(reply)?;
                 }
                 self.leave_inbox(lane, &held)?;
             }
             Outcome::Parked { why } => {
                 self.log_attempt(&held, outcome.name(), why)?;
-                self.db
-                    .prepare_cached(
-                        "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures
-                         FROM inbox WHERE channel = ?1 AND item = ?2",
-                    )?
-                    .execute(params![channel, item, held.attempt, why])?;
+                self.park(&held, why, &[])?;
                 self.leave_inbox(lane, &held)?;
             }
             Outcome::Retry { wait_ms, why } => {
@@ -231,6 +230,16 @@ impl Writer {
             }
         }
         Ok(Settled::Done)
+    }
+
+    fn park(&self, held: &Held, why: &str, replies: &[NewMessage]) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures, ?5
+                 FROM inbox WHERE channel = ?1 AND item = ?2",
+            )?
+            .execute(params![held.channel, held.item, held.attempt, why, write_replies(replies)])?;
+        Ok(())
     }
 
     /// The answer is kept under the item, for all its events. A replay answers nobody.

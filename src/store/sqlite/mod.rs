@@ -24,6 +24,7 @@ mod threads;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -38,7 +39,7 @@ use super::{
     Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::clock::Clock;
-use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, limits};
 pub use keys::PeriodSize;
 pub use open::Options;
 use writer::{Gauges, Job, StepError, Writer};
@@ -54,6 +55,7 @@ struct Engine {
     writer: Option<JoinHandle<()>>,
     readers: Mutex<Vec<Connection>>,
     gauges: Arc<Gauges>,
+    outbox_max: Arc<AtomicUsize>,
     work: Arc<Notify>,
     _owner: open::Owner,
 }
@@ -73,6 +75,7 @@ impl SqliteStore {
         let db = open::writing(path)?;
         let (line, jobs) = mpsc::channel(options.queue.max(1));
         let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
+        let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let keys = keys::KeySet::load(&db, options.period, clock.now_ms())?;
@@ -83,8 +86,8 @@ impl SqliteStore {
                 db,
                 keys,
                 lanes: lanes::Lanes::new(lanes::INBOX, options.window),
-                outgoing: lanes::Lanes::new(outbox::OUTBOX, options.outbox_max + 1),
-                outbox_max: options.outbox_max,
+                outgoing: lanes::Lanes::new(outbox::OUTBOX, limits::OUTBOX_MAX + 1),
+                outbox_max: Arc::clone(&outbox_max),
                 log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
@@ -116,6 +119,7 @@ impl SqliteStore {
             writer: Some(thread),
             readers: Mutex::default(),
             gauges,
+            outbox_max,
             work,
             _owner: owner,
         })))
@@ -240,10 +244,7 @@ impl Store for SqliteStore {
     }
 
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        let step = move |writer: &mut Writer| {
-            writer.make_sure_of_room(std::slice::from_ref(&message))?;
-            writer.submit(&message)
-        };
+        let step = move |writer: &mut Writer| writer.submit_within_room(&message);
         self.write("submitting", false, step).await
     }
 
@@ -308,6 +309,10 @@ impl Store for SqliteStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.write("pinging", false, Writer::ping).await
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        self.0.outbox_max.store(most, Ordering::Relaxed);
     }
 
     fn promise(&self) -> Promise {

@@ -22,19 +22,11 @@ pub struct Options {
     pub period: PeriodSize,
     /// How many items on their way are held in memory; the rest of a longer inbox waits on disk.
     pub window: usize,
-    /// Messages waiting in one channel's outbox; more are refused as busy.
-    pub outbox_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            queue: 8_192,
-            disk_floor_bytes: 64 << 20,
-            period: PeriodSize::default(),
-            window: 100_000,
-            outbox_max: crate::domain::limits::OUTBOX_MAX,
-        }
+        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period: PeriodSize::default(), window: 100_000 }
     }
 }
 

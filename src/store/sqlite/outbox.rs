@@ -1,6 +1,7 @@
 //! What goes out: submitting, leasing, beginning and settling messages.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use rusqlite::{OptionalExtension, params};
@@ -31,13 +32,37 @@ pub(super) struct Open {
 }
 
 impl Writer {
-    /// Refuses messages that their channels' outboxes have no room for, before anything is written.
-    pub(super) fn make_sure_of_room(&self, messages: &[NewMessage]) -> Result<(), StepError> {
-        let full = |message: &NewMessage| {
-            let channel = self.channels.get(&message.channel);
-            channel.is_some_and(|channel| self.outgoing.len(*channel) >= self.outbox_max)
-        };
-        if messages.iter().any(full) { Err(StepError::Refused(StoreError::Busy)) } else { Ok(()) }
+    /// Whether this would be one more than may wait.
+    pub(super) fn is_full_for(&self, new: &NewMessage) -> rusqlite::Result<bool> {
+        let Some(channel) = self.channels.get(&new.channel) else { return Ok(false) };
+        let waiting: Option<i64> = self
+            .db
+            .prepare_cached("SELECT waiting FROM outbox_counts WHERE channel = ?1 AND account_key = ?2 AND reply = ?3")?
+            .query_row(params![channel, account_key(&new.account), new.priority.is_reply()], |row| row.get(0))
+            .optional()?;
+        let most = self.outbox_max.load(Ordering::Relaxed) as i64;
+        if waiting.unwrap_or_default() < most {
+            return Ok(false);
+        }
+        let request = request_hash(&new.account, &new.request_id);
+        Ok(!self.db.prepare_cached("SELECT 1 FROM messages WHERE request = ?1")?.exists([request])?)
+    }
+
+    /// The first of these that finds no room.
+    pub(super) fn finds_no_room<'m>(&self, messages: &'m [NewMessage]) -> rusqlite::Result<Option<&'m NewMessage>> {
+        for new in messages {
+            if self.is_full_for(new)? {
+                return Ok(Some(new));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn submit_within_room(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
+        if self.is_full_for(new)? {
+            return Err(StepError::Refused(StoreError::outbox_full(new)));
+        }
+        self.submit(new)
     }
 
     pub(super) fn submit(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
@@ -116,9 +141,17 @@ impl Writer {
         lane: LaneName,
         line: Line,
     ) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("INSERT OR REPLACE INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?
-            .execute(params![number, channel, account, line.account, lane, line.priority, self.now_ms])?;
+        // Not `REPLACE`, which would not be seen by what counts.
+        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
+        self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?.execute(params![
+            number,
+            channel,
+            account,
+            line.account,
+            lane,
+            line.priority,
+            self.now_ms
+        ])?;
         self.outgoing.add(channel, Waiting { item: number, lane: Some(lane), due: self.now_ms, line });
         self.work_made = true;
         Ok(())

@@ -9,3 +9,28 @@ UPDATE threads SET entries = said.entries FROM (
     SELECT e.thread, count(*) AS entries FROM (SELECT thread, number FROM events WHERE thread IS NOT NULL UNION ALL SELECT thread, number FROM messages) e
     JOIN threads t ON t.thread = e.thread AND e.number <= t.last GROUP BY e.thread) AS said WHERE said.thread = threads.thread;
 CREATE INDEX names_of_thread ON names (thread);
+-- Replies that found no room in the outbox wait with their item.
+ALTER TABLE parked ADD COLUMN replies BLOB;
+
+-- How many messages of an account wait or are being sent, replies apart from the rest. Kept by triggers, so that no way into the outbox or out of it
+-- is forgotten.
+CREATE TABLE outbox_counts (
+    channel INTEGER NOT NULL,
+    account_key INTEGER NOT NULL,
+    reply INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    PRIMARY KEY (channel, account_key, reply)
+) WITHOUT ROWID;
+INSERT INTO outbox_counts SELECT channel, account_key, priority = 0, count(*) FROM outbox WHERE unknown = 0 GROUP BY 1, 2, 3;
+CREATE TRIGGER outbox_entered AFTER INSERT ON outbox WHEN NEW.unknown = 0 BEGIN
+    INSERT INTO outbox_counts VALUES (NEW.channel, NEW.account_key, NEW.priority = 0, 1)
+        ON CONFLICT DO UPDATE SET waiting = waiting + 1;
+END;
+CREATE TRIGGER outbox_left AFTER DELETE ON outbox WHEN OLD.unknown = 0 BEGIN
+    UPDATE outbox_counts SET waiting = waiting - 1
+        WHERE channel = OLD.channel AND account_key = OLD.account_key AND reply = (OLD.priority = 0);
+END;
+CREATE TRIGGER outbox_doubted AFTER UPDATE OF unknown ON outbox WHEN NEW.unknown <> OLD.unknown BEGIN
+    INSERT INTO outbox_counts VALUES (NEW.channel, NEW.account_key, NEW.priority = 0, OLD.unknown - NEW.unknown)
+        ON CONFLICT DO UPDATE SET waiting = waiting + excluded.waiting;
+END;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -31,7 +31,7 @@ pub(super) struct Writer {
     pub(super) lanes: Lanes,
     /// The lanes of what goes out.
     pub(super) outgoing: Lanes,
-    pub(super) outbox_max: usize,
+    pub(super) outbox_max: Arc<AtomicUsize>,
     pub(super) threads: Threads,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
@@ -82,7 +82,7 @@ pub(super) struct Start {
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
     pub(super) outgoing: Lanes,
-    pub(super) outbox_max: usize,
+    pub(super) outbox_max: Arc<AtomicUsize>,
     pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,

@@ -219,6 +219,7 @@ impl Work {
             replay: None,
             why: None,
             due_ms: now_ms,
+            replies: Vec::new(),
         };
         match then {
             Then::Keep => return None,

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 
 use super::engine::{First, Loaded, Pool, Trouble, Tx, Wanted};
 use super::records::{ItemRec, OutRec, Place, Queue, own_lane, thread_hash};
+use super::room::Rooms;
 use super::run::Step;
 use super::work::Work;
-use crate::domain::{EventId, ItemId, MessageId, Status, Steps, ThreadId, ids};
+use crate::domain::{EventId, ItemId, MessageId, Status, Steps, ThreadId, ids, limits};
 use crate::store::{Changed, Redrive};
 
 /// Retries or cancels one message.
@@ -132,35 +133,64 @@ impl Step for MarkRead {
     }
 }
 
-pub(super) struct RedriveParked(pub(super) Redrive, pub(super) usize);
+pub(super) struct RedriveParked {
+    pub(super) which: Redrive,
+    pub(super) max: usize,
+    pub(super) rooms: Arc<Rooms>,
+}
 
 #[async_trait]
 impl Step for RedriveParked {
     type Out = usize;
     const POOL: Pool = Pool::Admin;
 
+    /// For the replies that are sent at last.
     fn numbers(&self) -> usize {
-        0
+        self.max.saturating_mul(limits::REPLIES_MAX).min(REDRIVEN_REPLIES)
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, Trouble> {
-        let parked = tx.parked(&self.0, self.1).await?;
-        if parked.is_empty() {
-            return Ok(0);
-        }
         let mut work = Work::new(tx.now_ms());
-        let lanes = parked.iter().map(|item| item.lane).collect();
-        let items = parked.iter().map(|item| (item.number, item.clone())).collect();
-        work.take(Loaded { items, ..Loaded::default() });
-        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
-        let (moved, now_ms) = (parked.len(), work.now_ms);
-        for item in parked {
-            work.add_item(ItemRec { place: Place::InLane, failures: 0, due_ms: now_ms, ..item });
+        let (mut moved, mut after, mut numbers) = (0, 0, self.numbers());
+        loop {
+            let parked = tx.parked(&self.which, after, self.max - moved).await?;
+            let Some(last) = parked.last().map(|item| item.number) else { break };
+            after = last;
+            let items = parked.iter().map(|item| (item.number, item.clone())).collect();
+            work.take(Loaded { items, ..Loaded::default() });
+            let lanes = parked.iter().filter(|item| item.replies.is_empty()).map(|item| item.lane).collect();
+            work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+            let replies = || parked.iter().flat_map(|item| &item.replies);
+            work.load_for_submit(tx, replies()).await?;
+            work.look_for_room(tx, &self.rooms, replies()).await?;
+            for item in &parked {
+                if item.replies.is_empty() {
+                    let due_ms = work.now_ms;
+                    work.add_item(ItemRec { place: Place::InLane, failures: 0, due_ms, ..item.clone() });
+                } else if item.replies.iter().any(|reply| work.is_full_for(reply)) || item.replies.len() > numbers {
+                    continue;
+                } else {
+                    numbers -= item.replies.len();
+                    item.replies.iter().for_each(|reply| {
+                        work.submit(reply, tx.number());
+                    });
+                    work.remove_item(item.number);
+                }
+                moved += 1;
+            }
+            if moved >= self.max {
+                break;
+            }
         }
-        tx.save(&work.changes()).await?;
+        if moved > 0 {
+            tx.save(&work.changes()).await?;
+        }
         Ok(moved)
     }
 }
+
+/// The most replies that one redrive sends; the items of the others stay parked until the next.
+const REDRIVEN_REPLIES: usize = 1_000;
 
 pub(super) struct Replay(pub(super) EventId);
 
@@ -195,6 +225,7 @@ impl Step for Replay {
             replay: Some(event.replays + 1),
             why: None,
             due_ms: work.now_ms,
+            replies: Vec::new(),
         };
         let id = item.item_id();
         work.load(tx, Wanted { lanes: vec![item.lane], ..Wanted::default() }).await?;

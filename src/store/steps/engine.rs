@@ -171,8 +171,8 @@ pub trait Tx: Send {
     /// Numbers handed out from then on are above all that were the fences of these lanes: they are drawn once the lanes are locked.
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble>;
 
-    /// Parked (not quarantined) items, by number, at most `max`, locked. `Redrive::Event` means any event of the item.
-    async fn parked(&mut self, which: &Redrive, max: usize) -> Result<Vec<ItemRec>, Trouble>;
+    /// Parked (not quarantined) items above `after`, by number, at most `max`, locked. `Redrive::Event` means any event of the item.
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble>;
 
     /// Writes. What is new must not be there yet: if it is, somebody else was faster, which is [`Trouble::Again`].
     async fn save(&mut self, changes: &Changes) -> Result<(), Trouble>;
@@ -230,6 +230,8 @@ pub struct Wanted {
     pub outs: Vec<u64>,
     /// Lanes of which the two lowest messages that are due some time are wanted (in `Loaded::outs` and `Loaded::lowest`).
     pub lowest_outs: Vec<Hash>,
+    /// Channels and accounts of which it matters how many messages are in the outbox, those in doubt apart. Not locked.
+    pub waiting: Vec<(String, String)>,
     /// Accounts of which the messages in doubt are wanted (in `Loaded::messages` and `Loaded::outs`); the oldest thousand.
     pub doubted: Vec<String>,
 }
@@ -249,6 +251,8 @@ pub struct Loaded {
     pub provider_names: HashMap<Hash, ProviderNameRec>,
     pub messages: HashMap<u64, MessageRec>,
     pub outs: HashMap<u64, OutRec>,
+    /// By channel, account, and whether the replies are meant or the rest; each that is wanted, and both of it.
+    pub waiting: HashMap<(String, String, bool), usize>,
 }
 
 /// What a step writes. `new_…` are inserted, plain ones updated, `gone_…` removed; every record is named once.

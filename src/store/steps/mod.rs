@@ -26,6 +26,7 @@ mod purge;
 mod moving;
 
 mod reads;
+mod room;
 mod run;
 mod store;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::domain::key::KeyHasher;
 use crate::domain::{Direction, Event, EventId, ItemId, Kind, MessageId, Priority, Status, Steps, ThreadId, ids};
-use crate::store::{Answer, KeptHeaders};
+use crate::store::{Answer, KeptHeaders, NewMessage};
 
 /// Names what has no number: a lane, a thread, a request, a provider's name for a message.
 pub type Hash = [u8; 32];
@@ -79,6 +79,8 @@ pub struct ItemRec {
     pub replay: Option<u32>,
     pub why: Option<String>,
     pub due_ms: i64,
+    /// Kept, because there was no room for them in the outbox.
+    pub replies: Vec<NewMessage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

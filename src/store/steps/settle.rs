@@ -1,17 +1,20 @@
 //! Settling inbox items: fenced, with the replies in the same step.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::engine::{First, Pool, Trouble, Tx, Wanted};
 use super::records::{AnswerRec, Hash, Held, Place, Queue};
+use super::room::Rooms;
 use super::run::Step;
 use super::submit::first_of_submit;
 use super::work::Work;
 use crate::domain::Fence;
-use crate::store::{Answer, LaneRef, NewMessage, Outcome, Settled};
+use crate::store::{Answer, LaneRef, NewMessage, Outcome, Settled, why_kept};
 
 /// One outcome of one lane's lease.
-pub(super) type Ended = (LaneRef, Fence, Outcome);
+pub(super) type Ended = (LaneRef, Fence, Outcome, Arc<Rooms>);
 
 /// Outcomes that share a transaction; each of another lane.
 pub(super) struct SettleInbox(pub(super) Vec<Ended>);
@@ -30,37 +33,48 @@ impl Step for SettleInbox {
     const POOL: Pool = Pool::Workers;
 
     fn numbers(&self) -> usize {
-        self.0.iter().map(|(_, _, outcome)| replies(outcome).len()).sum()
+        self.0.iter().map(|(_, _, outcome, _)| replies(outcome).len()).sum()
     }
 
     fn first(&self) -> First {
-        let mut first = first_of_submit(self.0.iter().flat_map(|(_, _, outcome)| replies(outcome)));
-        first.lanes.extend(self.0.iter().map(|(lane, _, _)| lane.0));
+        let mut first = first_of_submit(self.0.iter().flat_map(|(_, _, outcome, _)| replies(outcome)));
+        first.lanes.extend(self.0.iter().map(|(lane, ..)| lane.0));
         first
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
         let mut work = Work::new(tx.now_ms());
-        let lanes = self.0.iter().map(|(lane, _, _)| lane.0).collect();
+        let lanes = self.0.iter().map(|(lane, ..)| lane.0).collect();
         work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
-        let held: Vec<Option<Held>> = self.0.iter().map(|(lane, fence, _)| work.held(&lane.0, fence.0)).collect();
+        let held: Vec<Option<Held>> = self.0.iter().map(|(lane, fence, ..)| work.held(&lane.0, fence.0)).collect();
         if held.iter().all(Option::is_none) {
             return Ok(vec![Settled::Lost; held.len()]);
         }
-        let lowest_items = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).map(|((lane, _, _), _)| lane.0).collect();
+        let lowest_items = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).map(|((lane, ..), _)| lane.0).collect();
         work.load(tx, Wanted { lowest_items, ..Wanted::default() }).await?;
         // What was leased is the lowest of its lane, unless something older was put back in line meanwhile.
         let items = held.iter().flatten().map(|held| held.number).filter(|item| work.items.get(item).is_none()).collect();
         work.load(tx, Wanted { items, ..Wanted::default() }).await?;
-        let sent = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).flat_map(|((_, _, outcome), _)| replies(outcome));
-        work.load_for_submit(tx, sent).await?;
+        let sent = || {
+            let ended = self.0.iter().zip(&held).filter(|(_, held)| held.is_some());
+            ended.flat_map(|((_, _, outcome, _), _)| replies(outcome))
+        };
+        work.load_for_submit(tx, sent()).await?;
+        if let Some((.., rooms)) = self.0.first() {
+            work.look_for_room(tx, rooms, sent()).await?;
+        }
         let mut settled = Vec::with_capacity(held.len());
-        for ((lane, _, outcome), held) in self.0.iter().zip(held) {
+        for ((lane, _, outcome, _), held) in self.0.iter().zip(&held) {
             let Some(held) = held else {
                 settled.push(Settled::Lost);
                 continue;
             };
-            work.settle_item(&lane.0, &held, outcome);
+            let full = replies(outcome).iter().find(|reply| work.is_full_for(reply));
+            work.settle_item(&lane.0, held, outcome, full);
+            if full.is_some() {
+                settled.push(Settled::Kept);
+                continue;
+            }
             for reply in replies(outcome) {
                 work.submit(reply, tx.number());
             }
@@ -72,7 +86,8 @@ impl Step for SettleInbox {
 }
 
 impl Work {
-    fn settle_item(&mut self, lane: &Hash, held: &Held, outcome: &Outcome) {
+    /// `full` is the reply that finds no room.
+    fn settle_item(&mut self, lane: &Hash, held: &Held, outcome: &Outcome, full: Option<&NewMessage>) {
         self.unhold(lane);
         let Some(item) = self.items.get(&held.number).cloned() else {
             self.leave(lane, held.number);
@@ -92,16 +107,15 @@ impl Work {
                 if let Some(answer) = answer.as_ref().filter(|_| item.replay.is_none()) {
                     self.keep_answer(&item.events, answer);
                 }
-                self.remove_item(item.number);
-            }
-            Outcome::Parked { why } => {
-                if let Some(item) = self.items.change(&held.number) {
-                    item.place = Place::Parked;
-                    item.attempt = held.attempt;
-                    item.why = Some(why.clone());
+                match full {
+                    Some(full) => {
+                        let kept = replies(outcome);
+                        self.park(lane, held, why_kept(&full.account, kept.len()), kept);
+                    }
+                    None => self.remove_item(item.number),
                 }
-                self.leave(lane, held.number);
             }
+            Outcome::Parked { why } => self.park(lane, held, why.clone(), &[]),
             Outcome::Retry { wait_ms, .. } | Outcome::HandBack { wait_ms, .. } => {
                 if let Some(item) = self.items.change(&held.number) {
                     item.attempt = held.attempt - u32::from(!outcome.counts());
@@ -111,6 +125,16 @@ impl Work {
                 self.come_again(lane, held.number, *wait_ms);
             }
         }
+    }
+
+    fn park(&mut self, lane: &Hash, held: &Held, why: String, replies: &[NewMessage]) {
+        if let Some(item) = self.items.change(&held.number) {
+            item.place = Place::Parked;
+            item.attempt = held.attempt;
+            item.why = Some(why);
+            item.replies = replies.to_vec();
+        }
+        self.leave(lane, held.number);
     }
 
     fn come_again(&mut self, lane: &Hash, number: u64, wait_ms: i64) {

@@ -12,10 +12,11 @@ use super::engine::{Engine, Pool};
 use super::lease::{Extend, LeaseInbox};
 use super::outbox::{BeginAll, LeaseOutbox, SendEnded, SettleOutbox};
 use super::purge::{Cursors, purge};
+use super::room::Rooms;
 use super::run::{Batch, Batcher, run};
 use super::settle::{Ended, SettleInbox, replies};
-use super::submit::SubmitAll;
-use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use super::submit::{Asked, SubmitAll};
+use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, limits};
 use crate::store::{
     Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
     Promise, Purged, Redrive, SendOutcome, Settled, Spelling, Store, StoreError, Submitted,
@@ -26,10 +27,11 @@ pub struct ServerStore<E: Engine> {
     pub(super) engine: Arc<E>,
     accepts: Batcher<Arrival, Vec<Accepted>>,
     settles: Batcher<Ended, Settled>,
-    submits: Batcher<NewMessage, Submitted>,
+    submits: Batcher<Asked, Result<Submitted, StoreError>>,
     begins: Batcher<(LaneRef, Fence), Settled>,
     sends: Batcher<SendEnded, Settled>,
     cursors: Cursors,
+    rooms: Arc<Rooms>,
     /// The highest number that was put by an import.
     pub(super) put_to: AtomicU64,
 }
@@ -45,6 +47,7 @@ impl<E: Engine> ServerStore<E> {
             sends: Batcher::start::<E, Sends>(&engine, workers),
             engine,
             cursors: Cursors::default(),
+            rooms: Rooms::new(limits::OUTBOX_MAX),
             put_to: AtomicU64::new(0),
         }
     }
@@ -80,8 +83,8 @@ macro_rules! batch {
 }
 
 batch!(Accepts, Arrival => Vec<Accepted>, AcceptAll, |_| None);
-batch!(Settles, Ended => Settled, SettleInbox, |(lane, _, _)| Some(lane.0));
-batch!(Submits, NewMessage => Submitted, SubmitAll, |_| None);
+batch!(Settles, Ended => Settled, SettleInbox, |(lane, ..)| Some(lane.0));
+batch!(Submits, Asked => Result<Submitted, StoreError>, SubmitAll, |_| None);
 batch!(Begins, (LaneRef, Fence) => Settled, BeginAll, |(lane, _)| Some(lane.0));
 batch!(Sends, SendEnded => Settled, SettleOutbox, |(lane, _, _)| Some(lane.0));
 
@@ -110,13 +113,13 @@ impl<E: Engine> Store for ServerStore<E> {
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
         let weight = 1 + replies(&outcome).len();
-        let settled = self.settles.call((lane, fence, outcome), weight).await?;
+        let settled = self.settles.call((lane, fence, outcome, Arc::clone(&self.rooms)), weight).await?;
         self.engine.wake();
         Ok(settled)
     }
 
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        let submitted = self.submits.call(message, 1).await?;
+        let submitted = self.submits.call((message, Arc::clone(&self.rooms)), 1).await??;
         self.engine.wake();
         Ok(submitted)
     }
@@ -175,7 +178,7 @@ impl<E: Engine> Store for ServerStore<E> {
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        let moved = run(&*self.engine, &RedriveParked(which, max)).await?;
+        let moved = run(&*self.engine, &RedriveParked { which, max, rooms: Arc::clone(&self.rooms) }).await?;
         self.engine.wake();
         Ok(moved)
     }
@@ -204,6 +207,10 @@ impl<E: Engine> Store for ServerStore<E> {
 
     fn promise(&self) -> Promise {
         self.engine.promise()
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        self.rooms.limit(most);
     }
 
     fn learn_spelling(&self, spelling: Spelling) {

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::engine::{Engine, First, Pool, Trouble, Tx, Wanted};
 use super::records::{Hash, MessageRec, OutRec, outbox_lane, request_hash, thread_hash};
+use super::room::{Rooms, outbox_of};
 use super::run::{Step, run};
 use super::threads::Said;
 use super::work::Work;
@@ -14,8 +15,9 @@ use crate::store::{NewMessage, StoreError, Submitted};
 
 /// Submits one message, on an engine that found it by itself.
 pub(in crate::store) async fn submit<E: Engine>(engine: &E, message: NewMessage) -> Result<Submitted, StoreError> {
-    let mut submitted = run(engine, &SubmitAll(vec![message])).await?;
-    submitted.pop().ok_or(StoreError::Closed)
+    // It is in the outbox already: there is nobody to refuse it to.
+    let mut submitted = run(engine, &SubmitAll(vec![(message, Rooms::new(usize::MAX))])).await?;
+    submitted.pop().ok_or(StoreError::Closed)?
 }
 
 /// What is looked at for new messages, if each peer goes by the name it is written to.
@@ -31,11 +33,14 @@ pub(super) fn first_of_submit<'m>(messages: impl Iterator<Item = &'m NewMessage>
 }
 
 /// Messages that share a transaction.
-pub(super) struct SubmitAll(pub(super) Vec<NewMessage>);
+pub(super) struct SubmitAll(pub(super) Vec<Asked>);
+
+/// A message, and the room there is for it.
+pub(super) type Asked = (NewMessage, Arc<Rooms>);
 
 #[async_trait]
 impl Step for SubmitAll {
-    type Out = Vec<Submitted>;
+    type Out = Vec<Result<Submitted, StoreError>>;
     const POOL: Pool = Pool::Ingest;
 
     fn numbers(&self) -> usize {
@@ -43,14 +48,21 @@ impl Step for SubmitAll {
     }
 
     fn first(&self) -> First {
-        first_of_submit(self.0.iter())
+        first_of_submit(self.0.iter().map(|(new, _)| new))
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Submitted>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble> {
         let mut work = Work::new(tx.now_ms());
-        work.load_for_submit(tx, self.0.iter()).await?;
-        let submitted: Vec<Submitted> = self.0.iter().map(|new| work.submit(new, tx.number())).collect();
-        if submitted.iter().any(|one| matches!(one, Submitted::New(_))) {
+        let Some((_, rooms)) = self.0.first() else { return Ok(Vec::new()) };
+        let messages = || self.0.iter().map(|(new, _)| new);
+        work.load_for_submit(tx, messages()).await?;
+        work.look_for_room(tx, rooms, messages()).await?;
+        let mut submit = |new: &NewMessage| match work.is_full_for(new) {
+            true => Err(StoreError::outbox_full(new)),
+            false => Ok(work.submit(new, tx.number())),
+        };
+        let submitted: Self::Out = messages().map(&mut submit).collect();
+        if submitted.iter().any(|one| matches!(one, Ok(Submitted::New(_)))) {
             tx.save(&work.changes()).await?;
         }
         Ok(submitted)
@@ -80,17 +92,19 @@ impl Work {
         self.load(tx, wanted).await
     }
 
+    /// The message that was made for this request before.
+    pub(super) fn known_request(&self, new: &NewMessage) -> Option<&MessageRec> {
+        self.messages.values().find(|message| message.account == new.account && message.request_id == new.request_id)
+    }
+
     /// Records a message under `number`, unless its request was made before.
     pub(super) fn submit(&mut self, new: &NewMessage, number: u64) -> Submitted {
-        let known = self
-            .messages
-            .values()
-            .find(|message| message.account == new.account && message.request_id == new.request_id)
-            .map(|message| (message.message_id(), message.fingerprint == new.fingerprint));
-        match known {
-            Some((id, true)) => return Submitted::Replayed(id),
-            Some((id, false)) => return Submitted::Mismatch(id),
-            None => {}
+        if let Some(known) = self.known_request(new) {
+            let id = known.message_id();
+            return if known.fingerprint == new.fingerprint { Submitted::Replayed(id) } else { Submitted::Mismatch(id) };
+        }
+        if let Some(waiting) = self.waiting.get_mut(&outbox_of(new)) {
+            *waiting += 1;
         }
         let thread = self.thread_of(&new.account, &new.peer);
         let said = Said { channel: &new.channel, direction: Direction::Out, text: new.text.as_deref() };

@@ -7,6 +7,7 @@ use super::engine::{Changes, Loaded, Trouble, Tx, Wanted};
 use super::records::{
     AnswerRec, AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
 };
+use super::room::Outbox;
 
 /// Records by key, with a memory of which were there and which were touched.
 pub(super) struct Tracked<K, V> {
@@ -83,6 +84,9 @@ pub(super) struct Work {
     /// (account, name) to the name its thread goes by.
     pub(super) names: HashMap<(String, String), String>,
     pub(super) sending: HashSet<String>,
+    /// How many wait in the outboxes that were counted, and how many may.
+    pub(super) waiting: HashMap<Outbox, usize>,
+    pub(super) outbox_max: usize,
     /// The lowest numbers that wait in a lane, as far as they are known.
     pub(super) lowest: HashMap<Hash, BTreeSet<u64>>,
     pub(super) new_events: Vec<EventRec>,
@@ -106,6 +110,8 @@ impl Work {
             outs: Tracked::default(),
             names: HashMap::new(),
             sending: HashSet::new(),
+            waiting: HashMap::new(),
+            outbox_max: usize::MAX,
             lowest: HashMap::new(),
             new_events: Vec::new(),
             replays: Vec::new(),
@@ -139,6 +145,7 @@ impl Work {
             self.names.entry(name).or_insert(peer);
         }
         self.sending.extend(loaded.sending);
+        self.waiting.extend(loaded.waiting);
         for (lane, numbers) in loaded.lowest {
             self.lowest.entry(lane).or_default().extend(numbers);
         }
@@ -223,12 +230,13 @@ impl Wanted {
             messages,
             outs,
             lowest_outs,
+            waiting,
             doubted,
         } = self;
         let hashes = [lanes, lowest_items, threads, requests, lowest_outs];
         let numbers = [items, events, locked_events, bodies, messages, outs];
         let texts = [sending, doubted];
-        let pairs = [names, provider_names];
+        let pairs = [names, provider_names, waiting];
         hashes.iter().all(|list| list.is_empty())
             && numbers.iter().all(|list| list.is_empty())
             && texts.iter().all(|list| list.is_empty())
@@ -248,7 +256,7 @@ impl Wanted {
             .into_iter()
             .for_each(tidied);
         [&mut self.sending, &mut self.doubted].into_iter().for_each(tidied);
-        [&mut self.names, &mut self.provider_names].into_iter().for_each(tidied);
+        [&mut self.names, &mut self.provider_names, &mut self.waiting].into_iter().for_each(tidied);
         // A body brings its event along.
         let bodies = &self.bodies;
         self.events.retain(|event| bodies.binary_search(event).is_err());

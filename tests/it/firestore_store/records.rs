@@ -67,6 +67,7 @@ fn item(number: u64) -> ItemRec {
         replay: Some(2),
         why: Some("503".to_owned()),
         due_ms: START_MS + 9,
+        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 

@@ -53,6 +53,7 @@ fn item(number: u64, place: Place) -> ItemRec {
         replay: Some(5),
         why: Some(ODD.to_owned()),
         due_ms: 6,
+        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 
@@ -156,7 +157,7 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     assert_eq!(attempts, [attempt(Queue::Inbox, 1, 2), attempt(Queue::Inbox, 1, 3)]);
     assert_eq!(engine.answer(1).await.expect("asked"), Some(answer));
     let mut tx = engine.begin(Pool::Workers, 0).await.expect("begun");
-    let redriven = tx.parked(&hapax::store::Redrive::Channel("shop".to_owned()), 9).await.expect("asked");
+    let redriven = tx.parked(&hapax::store::Redrive::Channel("shop".to_owned()), 0, 9).await.expect("asked");
     assert_eq!(redriven, [parked]);
 
     let copies = Copies { event: small.event_id(), copies: 2, conflicts: 1, last_ms: 5 };

@@ -45,6 +45,20 @@ local function add_item(seq, channel, webhook, event)
   redis.call('HINCRBY', key('w', webhook), 'open', 1)
 end
 
+-- Done with: it is gone, and its webhook may be purged when this was the last.
+local function end_item(seq, channel)
+  local webhook = redis.call('HGET', key('i', seq), 'webhook')
+  redis.call('DEL', key('i', seq))
+  if redis.call('HINCRBY', key('w', webhook), 'open', -1) == 0 then
+    redis.call('ZADD', key('wc', channel), redis.call('HGET', key('w', webhook), 'received'), webhook)
+  end
+end
+
+-- Replies that found no room, as scripts send them and as others read them.
+local function keep_replies(seq, replies, bytes)
+  redis.call('HSET', key('i', seq), 'kept', cmsgpack.pack(replies), 'replies', bytes)
+end
+
 local function log_attempt(seq, lease, outcome, detail)
   local of = redis.call('HMGET', key('i', seq), 'received', 'attempt')
   local row = { tonumber(of[1]), tonumber(of[2]), lease.fence, lease.worker, tonumber(lease.leased), now, outcome, detail }

@@ -1,6 +1,7 @@
 -- The outbox. A message is `m:`; while it is in the outbox it has a `lane`, an `attempt` and, unless it waits for somebody's word, a
 -- time when it is `due`. Lanes are like those of the inbox: `oli:` for a thread, `#` and the number for a message in doubt; leases are
 -- `ol:`, the lines of a channel `od:`, one for each priority. `out:` are a channel's open messages, `unk:` those in doubt, `bgn:` those begun.
+-- `rep:` are a channel's open replies and `dbt:` its messages in doubt, which are counted apart when it is asked for room.
 -- `pid:` leads from a provider's name to its message; `es:` is what was heard of a name that nobody has yet, and `early:` are those names.
 local SENDING, UNKNOWN, SENT, FAILED = 1, 2, 3, 4
 
@@ -48,6 +49,13 @@ local function out_quit(seq, lane)
   enter_outbox_line(lane)
 end
 
+-- Counts an open message where it belongs: with the replies, with those in doubt, or with the rest.
+local function count_open(seq, unknown)
+  local of = redis.call('HMGET', key('m', seq), 'channel', 'priority')
+  redis.call(unknown and 'SADD' or 'SREM', key('dbt', of[1]), seq)
+  redis.call(of[2] == '0' and not unknown and 'SADD' or 'SREM', key('rep', of[1]), seq)
+end
+
 -- It leaves the outbox, and may be purged.
 local function end_open(seq)
   local row = key('m', seq)
@@ -55,6 +63,8 @@ local function end_open(seq)
   out_quit(seq, of[1])
   redis.call('HDEL', row, 'attempt', 'due', 'begun', 'unknown')
   redis.call('ZREM', key('out', of[2]), seq)
+  redis.call('SREM', key('rep', of[2]), seq)
+  redis.call('SREM', key('dbt', of[2]), seq)
   redis.call('ZREM', key('unk'), seq)
   redis.call('SREM', key('bgn'), seq)
   redis.call('ZADD', key('mc', of[2]), of[3], seq)
@@ -117,6 +127,7 @@ local function requeue(seq, due, why)
   redis.call('HDEL', row, 'begun', 'unknown')
   redis.call('SREM', key('bgn'), seq)
   redis.call('ZREM', key('unk'), seq)
+  count_open(seq, false)
   out_join(seq, of[2])
 end
 
@@ -144,9 +155,28 @@ local function submit(new)
   if new.reply_to then redis.call('HSET', row, 'reply_to', new.reply_to) end
   redis.call('HSET', key('rq'), new.request_id, seq)
   redis.call('ZADD', key('out', new.channel), seq, seq)
+  count_open(seq, false)
   out_join(seq, home)
   say(thread, new.channel, 'm' .. seq, seq, false, new.preview)
   return { 'N', seq, now }
 end
 
-local function is_full(channel, most) return redis.call('ZCARD', key('out', channel)) >= most end
+-- How many of a channel are in the outbox and not in doubt: the replies, or the rest.
+local function waiting(channel, is_reply)
+  local replies = redis.call('SCARD', key('rep', channel))
+  if is_reply then return replies end
+  return redis.call('ZCARD', key('out', channel)) - redis.call('SCARD', key('dbt', channel)) - replies
+end
+
+-- Whether this would be one more than may wait.
+local function is_full_for(new, most)
+  return waiting(new.channel, new.priority == '0') >= most and not redis.call('HGET', key('rq'), new.request_id)
+end
+
+-- Of an answer's replies, all are queued or none: this says whether one of them finds no room.
+local function find_no_room(replies, most)
+  for _, new in ipairs(replies) do
+    if is_full_for(new, most) then return true end
+  end
+  return false
+end

@@ -4,7 +4,8 @@ local LINES = { P = 'park', Q = 'quar' }
 local function put()
   local seq, channel, events, received, due, attempt = take(), take(), take(), take(), take(), take()
   local failures = take()
-  local replay, place, why = maybe(), take(), maybe()
+  local replay, place, why, bytes, replies = maybe(), take(), maybe(), maybe(), {}
+  for n = 1, number() do replies[n] = take_message() end
   local first = split(events)[1]
   local event = cmsgpack.unpack(redis.call('GET', key('e', first)))
   local webhook = event[2]
@@ -12,6 +13,7 @@ local function put()
   redis.call('HSET', key('i', seq), 'channel', channel, 'webhook', webhook, 'events', events, 'attempt', attempt, 'received', received,
     'due', due, 'place', place, 'lane', lane, 'failures', failures)
   if why then redis.call('HSET', key('i', seq), 'why', why) end
+  if bytes then keep_replies(seq, replies, bytes) end
   if replay then
     redis.call('HSET', key('i', seq), 'replay', replay)
     is_replay(first, seq)

@@ -15,6 +15,7 @@ local function put()
   end
   redis.call('ZREM', key('mc', of[1]), seq)
   redis.call('ZADD', key('out', of[1]), score(seq), seq)
+  count_open(seq, unknown)
   out_join(seq, unknown and '#' .. seq or of[2])
 end
 

@@ -1,15 +1,26 @@
 -- Puts parked items of this account back in line: one item (`I`), those of an event (`E`), or of a channel (`C`). Answers how many.
-local which, most = take(), number()
+-- One that keeps replies is done with when there is room for them, and stays where it is when there is none.
+local which, most, room = take(), number(), number()
 
 local function redrive(seq, channel)
+  local kept = redis.call('HGET', key('i', seq), 'kept')
+  if kept then
+    local replies = cmsgpack.unpack(kept)
+    if find_no_room(replies, room) then return 0 end
+    for _, new in ipairs(replies) do submit(new) end
+    redis.call('ZREM', key('park', channel), seq)
+    end_item(seq, channel)
+    return 1
+  end
   local lane = redis.call('HGET', key('i', seq), 'lane')
   redis.call('HSET', key('i', seq), 'failures', 0, 'due', now)
   redis.call('ZREM', key('park', channel), seq)
   join_lane(lane, channel, seq)
+  return 1
 end
 
 local function candidates()
-  if which == 'C' then return redis.call('ZRANGE', key('park', take()), 0, most - 1) end
+  if which == 'C' then return redis.call('ZRANGE', key('park', take()), 0, most + 9999) end
   local seq, at_s = take(), number()
   if which == 'I' then
     local received = redis.call('HGET', key('i', seq), 'received')
@@ -28,8 +39,7 @@ return once(function()
   for _, seq in ipairs(candidates()) do
     local of = redis.call('HMGET', key('i', seq), 'place', 'channel')
     if of[1] == 'P' and moved < most then
-      redrive(seq, of[2])
-      moved = moved + 1
+      moved = moved + redrive(seq, of[2])
     end
   end
   if moved > 0 then announce() end

@@ -21,6 +21,7 @@ return once(function()
   else
     redis.call('HDEL', row, 'why')
     redis.call('HSET', row, 'due', now)
+    count_open(seq, false)
     out_join(seq, of[5])
   end
   announce()

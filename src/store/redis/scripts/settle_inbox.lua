@@ -1,4 +1,5 @@
--- Ends the work on a leased item: `D` delivered, `R` retry, `P` parked, `H` handed back. Answers `D` done, `L` lost, `B` no room for replies.
+-- Ends the work on a leased item: `D` delivered, `R` retry, `P` parked, `H` handed back. Answers `D` done, `L` lost, `K` parked with its
+-- replies, because there is no room for them.
 local seq, fence, outcome = take(), take(), take()
 
 local function keep_answer()
@@ -9,30 +10,38 @@ local function keep_answer()
   if content_type then redis.call('HSET', key('an', seq), 'content_type', content_type) end
 end
 
+local function park(lane, channel, why)
+  redis.call('HSET', key('i', seq), 'why', why)
+  quit_lane(lane, channel, seq, 'P')
+  redis.call('ZADD', key('park', channel), score(seq), seq)
+end
+
 local function deliver(lane, channel, lease)
   log_attempt(seq, lease, 'delivered', take())
   keep_answer()
-  for _ = 1, number() do submit(take_message()) end
-  local webhook = redis.call('HGET', key('i', seq), 'webhook')
-  quit_lane(lane, channel, seq, 'D')
-  redis.call('DEL', key('i', seq))
-  if redis.call('HINCRBY', key('w', webhook), 'open', -1) == 0 then
-    redis.call('ZADD', key('wc', channel), redis.call('HGET', key('w', webhook), 'received'), webhook)
+  local most, why, bytes, replies = number(), take(), take(), {}
+  for n = 1, number() do replies[n] = take_message() end
+  if find_no_room(replies, most) then
+    keep_replies(seq, replies, bytes)
+    park(lane, channel, why)
+    return 'K'
   end
+  for _, new in ipairs(replies) do submit(new) end
+  quit_lane(lane, channel, seq, 'D')
+  end_item(seq, channel)
+  return 'D'
 end
 
 local function finish(lane, channel, lease)
   redis.call('DEL', key('l', lane))
   redis.call('SREM', key('held', channel), lane)
-  local item = key('i', seq)
+  local item, answer = key('i', seq), 'D'
   if outcome == 'D' then
-    deliver(lane, channel, lease)
+    answer = deliver(lane, channel, lease)
   elseif outcome == 'P' then
     local why = take()
     log_attempt(seq, lease, 'parked', why)
-    redis.call('HSET', item, 'why', why)
-    quit_lane(lane, channel, seq, 'P')
-    redis.call('ZADD', key('park', channel), score(seq), seq)
+    park(lane, channel, why)
   elseif outcome == 'R' then
     local wait, why = number(), take()
     log_attempt(seq, lease, 'retry', why)
@@ -49,17 +58,14 @@ local function finish(lane, channel, lease)
     end
   end
   enter_line(lane, channel)
+  return answer
 end
 
 return once(function()
   local of = redis.call('HMGET', key('i', seq), 'lane', 'channel')
   local lease = of[1] and lease_of('l', of[1])
   if not lease or lease.fence ~= fence or lease.held ~= seq then return 'L', true end
-  local most, replies = number(), number()
-  for _ = 1, replies do
-    if is_full(take(), most) then return 'B', true end
-  end
-  finish(of[1], of[2], lease)
+  local answer = finish(of[1], of[2], lease)
   announce()
-  return 'D'
+  return answer
 end)

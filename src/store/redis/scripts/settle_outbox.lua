@@ -11,6 +11,7 @@ local function doubt(lane, why, check)
   if check then redis.call('HSET', row, 'due', now + check) else redis.call('HDEL', row, 'due') end
   redis.call('SADD', key('bgn'), seq)
   redis.call('ZADD', key('unk'), score(seq), seq)
+  count_open(seq, true)
   out_join(seq, '#' .. seq)
   hear(row, UNKNOWN, now)
 end
