@@ -17,7 +17,7 @@ struct OneByOne(Arc<Links>);
 pub async fn by_hand(address: &str) -> Result<impl ByHand + use<>, StoreError> {
     let server = open::server(address).await?;
     let links = Links::new(server.opts, server.setup, BY_HAND_CONNECTIONS);
-    links.run_on_new(TABLE).await.map_err(|failure| failure.into_error("making the table"))?;
+    links.ask_on_new(TABLE).await.map_err(|failure| failure.into_error("making the table"))?;
     Ok(OneByOne(links))
 }
 

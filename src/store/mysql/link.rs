@@ -159,10 +159,10 @@ impl Links {
         }
     }
 
-    /// Runs a statement on a connection of its own, beyond those that are shared out.
-    pub(super) async fn run_on_new(&self, sql: &str) -> Result<(), Failure> {
+    /// Asks on a connection of its own, beyond those that are shared out.
+    pub(super) async fn ask_on_new(&self, sql: &str) -> Result<Sets, Failure> {
         let mut conn = self.connect().await?;
-        timeout(CALL, conn.query_drop(sql)).await.map_err(|_| silence(CALL))?.map_err(Failure::of)
+        timeout(CALL, query(&mut conn, sql)).await.map_err(|_| silence(CALL))?.map_err(Failure::of)
     }
 
     async fn idle_one(&self) -> Option<Conn> {

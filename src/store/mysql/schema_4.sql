@@ -21,3 +21,17 @@ SET @counted = IF((SELECT COUNT(*) FROM information_schema.STATISTICS WHERE TABL
 PREPARE counted FROM @counted;
 EXECUTE counted;
 DEALLOCATE PREPARE counted;
+-- The random nonce of a transaction: its id may come again after a crash of the server.
+SET @nonces = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_numbers' AND COLUMN_NAME = 'nonce') = 0,
+    'ALTER TABLE hapax_numbers ADD COLUMN nonce BINARY(16)', 'DO 0');
+PREPARE nonces FROM @nonces;
+EXECUTE nonces;
+DEALLOCATE PREPARE nonces;
+
+-- The latest time that was seen here: a clock that shows less was set back.
+CREATE TABLE IF NOT EXISTS hapax_clock (
+    one TINYINT NOT NULL PRIMARY KEY,
+    seen_ms BIGINT NOT NULL
+) ENGINE=InnoDB;
+INSERT INTO hapax_clock (one, seen_ms) VALUES (1, 0) ON DUPLICATE KEY UPDATE one = one;

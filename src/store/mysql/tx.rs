@@ -31,6 +31,8 @@ pub struct MysqlTx {
     now_ms: i64,
     /// The row of `hapax_numbers` that this transaction inserted: there when it was committed, and never when not.
     id: u64,
+    /// Drawn by lot, and in that row: after a crash of the server the same id may be handed out again, to somebody else.
+    nonce: u128,
     /// How many rows of numbers it draws at a time.
     blocks: u64,
     next: u64,
@@ -49,7 +51,8 @@ impl MysqlTx {
     /// whatever ended before has lower ones.
     pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str, packet_max: usize) -> Result<MysqlTx, Trouble> {
         let blocks = (numbers as u64).div_ceil(BLOCK).max(1);
-        let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks));
+        let nonce = rand::random();
+        let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks, nonce));
         let begun = links.open_with(&sql).await;
         let (link, mut sets) = begun.map_err(|failure| failure.into_trouble("mysql: begin a transaction"))?;
         sets.skip();
@@ -60,6 +63,7 @@ impl MysqlTx {
             link: Some(link),
             now_ms,
             id,
+            nonce,
             blocks,
             next,
             end,
@@ -103,16 +107,23 @@ impl MysqlTx {
 
     /// Finds out by the transaction's own row whether a commit took place that was not answered.
     ///
-    /// Inserting the same row waits for the transaction if it still runs; afterwards the row is there, so it was committed, or it is ours,
-    /// so it never can be. When the server cannot be asked for so long, nobody knows: the caller is told to try again, and a webhook
+    /// Inserting the same row waits for the transaction if it still runs; afterwards the row is there with its nonce, so it was committed, or
+    /// it is ours or somebody else's, so it never can be. When the server cannot be asked for so long, nobody knows: the caller is told to try again, and a webhook
     /// whose commit took place after all is then answered as a copy of itself, which it is.
     async fn took_place(&self, links: &Links) -> Result<bool, String> {
-        let claim = format!("INSERT INTO hapax_numbers (id, at_s) VALUES ({}, UNIX_TIMESTAMP())", self.id);
+        let claim = format!(
+            "INSERT INTO hapax_numbers (id, at_s) VALUES ({id}, UNIX_TIMESTAMP()) ON DUPLICATE KEY UPDATE id = id;
+             SELECT COUNT(*) FROM hapax_numbers WHERE id = {id} AND nonce = X'{nonce:032x}'",
+            id = self.id,
+            nonce = self.nonce,
+        );
         let give_up = Instant::now() + ASK_AFTER;
         loop {
-            let failure = match links.run_on_new(&claim).await {
-                Ok(()) => return Ok(false),
-                Err(failure) if failure.code() == Some(1062) => return Ok(true),
+            let failure = match links.ask_on_new(&claim).await {
+                Ok(mut sets) => {
+                    sets.skip();
+                    return sets.one(|fields| fields.next::<bool>()).map_err(|error| error.to_string());
+                }
                 Err(failure) => failure,
             };
             if Instant::now() > give_up {
@@ -185,7 +196,7 @@ impl Tx for MysqlTx {
             return Ok(Vec::new());
         }
         let mut sql = due_lanes(due, self.now_ms);
-        sql.add(&draw(self.blocks), &[]);
+        sql.add(&draw(self.blocks, self.nonce), &[]);
         sql.add("SELECT LAST_INSERT_ID()", &[]);
         let mut sets = self.ask(sql).await?;
         let lanes = sets.read(read_lane)?;
@@ -303,9 +314,10 @@ impl Drop for MysqlTx {
 }
 
 /// Draws numbers: the ids of rows that are inserted together follow each other.
-fn draw(blocks: u64) -> String {
-    let rows = vec!["(UNIX_TIMESTAMP())"; blocks as usize].join(",");
-    format!("INSERT INTO hapax_numbers (at_s) VALUES {rows}")
+fn draw(blocks: u64, nonce: u128) -> String {
+    let row = format!("(UNIX_TIMESTAMP(), X'{nonce:032x}')");
+    let rows = vec![row; blocks as usize].join(",");
+    format!("INSERT INTO hapax_numbers (at_s, nonce) VALUES {rows}")
 }
 
 /// Asks for lanes in the order of their index, of which each priority is a range: lanes that are not due are never looked at.
@@ -347,4 +359,40 @@ fn ended() -> Trouble {
 
 fn failed(why: String) -> Trouble {
     Trouble::Failed(StoreError::Failed { what: "mysql: commit", retryable: true, source: why.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::open;
+    use super::*;
+    use crate::testkit::servers::Engine as Servers;
+
+    /// The server dies between a draw and its sync, and draws the same again for somebody else.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lost_commit_is_not_taken_for_one_that_was_made_under_the_same_number() {
+        let Some(mut server) = Servers::Mariadb.private().await else { return };
+        let opened = open::server(&server.fresh().await).await.expect("tables");
+        let links = Links::new(opened.opts.clone(), opened.setup.clone(), 4);
+        let begin = async || MysqlTx::begin(&links, 1, "0", opened.packet_max).await.expect("begun");
+        let mut lost = begin().await;
+        lost.wrote = true;
+        server.kill9().await;
+        server.restart().await;
+
+        // Whether it comes again by itself depends on what was synced by chance: here it does.
+        let set = format!("ALTER TABLE hapax_numbers AUTO_INCREMENT = {}", lost.id);
+        links.ask_on_new(&set).await.expect("set");
+        let mut other = begin().await;
+        other.wrote = true;
+        assert_eq!(other.id, lost.id);
+        assert_ne!(other.nonce, lost.nonce, "a nonce never comes again");
+        assert_eq!(other.number(), lost.number(), "the same fence, if both were handed out");
+        let (id, nonce) = (other.id, other.nonce);
+        other.commit().await.expect("committed");
+        let told = lost.commit().await;
+        assert!(told.is_err(), "the one that was lost hands out nothing");
+        let mut made = begin().await;
+        (made.id, made.nonce) = (id, nonce);
+        assert_eq!(made.took_place(&links).await, Ok(true), "the one that was made is known");
+    }
 }

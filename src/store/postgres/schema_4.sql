@@ -5,3 +5,8 @@ ALTER TABLE hapax_items ADD COLUMN IF NOT EXISTS failures INT NOT NULL DEFAULT 0
 -- Replies that found no room in the outbox wait with their item; what waits there is counted by account.
 ALTER TABLE hapax_items ADD COLUMN replies bytea;
 CREATE INDEX hapax_outs_of_account ON hapax_outs (md5(account), priority) WHERE NOT unknown;
+-- The random part of a transaction's nonce: values of the sequence may come again after a crash of the server.
+ALTER TABLE hapax_nonces ADD COLUMN salt BYTEA;
+
+-- The latest time that was seen here: a clock that shows less was set back.
+ALTER TABLE hapax_schema ADD COLUMN seen_ms BIGINT NOT NULL DEFAULT 0;

@@ -31,18 +31,26 @@ const NUMBERS: &str = "SELECT nextval('hapax_numbers'), (extract(epoch FROM cloc
 const RESOLVE: Duration = Duration::from_secs(5);
 const RESOLVE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Waits for a transaction that still runs under this nonce. No row: it was committed.
+/// Waits for a transaction that still runs under this nonce, and gives the random part of whoever was committed under it.
 const RESOLVE_NONCE: &str = "INSERT INTO hapax_nonces (nonce, at_ms)
-    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8) ON CONFLICT (nonce) DO NOTHING RETURNING nonce";
-const WRITE_NONCE: &str = "INSERT INTO hapax_nonces (nonce, at_ms)
-    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8)";
+    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8)
+    ON CONFLICT (nonce) DO UPDATE SET at_ms = hapax_nonces.at_ms RETURNING salt";
+const WRITE_NONCE: &str = "INSERT INTO hapax_nonces (nonce, at_ms, salt)
+    VALUES ($1::int8, (extract(epoch FROM clock_timestamp()) * 1000)::int8, $2::bytea)";
+
+/// Names a transaction, for ever. The value of the sequence keeps the rows in order; after a crash of the server it may come again, since
+/// what was drawn and not committed was not synced. The random part does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Nonce {
+    drawn: i64,
+    salt: [u8; 16],
+}
 
 pub struct PostgresTx {
     connection: Held,
     pools: Pools,
     now_ms: i64,
-    /// The first value of the sequence that it drew.
-    nonce: i64,
+    nonce: Nonce,
     /// Values of the sequence, lowest first.
     blocks: Vec<u64>,
     handed_out: u64,
@@ -93,7 +101,7 @@ impl PostgresTx {
             connection,
             pools: pools.clone(),
             now_ms: 0,
-            nonce: 0,
+            nonce: Nonce { drawn: 0, salt: rand::random() },
             blocks: Vec::new(),
             handed_out: 0,
             unsent: None,
@@ -102,7 +110,7 @@ impl PostgresTx {
         let begun = tokio::time::timeout(CONNECT, begin_on(tx.connection.client()?, blocks)).await;
         match begun.unwrap_or(Err(Failure::Silent)) {
             Ok((blocks, now_ms)) => {
-                tx.nonce = blocks.first().copied().unwrap_or_default() as i64;
+                tx.nonce.drawn = blocks.first().copied().unwrap_or_default() as i64;
                 tx.blocks = blocks;
                 tx.now_ms = clock.map_or(now_ms, Clock::now_ms);
                 Ok(tx)
@@ -156,7 +164,7 @@ impl PostgresTx {
         let mut asks = save::asks(changes);
         self.wrote |= !asks.is_empty();
         if self.wrote {
-            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce)]));
+            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce.drawn), Box::new(self.nonce.salt.to_vec())]));
         }
         let sent = in_time(send_and_commit(self.connection.client()?, &asks)).await;
         match sent {
@@ -211,9 +219,9 @@ async fn send_and_commit(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<(),
 /// Finds out what became of a commit whose answer was lost, by writing its nonce on another connection.
 ///
 /// If the nonce is there already, the commit was made. If not, it never will be: the old transaction could only end with its own nonce,
-/// which is now taken. When the server cannot be reached for the whole time, the error leaves it open: whoever sent the webhook comes
+/// which is now taken; if it was taken by somebody else, the server has died since and forgotten that it was drawn before. When the server cannot be reached for the whole time, the error leaves it open: whoever sent the webhook comes
 /// again, and the keys decide whether it is a copy.
-async fn resolve(pools: &Pools, nonce: i64) -> Result<(), Trouble> {
+async fn resolve(pools: &Pools, nonce: Nonce) -> Result<(), Trouble> {
     let found_out = async {
         loop {
             if let Ok(committed) = ask_for(pools, nonce).await {
@@ -229,11 +237,14 @@ async fn resolve(pools: &Pools, nonce: i64) -> Result<(), Trouble> {
     }
 }
 
-async fn ask_for(pools: &Pools, nonce: i64) -> Result<bool, Failure> {
+async fn ask_for(pools: &Pools, nonce: Nonce) -> Result<bool, Failure> {
     let client = pools.get(Pool::Admin).await?;
-    let asked = run_one(&client, Ask::new(RESOLVE_NONCE, vec![Box::new(nonce)])).await;
+    let asked = run_one(&client, Ask::new(RESOLVE_NONCE, vec![Box::new(nonce.drawn)])).await;
     match asked {
-        Ok(rows) => Ok(rows.is_empty()),
+        Ok(rows) => {
+            let salt: Option<Vec<u8>> = rows.first().map_or(Ok(None), |row| Fields::of(row).take())?;
+            Ok(salt.is_some_and(|salt| salt == nonce.salt))
+        }
         Err(failure) => {
             drop(Object::take(client));
             Err(failure)
@@ -292,5 +303,41 @@ impl Tx for PostgresTx {
     async fn commit(mut self) -> Result<(), Trouble> {
         let changes = self.unsent.take().unwrap_or_default();
         self.commit_all(&changes).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connect::Server;
+    use super::super::migrate;
+    use super::*;
+    use crate::testkit::servers::Engine as Servers;
+
+    /// The server dies between a draw and its sync, and draws the same again for somebody else.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lost_commit_is_not_taken_for_one_that_was_made_under_the_same_number() {
+        let Some(mut server) = Servers::Postgres.private().await else { return };
+        let address = Server::new(&server.fresh().await).expect("an address");
+        migrate::prepare(&address).await.expect("tables");
+        let pools = address.pools().expect("connections");
+        let mut lost = PostgresTx::begin(&pools, Pool::Workers, 1, None).await.expect("begun");
+        lost.wrote = true;
+        server.kill9().await;
+        server.restart().await;
+
+        // Whether it comes again by itself depends on what was synced by chance: here it does.
+        let client = pools.get(Pool::Admin).await.expect("a connection");
+        let set = format!("SELECT setval('hapax_numbers', {}, false)", lost.nonce.drawn);
+        client.batch_execute(&set).await.expect("set");
+        let mut other = PostgresTx::begin(&pools, Pool::Workers, 1, None).await.expect("begun");
+        other.wrote = true;
+        assert_eq!(other.nonce.drawn, lost.nonce.drawn);
+        assert_ne!(other.nonce, lost.nonce, "a nonce never comes again");
+        assert_eq!(other.number(), lost.number(), "the same fence, if both were handed out");
+        let nonce = other.nonce;
+        other.commit().await.expect("committed");
+        let told = lost.commit().await;
+        assert!(matches!(told, Err(Trouble::Again(_))), "the one that was lost hands out nothing: {told:?}");
+        assert!(ask_for(&pools, nonce).await.expect("answered"), "the one that was made is known");
     }
 }
