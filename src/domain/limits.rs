@@ -32,6 +32,9 @@ pub const PAGE_MAX: usize = 500;
 pub const PAGE_DEFAULT: usize = 50;
 /// The longest a `Retry-After` is believed.
 pub const RETRY_AFTER_MAX_MS: i64 = 3_600_000;
+/// Longer than any wait that hapax sets itself: backoff, `Retry-After`, a lease. What is due later was dated by a wrong clock, unless a
+/// person asked for that time.
+pub const WAIT_MAX_MS: i64 = 24 * 3_600_000;
 /// Shortest secret that is accepted in a config.
 pub const SECRET_MIN_BYTES: usize = 8;
 /// Entries of the memory cache of completed keys.

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* nothing in here does I/O, reads a clock, draws a random number or awaits.
 
+pub mod age;
 pub mod event;
 pub mod fingerprint;
 pub mod ids;

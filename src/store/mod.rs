@@ -5,7 +5,8 @@
 //!
 //! Rules that hold for every method:
 //! - When it returns `Ok`, its effect is durable. When it returns `Err`, it had no effect.
-//! - Time is the store's: leases end by its clock, whatever the callers' clocks say.
+//! - Time is the store's: leases end by its clock, whatever the callers' clocks say. When that clock is set back, opening or `purge` moves what
+//!   waits and what is leased with it, except what is to be sent at a certain time; keys are then kept longer, never shorter.
 //! - Every call is safe from any number of instances at once.
 //!
 //! *Invariant:* no code outside `store/` knows which database runs.
@@ -144,6 +145,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
     /// retention; threads, with all names that lead to them, when their last words are older than the retention and neither an event nor a
     /// message of them is left. Of a thread that old of which something is left, the last words go with what said them.
+    /// A row from the future is as old as the youngest row behind it that is not, and keeps no other ([`crate::domain::age`]).
     ///
     /// Removes about `max` events, and no more than one webhook beyond that, so that accept never waits long; call again while there is
     /// `more`. A channel that is not listed is kept as long as the one that is kept longest.

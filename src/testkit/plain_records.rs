@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 use super::hand_clock::HandClock;
 use super::store_bed::{Bed, START_MS};
 use crate::clock::Clock;
+use crate::domain::age::Dated;
 use crate::domain::ids;
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
@@ -39,6 +40,7 @@ struct Data {
     copies: BTreeMap<u64, Copies>,
     paused: BTreeMap<(String, String), PausedAccount>,
     settings: BTreeMap<String, String>,
+    seen_ms: i64,
 }
 
 pub struct PlainEngine {
@@ -61,6 +63,30 @@ pub struct PlainTx {
 }
 
 impl Data {
+    fn follow_clock(&mut self, now_ms: i64) {
+        let back_ms = std::mem::replace(&mut self.seen_ms, now_ms) - now_ms;
+        if back_ms <= 0 {
+            return;
+        }
+        self.items.values_mut().for_each(|item| item.due_ms -= back_ms);
+        let messages = &self.messages;
+        // One that waits alone and is not in doubt waits for a time that a person named.
+        let scheduled = |out: &OutRec| !out.unknown && messages.get(&out.number).is_some_and(|message| message.home != out.lane);
+        let moved: Vec<u64> = self.outs.values().filter(|out| !scheduled(out)).map(|out| out.number).collect();
+        for number in &moved {
+            if let Some(due_ms) = self.outs.get_mut(number).and_then(|out| out.due_ms.as_mut()) {
+                *due_ms -= back_ms;
+            }
+        }
+        for lane in self.lanes.values_mut().filter(|lane| lane.queue == Queue::Inbox || moved.contains(&lane.first)) {
+            lane.due_ms -= back_ms;
+            if let Some(held) = &mut lane.held {
+                held.until_ms -= back_ms;
+            }
+        }
+        self.provider_names.values_mut().for_each(|name| name.heard_ms = name.heard_ms.min(now_ms));
+    }
+
     fn load(&self, wanted: &Wanted) -> Loaded {
         let mut seen = Loaded {
             lanes: wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect(),
@@ -432,20 +458,29 @@ impl Engine for PlainEngine {
         Ok(over.len() as u64)
     }
 
-    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
+    async fn follow_clock(&self) -> Result<(), StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        data.follow_clock(now_ms);
+        Ok(())
+    }
+
+    async fn webhooks_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
         let data = self.data.lock().await;
         let carriers = data.events.values().filter(|event| event.webhook == event.number && event.number > after);
-        let old: Vec<u64> = carriers.filter(|event| event.received_ms <= before_ms).map(|event| event.number).take(max).collect();
-        let mut events: Vec<EventRec> = data.events.values().filter(|event| old.contains(&event.webhook)).cloned().collect();
+        Ok(carriers.map(|event| Dated { number: event.number, at_ms: event.received_ms }).take(max).collect())
+    }
+
+    async fn events_of(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
+        let data = self.data.lock().await;
+        let mut events: Vec<EventRec> = data.events.values().filter(|event| webhooks.contains(&event.webhook)).cloned().collect();
         events.sort_by_key(|event| event.webhook);
         Ok(events)
     }
 
-    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
+    async fn messages_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
         let data = self.data.lock().await;
-        let ended = data.messages.values().filter(|message| !data.outs.contains_key(&message.number));
-        let old = ended.filter(|message| message.number > after && message.created_ms <= before_ms);
-        Ok(old.take(max).cloned().collect())
+        let ended = data.messages.values().filter(|message| message.number > after && !data.outs.contains_key(&message.number));
+        Ok(ended.map(|message| Dated { number: message.number, at_ms: message.created_ms }).take(max).collect())
     }
 
     async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {

@@ -106,6 +106,10 @@ impl Bed for ServerBed {
         self.open()
     }
 
+    fn may_be_set_back(&self) -> bool {
+        self.server.engine() != Engine::Firestore
+    }
+
     fn shares(&self) -> bool {
         true
     }

@@ -15,6 +15,11 @@ pub trait Bed: Send + Sync {
     fn open(&self) -> Arc<dyn Store>;
     fn crash(&self) -> Arc<dyn Store>;
 
+    /// Whether its clock may be set back. Firestore's is not a machine's: it never is.
+    fn may_be_set_back(&self) -> bool {
+        true
+    }
+
     /// Whether several instances share its data: then the crash of one ends no lease.
     fn shares(&self) -> bool {
         false

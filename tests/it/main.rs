@@ -7,6 +7,7 @@ mod acceptance;
 mod awaited;
 mod bad_input;
 mod batches;
+mod clocks;
 mod conversation;
 mod copies;
 mod crash;

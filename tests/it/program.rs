@@ -17,11 +17,16 @@ pub(crate) fn disk_folder() -> tempfile::TempDir {
 
 /// The program with one WhatsApp channel `shop`; `limits` are lines of that section.
 pub(crate) fn program(folder: &Path, target: Option<&str>, limits: &str) -> Program {
+    program_with(folder, target, limits, "")
+}
+
+/// Like [`program`], with more lines for the channel.
+pub(crate) fn program_with(folder: &Path, target: Option<&str>, limits: &str, more: &str) -> Program {
     let target = target.map_or_else(String::new, |target| format!("target = \"{target}\"\n"));
     let config = format!(
         "listen = \"127.0.0.1:0\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"sqlite:{}\"\n[log]\nfilter = \"off\"\n\
          [limits]\n{limits}\n[channel.shop]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\nverify_token = \"knock knock\"\n\
-         attempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\n{target}",
+         attempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\n{target}{more}\n",
         store_path(folder).display()
     );
     Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
@@ -73,6 +78,13 @@ impl Poster {
         let request = self.0.post(format!("http://{address}/v1/messages")).bearer_auth(ADMIN_TOKEN).json(message);
         let response = request.send().await.ok()?;
         Some((response.status().as_u16(), response.json().await.ok()?))
+    }
+
+    /// Asks for something to be done; nothing when it was not, or there was no whole answer.
+    pub(crate) async fn ask(&self, address: SocketAddr, path: &str, body: &serde_json::Value) -> Option<serde_json::Value> {
+        let request = self.0.post(format!("http://{address}{path}")).bearer_auth(ADMIN_TOKEN).json(body);
+        let response = request.send().await.ok()?.error_for_status().ok()?;
+        response.json().await.ok()
     }
 
     /// How many items are on their way, as `/v1/stats` says; nothing when it cannot say.

@@ -9,7 +9,8 @@ use super::FirestoreEngine;
 use super::load::load;
 use super::sight::Sight;
 use super::tx::FirestoreTx;
-use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
+use crate::domain::age::Dated;
+use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
 use crate::store::steps::{Engine, Entry, First, Loaded, Pool, Trouble, Wanted};
 use crate::store::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Spelling, Stats, StoreError,
@@ -114,12 +115,16 @@ impl Engine for FirestoreEngine {
         self.purge_expired(max).await
     }
 
-    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
-        self.webhooks_before(after, before_ms, max).await
+    async fn webhooks_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        self.carriers_after(after, max).await
     }
 
-    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
-        self.messages_before(after, before_ms, max).await
+    async fn events_of(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
+        self.events_of_webhooks(webhooks).await
+    }
+
+    async fn messages_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        self.ended_after(after, max).await
     }
 
     async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {

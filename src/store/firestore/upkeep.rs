@@ -12,8 +12,9 @@ use super::query::Query;
 use super::tx::stamp;
 use super::value::{Doc, Fields, broken, flag, int, number, text, time};
 use super::writes::Writes;
-use super::{FirestoreEngine, SCHEMA, codec, outbox_doc, paths};
-use crate::store::steps::records::{EventRec, MessageRec, Place, Queue, name_hash};
+use super::{FirestoreEngine, SCHEMA, codec, paths};
+use crate::domain::age::Dated;
+use crate::store::steps::records::{EventRec, Place, Queue, name_hash};
 use crate::store::{ChannelCounts, Copies, Stats, StoreError};
 
 /// A database that does not answer so long after the start is not there.
@@ -191,26 +192,25 @@ impl FirestoreEngine {
         Ok(removed)
     }
 
-    pub(super) async fn webhooks_before(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
+    pub(super) async fn carriers_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
         let carriers = Query::of(paths::EVENTS).equal("carrier", flag(true)).above("number", Some(number(after)));
         let carriers = carriers.lowest_first("number").only(&["number", "received_ms"]).limit(max);
-        let mut old = Vec::new();
-        for doc in self.inner.client.run(&carriers).await? {
-            if doc.int("received_ms")? <= before_ms {
-                old.push(number(doc.number("number")?));
-            }
-        }
-        let events = self.inner.client.run_any(&Query::of(paths::EVENTS).only(codec::EVENT_FIELDS), "webhook", old).await?;
+        let found = self.inner.client.run(&carriers).await?;
+        found.iter().map(|doc| Ok(Dated { number: doc.number("number")?, at_ms: doc.int("received_ms")? })).collect()
+    }
+
+    pub(super) async fn events_of_webhooks(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
+        let wanted = webhooks.iter().map(|webhook| number(*webhook)).collect();
+        let events = self.inner.client.run_any(&Query::of(paths::EVENTS).only(codec::EVENT_FIELDS), "webhook", wanted).await?;
         let mut events = events.iter().map(codec::read_event).collect::<Result<Vec<_>, _>>()?;
         events.sort_by_key(|event| (event.webhook, event.number));
         Ok(events)
     }
 
-    pub(super) async fn messages_before(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
+    pub(super) async fn ended_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
         let ended = Query::of(paths::OUTBOX).equal("open", flag(false)).above("number", Some(number(after)));
-        let found = self.inner.client.run(&ended.lowest_first("number").limit(max)).await?;
-        let messages = found.iter().map(outbox_doc::read_message).collect::<Result<Vec<_>, _>>()?;
-        Ok(messages.into_iter().filter(|message| message.created_ms <= before_ms).collect())
+        let found = self.inner.client.run(&ended.lowest_first("number").only(&["number", "createdAt"]).limit(max)).await?;
+        found.iter().map(|doc| Ok(Dated { number: doc.number("number")?, at_ms: doc.time("createdAt")? })).collect()
     }
 
     pub(super) async fn count_all(&self) -> Result<Stats, StoreError> {

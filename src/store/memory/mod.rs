@@ -35,7 +35,9 @@ impl MemoryStore {
     /// Ends all leases, as an engine with a single owner does when it opens its data after a crash.
     pub fn reopen(&self) {
         let now = self.clock.now_ms();
-        self.lock().end_all_leases(now);
+        let mut state = self.lock();
+        state.end_all_leases(now);
+        state.follow_clock(now);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::domain::age::Dated;
 use crate::domain::{Event, Fence, MessageId, Status, Steps, ids, limits};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
@@ -82,13 +83,12 @@ impl Outbox {
         self.open.iter().filter(beside).count() >= self.most.unwrap_or(limits::OUTBOX_MAX)
     }
 
-    pub(super) fn submit(&mut self, new: NewMessage, peer: String, number: u64, now: i64) -> Submitted {
+    pub(super) fn submit(&mut self, new: NewMessage, peer: String, id: MessageId, now: i64) -> Submitted {
         let request = (new.account.clone(), new.request_id.clone());
         if let Some(&known) = self.requests.get(&request) {
             let same = self.messages.get(&known).is_some_and(|message| message.new.fingerprint == new.fingerprint);
             return if same { Submitted::Replayed(known) } else { Submitted::Mismatch(known) };
         }
-        let id = MessageId(ids::numbered(now, number));
         let lane = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
         self.requests.insert(request, id);
         self.open.insert(id, Open { lane: lane.clone(), attempt: 0, due_ms: Some(now), begun_ms: None, unknown: false });
@@ -455,13 +455,16 @@ impl Outbox {
     }
 
     /// Forgets ended messages of the channels after their retention.
-    pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool) {
-        let gone: Vec<MessageId> = self
-            .messages
-            .iter()
-            .filter(|(id, message)| old(&message.new.channel, message.created_ms) && !self.open.contains_key(id))
-            .map(|(id, _)| *id)
-            .collect();
+    /// `sift` picks those that may go from all that have ended, with the time they count by.
+    pub(super) fn purge(&mut self, sift: impl Fn(&[Dated]) -> Vec<Dated>, is_over: impl Fn(&str, i64) -> bool) {
+        let ended = self.messages.iter().filter(|(id, _)| !self.open.contains_key(id));
+        let page: Vec<Dated> =
+            ended.map(|(id, message)| Dated { number: ids::number_of(id.0), at_ms: message.created_ms }).collect();
+        let old: HashMap<u64, i64> = sift(&page).into_iter().map(|row| (row.number, row.at_ms)).collect();
+        let over = |id: &MessageId, message: &Outgoing| {
+            old.get(&ids::number_of(id.0)).is_some_and(|at_ms| is_over(&message.new.channel, *at_ms))
+        };
+        let gone: Vec<MessageId> = self.messages.iter().filter(|(id, message)| over(id, message)).map(|(id, _)| *id).collect();
         for id in &gone {
             self.messages.remove(id);
         }
@@ -471,6 +474,15 @@ impl Outbox {
 
     pub(super) fn holds(&self, id: MessageId) -> bool {
         self.messages.contains_key(&id)
+    }
+
+    /// Moves waits and leases with a clock that was set back. What a person wants sent at a certain time stays where it is.
+    pub(super) fn follow_clock(&mut self, back: i64, now: i64) {
+        let scheduled = |open: &Open| matches!(open.lane, Lane::Own(_)) && !open.unknown;
+        let waiting = self.open.values_mut().filter(|open| !scheduled(open));
+        waiting.filter_map(|open| open.due_ms.as_mut()).for_each(|due_ms| *due_ms -= back);
+        self.leases.values_mut().for_each(|held| held.until_ms -= back);
+        self.early.values_mut().for_each(|(_, heard_ms)| *heard_ms = now.min(*heard_ms));
     }
 
     /// Gives up statuses that were last heard of so long ago.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::outbox::Outbox;
 use super::threads::{Said, Threads};
-use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, ids};
+use crate::domain::age::{Dated, sift};
+use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ids};
 use crate::store::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
     OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, why_kept,
@@ -17,6 +18,10 @@ use crate::store::{
 pub(super) struct State {
     /// Numbers events, replays and lanes alike.
     last_number: u64,
+    /// The latest time an id was made of: ids stay in order when the clock is set back.
+    last_ms: i64,
+    /// The clock when it was last followed.
+    seen_ms: i64,
     last_fence: u64,
     keys: HashMap<EventKey, Claim>,
     pub(super) events: BTreeMap<EventId, Recorded>,
@@ -100,6 +105,22 @@ impl State {
         self.last_number
     }
 
+    fn id(&mut self, now: i64) -> uuid::Uuid {
+        self.last_ms = self.last_ms.max(now);
+        ids::numbered(self.last_ms, self.number())
+    }
+
+    /// Moves waits and leases with a clock that was set back.
+    pub(super) fn follow_clock(&mut self, now: i64) {
+        let back = std::mem::replace(&mut self.seen_ms, now) - now;
+        if back > 0 {
+            let waiting = self.items.values_mut().filter(|item| matches!(item.place, Place::InLane(_)));
+            waiting.for_each(|item| item.due_ms -= back);
+            self.lanes.values_mut().filter_map(|lane| lane.lease.as_mut()).for_each(|held| held.until_ms -= back);
+            self.outbox.follow_clock(back, now);
+        }
+    }
+
     pub(super) fn accept(&mut self, arrival: Arrival, now: i64) -> Vec<Accepted> {
         let webhook = Arc::new(Webhook { headers: arrival.headers, body: arrival.body, events: arrival.events.len() as u32 });
         let mut new_items: HashMap<String, ItemId> = HashMap::new();
@@ -110,7 +131,7 @@ impl State {
                 accepted.push(if same { Accepted::Duplicate(claim.event) } else { Accepted::Conflict(claim.event) });
                 continue;
             }
-            let id = EventId(ids::numbered(now, self.number()));
+            let id = EventId(self.id(now));
             let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms: now + arrival.window_ms };
             self.keys.insert(new.event.key, claim);
             let lane = new.event.lane().map(|thread| thread.to_string());
@@ -415,7 +436,7 @@ impl State {
         let recorded = self.events.get(&event).filter(|recorded| recorded.part.is_none())?;
         let (channel, name) = (Arc::clone(&recorded.channel), recorded.event.lane().map(|thread| thread.to_string()));
         let replays_before = self.replays_of(event);
-        let number = EventId(ids::numbered(now, self.number()));
+        let number = EventId(self.id(now));
         let place = Place::InLane(self.lane(&channel, name));
         let id = self.add_item(number, event, &channel, place, None, now);
         let item = self.items.get_mut(&id)?;
@@ -431,6 +452,7 @@ impl State {
     }
 
     pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize, now: i64) -> Purged {
+        self.follow_clock(now);
         let expired: Vec<EventKey> =
             self.keys.iter().filter(|(_, claim)| claim.expires_ms <= now).map(|(k, _)| *k).take(max).collect();
         for key in &expired {
@@ -438,19 +460,33 @@ impl State {
         }
         let open: BTreeSet<EventId> = self.items.values().flat_map(|item| item.events.iter().copied()).collect();
         let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
-        let old = |recorded: &Recorded| {
-            let listed = retention.iter().find(|(channel, _)| **channel == *recorded.channel).map(|(_, keep_ms)| *keep_ms);
-            listed.or(longest).is_some_and(|keep_ms| recorded.received_ms + keep_ms <= now)
-        };
+        let keep_of =
+            |channel: &str| retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms).or(longest);
+        let is_over = |channel: &str, at_ms: i64| keep_of(channel).is_some_and(|keep_ms| at_ms + keep_ms <= now);
+        let shortest = retention.iter().map(|(_, keep_ms)| *keep_ms).min();
         // A webhook goes as a whole, because its events share one body; a part that could not be read is a whole of its own.
         let whole = |id: EventId, recorded: &Recorded| match &recorded.part {
             Some(_) => id.0.as_u128(),
             None => Arc::as_ptr(&recorded.webhook) as usize as u128,
         };
+        let mut first_of: HashMap<u128, u64> = HashMap::new();
+        let mut page = Vec::new();
+        for (id, recorded) in &self.events {
+            let number = ids::number_of(id.0);
+            if *first_of.entry(whole(*id, recorded)).or_insert(number) == number {
+                page.push(Dated { number, at_ms: recorded.received_ms });
+            }
+        }
+        let sifted = shortest.map(|keep_ms| sift(&page, None, keep_ms, now, false).old).unwrap_or_default();
+        let counts_by: HashMap<u64, i64> = sifted.into_iter().map(|row| (row.number, row.at_ms)).collect();
+        let old = |id: EventId, recorded: &Recorded| {
+            let at_ms = first_of.get(&whole(id, recorded)).and_then(|first| counts_by.get(first));
+            at_ms.is_some_and(|at_ms| is_over(&recorded.channel, *at_ms))
+        };
         let needed: BTreeSet<u128> =
             self.events.iter().filter(|(id, _)| open.contains(id)).map(|(id, recorded)| whole(*id, recorded)).collect();
         let (mut gone, mut webhooks, mut more) = (Vec::new(), BTreeSet::new(), expired.len() == max);
-        for (id, recorded) in self.events.iter().filter(|(_, recorded)| old(recorded)) {
+        for (id, recorded) in self.events.iter().filter(|(id, recorded)| old(**id, recorded)) {
             let webhook = whole(*id, recorded);
             if needed.contains(&webhook) {
                 continue;
@@ -469,9 +505,9 @@ impl State {
             self.copies.remove(id);
             self.attempts.retain(|(of, _)| of != id);
         }
-        let keep_of =
-            |channel: &str| retention.iter().find(|(listed, _)| listed == channel).map(|(_, keep_ms)| *keep_ms).or(longest);
-        self.outbox.purge(|channel, created_ms| keep_of(channel).is_some_and(|keep_ms| created_ms + keep_ms <= now));
+        if let Some(shortest) = shortest {
+            self.outbox.purge(|page| sift(page, None, shortest, now, false).old, is_over);
+        }
         if let Some(longest) = longest {
             self.outbox.purge_early(now - longest);
         }
@@ -495,9 +531,9 @@ impl State {
 
     fn queue(&mut self, new: NewMessage, now: i64) -> Submitted {
         let thread = self.threads.of(&new.account, &new.peer);
-        let number = self.number();
+        let id = MessageId(self.id(now));
         let (channel, text) = (Arc::clone(&new.channel), new.text.clone());
-        let submitted = self.outbox.submit(new, thread.peer.clone(), number, now);
+        let submitted = self.outbox.submit(new, thread.peer.clone(), id, now);
         if let Submitted::New(id) = submitted {
             let said = Said { channel: &channel, entry: EntryId::Message(id), direction: Direction::Out, text: text.as_ref() };
             self.threads.say(thread, &said, now);

@@ -11,6 +11,7 @@
 //! by, and then the same key could be claimed once in every partition.
 
 mod by_hand;
+mod clock;
 mod dump;
 mod link;
 mod lists;
@@ -32,13 +33,14 @@ use tokio::sync::Notify;
 use self::link::{Links, Sets};
 use self::load::Asked;
 use self::sql::Sql;
-use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
+use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
 use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
 use super::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
 };
 use crate::clock::Clock;
+use crate::domain::age::Dated;
 pub use by_hand::by_hand;
 pub use tx::MysqlTx;
 
@@ -67,7 +69,7 @@ pub struct MysqlEngine {
 pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<ServerStore<MysqlEngine>, StoreError> {
     let server = open::server(address).await?;
     let links = |max| Links::new(server.opts.clone(), server.setup.clone(), max);
-    Ok(ServerStore::new(Arc::new(MysqlEngine {
+    let engine = MysqlEngine {
         ingest: links(INGEST_LINKS),
         workers: links(WORKER_LINKS),
         admin: links(ADMIN_LINKS),
@@ -75,7 +77,11 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
         packet_max: server.packet_max,
         clock,
         work: Arc::default(),
-    })))
+    };
+    if let Err(error) = engine.follow_clock().await {
+        tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
+    }
+    Ok(ServerStore::new(Arc::new(engine)))
 }
 
 impl MysqlEngine {
@@ -214,12 +220,20 @@ impl Engine for MysqlEngine {
         upkeep::purge_names(self, before_ms, max).await
     }
 
-    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
-        upkeep::old_webhooks(self, after, before_ms, max).await
+    async fn follow_clock(&self) -> Result<(), StoreError> {
+        clock::follow(self).await
     }
 
-    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
-        upkeep::old_messages(self, after, before_ms, max).await
+    async fn webhooks_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        upkeep::webhooks_after(self, after, max).await
+    }
+
+    async fn events_of(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
+        upkeep::events_of(self, webhooks).await
+    }
+
+    async fn messages_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        upkeep::messages_after(self, after, max).await
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
@@ -231,7 +245,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.write(&format!("UPDATE hapax_schema SET pinged_ms = {NOW} WHERE one = 1")).await.map(|_| ())
+        clock::mark(self).await.map(|_| ())
     }
 
     fn promise(&self) -> Promise {

@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::lists::LISTED_EVENTS;
-use super::rows::{EVENT, ListKey, MESSAGE, list_of_webhook, read_event, read_message};
+use super::rows::{EVENT, ListKey, list_of_webhook, read_event};
 use super::sql::{List, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
+use crate::domain::age::Dated;
 use crate::domain::ids;
 use crate::domain::key::KeyHasher;
-use crate::store::steps::records::{EventRec, Hash, MessageRec, Place};
+use crate::store::steps::records::{EventRec, Hash, Place};
 use crate::store::{ChannelCounts, Copies, Stats, StoreError};
 
 /// Rows of a table that are counted one by one; of larger tables the server's own estimate is shown.
 const COUNTED_MAX: u64 = 100_000;
 /// How long the row that proves a commit is kept; it is asked for within seconds.
 const PROOF_S: u32 = 3_600;
-/// Pages of messages that one step looks through, when most of them are still in the outbox.
-const PAGES_MAX: usize = 20;
 
 pub(super) async fn pause(engine: &MysqlEngine, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
     let mut sql = Sql::default();
@@ -147,22 +146,29 @@ async fn purge_numbers(engine: &MysqlEngine, max: usize) -> Result<(), StoreErro
     engine.write(&old).await.map(|_| ())
 }
 
-/// Webhooks come in the order of their numbers, which is that of time but for a moment: the first page is looked at, and of it those that are old.
-pub(super) async fn old_webhooks(
-    engine: &MysqlEngine,
-    after: u64,
-    before_ms: i64,
-    max: usize,
-) -> Result<Vec<EventRec>, StoreError> {
+pub(super) async fn webhooks_after(engine: &MysqlEngine, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+    let page = "SELECT number, received_ms FROM hapax_events FORCE INDEX (PRIMARY) WHERE number > ? AND webhook = number
+                ORDER BY number LIMIT ?";
+    dated(engine, page, after, max).await
+}
+
+pub(super) async fn messages_after(engine: &MysqlEngine, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+    let page =
+        "SELECT m.number, m.created_ms FROM hapax_messages m FORCE INDEX (PRIMARY) LEFT JOIN hapax_outs o ON o.number = m.number
+                WHERE m.number > ? AND o.number IS NULL ORDER BY m.number LIMIT ?";
+    dated(engine, page, after, max).await
+}
+
+async fn dated(engine: &MysqlEngine, page: &str, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
     let mut sql = Sql::default();
-    let first = "SELECT number, received_ms FROM hapax_events FORCE INDEX (PRIMARY) WHERE number > ? AND webhook = number
-                 ORDER BY number LIMIT ?";
-    sql.add(first, &[&after, &max]);
-    let page: Vec<(u64, i64)> = engine.ask(sql).await?.read(|fields| Ok((fields.next()?, fields.next()?)))?;
-    let old: Vec<u64> = page.into_iter().filter(|(_, received_ms)| *received_ms <= before_ms).map(|(number, _)| number).collect();
+    sql.add(page, &[&after, &max]);
+    engine.ask(sql).await?.read(|fields| Ok(Dated { number: fields.next()?, at_ms: fields.next()? }))
+}
+
+pub(super) async fn events_of(engine: &MysqlEngine, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
     let mut sql = Sql::default();
     let columns = load::qualified("e", EVENT);
-    let chunks = old.chunks(ROWS_MAX);
+    let chunks = webhooks.chunks(ROWS_MAX);
     let statements = 2 * chunks.len();
     for some in chunks {
         sql.add("SELECT ? FROM hapax_events e FORCE INDEX (PRIMARY) WHERE number IN ?", &[&Raw(&columns), &List(some)]);
@@ -177,34 +183,6 @@ pub(super) async fn old_webhooks(
     }
     events.sort_unstable_by_key(|event: &EventRec| (event.webhook, event.number));
     Ok(events)
-}
-
-pub(super) async fn old_messages(
-    engine: &MysqlEngine,
-    after: u64,
-    before_ms: i64,
-    max: usize,
-) -> Result<Vec<MessageRec>, StoreError> {
-    let mut old = Vec::new();
-    let mut after = after;
-    for _ in 0..PAGES_MAX {
-        let mut sql = Sql::default();
-        let page = "SELECT ?, o.number IS NOT NULL FROM hapax_messages m FORCE INDEX (PRIMARY)
-                    LEFT JOIN hapax_outs o ON o.number = m.number WHERE m.number > ? ORDER BY m.number LIMIT ?";
-        sql.add(page, &[&Raw(&load::qualified("m", MESSAGE)), &after, &max]);
-        let page = engine.ask(sql).await?.read(|fields| Ok((read_message(fields)?, fields.next::<bool>()?)))?;
-        let Some((last, _)) = page.last() else { break };
-        let ended = page.len() < max || last.created_ms > before_ms;
-        after = last.number;
-        old.extend(
-            page.into_iter().filter(|(message, open)| message.created_ms <= before_ms && !open).map(|(message, _)| message),
-        );
-        if ended || old.len() >= max {
-            break;
-        }
-    }
-    old.truncate(max);
-    Ok(old)
 }
 
 pub(super) fn setting_hash(name: &str) -> Hash {

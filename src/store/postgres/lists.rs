@@ -3,20 +3,19 @@
 use std::sync::{Arc, LazyLock};
 
 use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Row;
 
 use super::ask::{Ask, run, run_one};
 use super::rows::{Fields, Kept, Param, numbers, plain_columns, read_all};
 use super::texts::escape;
 use super::trouble::Failure;
+use crate::domain::age::Dated;
 use crate::domain::{EventId, ids};
 use crate::store::steps::Entry;
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec, thread_hash,
 };
 use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, ThreadQuery};
-
-/// How many rows that are too young are looked at before a search for old ones ends. Numbers follow the clock but for small jumps.
-const YOUNG_MAX: usize = 1_000;
 
 fn select<R: Kept>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", plain_columns::<R>(""), R::TABLE)
@@ -228,51 +227,40 @@ pub(super) async fn paused(client: &ClientWrapper) -> Result<Vec<PausedAccount>,
     Ok(paused)
 }
 
-/// The webhooks come from a bounded stretch of the table, so that a search among many young ones ends.
-static OLD_WEBHOOKS: LazyLock<String> = LazyLock::new(|| {
+const WEBHOOKS_AFTER: &str = "SELECT number, received_ms FROM hapax_events WHERE number > $1::int8 AND number = webhook
+    ORDER BY number LIMIT $2::int8";
+const MESSAGES_AFTER: &str = "SELECT number, created_ms FROM hapax_messages AS m WHERE number > $1::int8
+    AND NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE o.number = m.number) ORDER BY number LIMIT $2::int8";
+
+pub(super) async fn webhooks_after(client: &ClientWrapper, after: u64, max: usize) -> Result<Vec<Dated>, Failure> {
+    dated(client, WEBHOOKS_AFTER, after, max).await
+}
+
+pub(super) async fn messages_after(client: &ClientWrapper, after: u64, max: usize) -> Result<Vec<Dated>, Failure> {
+    dated(client, MESSAGES_AFTER, after, max).await
+}
+
+async fn dated(client: &ClientWrapper, sql: &'static str, after: u64, max: usize) -> Result<Vec<Dated>, Failure> {
+    let rows = run_one(client, Ask::new(sql, vec![Box::new(after as i64), Box::new(max as i64)])).await?;
+    let read = |row: &Row| {
+        let mut fields = Fields::of(row);
+        Ok(Dated { number: fields.number()?, at_ms: fields.take()? })
+    };
+    rows.iter().map(read).collect()
+}
+
+static EVENTS_OF: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "WITH heads AS (SELECT number FROM
-             (SELECT number, received_ms FROM hapax_events WHERE number > $1::int8 AND number = webhook
-              ORDER BY number LIMIT $4::int8) AS stretch
-             WHERE received_ms <= $2::int8 ORDER BY number LIMIT $3::int8)
-         SELECT {0} FROM hapax_events WHERE number IN (SELECT number FROM heads)
+        "SELECT {0} FROM hapax_events WHERE number = ANY($1::int8[])
          UNION ALL
-         SELECT {0} FROM hapax_events WHERE webhook <> number AND webhook IN (SELECT number FROM heads)",
+         SELECT {0} FROM hapax_events WHERE webhook <> number AND webhook = ANY($1::int8[])",
         plain_columns::<EventRec>("")
     )
 });
 
-pub(super) async fn old_webhooks(
-    client: &ClientWrapper,
-    after: u64,
-    before_ms: i64,
-    max: usize,
-) -> Result<Vec<EventRec>, Failure> {
-    let mut events: Vec<EventRec> = read_all(&run_one(client, old(&OLD_WEBHOOKS, after, before_ms, max)).await?)?;
+pub(super) async fn events_of(client: &ClientWrapper, webhooks: &[u64]) -> Result<Vec<EventRec>, Failure> {
+    let numbers: Vec<i64> = webhooks.iter().map(|number| *number as i64).collect();
+    let mut events: Vec<EventRec> = read_all(&run_one(client, Ask::new(&**EVENTS_OF, vec![Box::new(numbers)])).await?)?;
     events.sort_by_key(|event| (event.webhook, event.number));
     Ok(events)
-}
-
-static OLD_MESSAGES: LazyLock<String> = LazyLock::new(|| {
-    let columns = plain_columns::<MessageRec>("");
-    format!(
-        "SELECT {columns} FROM
-             (SELECT {columns} FROM hapax_messages AS m WHERE number > $1::int8
-              AND NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE o.number = m.number) ORDER BY number LIMIT $4::int8) AS stretch
-         WHERE created_ms <= $2::int8 ORDER BY number LIMIT $3::int8"
-    )
-});
-
-pub(super) async fn old_messages(
-    client: &ClientWrapper,
-    after: u64,
-    before_ms: i64,
-    max: usize,
-) -> Result<Vec<MessageRec>, Failure> {
-    read_all(&run_one(client, old(&OLD_MESSAGES, after, before_ms, max)).await?)
-}
-
-fn old<'a>(sql: &'static str, after: u64, before_ms: i64, max: usize) -> Ask<'a> {
-    let stretch = (max + YOUNG_MAX) as i64;
-    Ask::new(sql, vec![Box::new(after as i64), Box::new(before_ms), Box::new(max as i64), Box::new(stretch)])
 }

@@ -11,6 +11,7 @@ mod ask;
 mod bell;
 mod by_hand;
 mod claim;
+mod clock;
 mod connect;
 mod dump;
 mod lanes;
@@ -33,13 +34,14 @@ use async_trait::async_trait;
 use deadpool_postgres::Object;
 use futures_util::future::BoxFuture;
 
-use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Queue, ThreadRec};
+use super::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
 use super::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
 use super::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
 };
 use crate::clock::Clock;
+use crate::domain::age::Dated;
 use bell::Bell;
 use connect::{Pools, Server};
 use trouble::Failure;
@@ -62,7 +64,11 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
     let found = migrate::prepare(&server).await?;
     let pools = server.pools()?;
     let bell = Bell::new(server, &found.schema);
-    Ok(ServerStore::new(Arc::new(PostgresEngine { pools, clock, promise: found.promise, bell })))
+    let engine = PostgresEngine { pools, clock, promise: found.promise, bell };
+    if let Err(error) = engine.follow_clock().await {
+        tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
+    }
+    Ok(ServerStore::new(Arc::new(engine)))
 }
 
 impl PostgresEngine {
@@ -217,15 +223,28 @@ impl Engine for PostgresEngine {
         client.back(purged)
     }
 
-    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError> {
+    async fn follow_clock(&self) -> Result<(), StoreError> {
         let client = self.lend().await?;
-        let answer = lists::old_webhooks(&client.0, after, before_ms, max).await;
+        let now_ms = self.clock.as_ref().map(|clock| clock.now_ms());
+        let followed = clock::follow(&client.0, now_ms).await;
+        client.back(followed)
+    }
+
+    async fn webhooks_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        let client = self.lend().await?;
+        let answer = lists::webhooks_after(&client.0, after, max).await;
         client.back(answer)
     }
 
-    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError> {
+    async fn events_of(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
         let client = self.lend().await?;
-        let answer = lists::old_messages(&client.0, after, before_ms, max).await;
+        let answer = lists::events_of(&client.0, webhooks).await;
+        client.back(answer)
+    }
+
+    async fn messages_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
+        let client = self.lend().await?;
+        let answer = lists::messages_after(&client.0, after, max).await;
         client.back(answer)
     }
 
@@ -243,7 +262,8 @@ impl Engine for PostgresEngine {
 
     async fn ping(&self) -> Result<(), StoreError> {
         let client = self.lend().await?;
-        let answer = upkeep::ping(&client.0).await;
+        let now_ms = self.clock.as_ref().map(|clock| clock.now_ms());
+        let answer = clock::mark(&client.0, now_ms).await.map(|_| ());
         client.back(answer)
     }
 

@@ -90,13 +90,6 @@ pub(super) async fn remember(client: &ClientWrapper, name: &str, value: &str) ->
     Fields::of(row).text()
 }
 
-/// The row is there since the tables were made; writing it proves that the server takes writes.
-const PING: &str = "UPDATE hapax_schema SET pinged_ms = (extract(epoch FROM clock_timestamp()) * 1000)::int8";
-
-pub(super) async fn ping(client: &ClientWrapper) -> Result<(), Failure> {
-    run_one(client, Ask::new(PING, vec![])).await.map(|_| ())
-}
-
 pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
     let rows = run_one(client, Ask::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
     rows.first().map_or(Ok(0), |row| Fields::of(row).take())

@@ -36,6 +36,12 @@ impl RedisStore {
     /// Goes over all accounts, a step of `max` each.
     pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let seats = self.registry.seats(&self.link, None).await?;
+        for seat in &seats {
+            let call = self.link.call(&script::FOLLOW_CLOCK, seat.account).arg(&*seat.channel);
+            if int(self.link.run_safely("following the clock", call).await?)? == 1 {
+                tracing::warn!(channel = %seat.channel, "the server's clock was set back; what waits is moved with it");
+            }
+        }
         let mut purged = self.purge_moved_keys(max).await?;
         let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();

@@ -39,6 +39,7 @@ scripts! {
     MARK_READ = "common" "threads" "mark_read";
     REDRIVE = "common" "lanes" "threads" "messages" "redrive";
     REPLAY = "common" "lanes" "replay";
+    FOLLOW_CLOCK = "common" "lanes" "follow_clock";
     PURGE = "common" "purge";
     PURGE_KEYS = "common" "purge_keys";
     PURGE_THREADS = "common" "purge_threads";

@@ -141,9 +141,9 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
         Some(After::Period(period, last)) => (*period, last.clone()),
         _ => (0, None),
     };
-    let next = "SELECT period, sealed FROM periods WHERE period >= ?1 ORDER BY period LIMIT 1";
-    let next = db.prepare_cached(next)?.query_row([from], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)));
-    let Some((period, sealed)) = next.optional()? else { return Ok((Vec::new(), None)) };
+    let next = "SELECT period, sealed, moved_s FROM periods WHERE period >= ?1 ORDER BY period LIMIT 1";
+    let next = db.prepare_cached(next)?.query_row([from], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get(2)?)));
+    let Some((period, sealed, moved_s)) = next.optional()? else { return Ok((Vec::new(), None)) };
     let last = last.filter(|_| period == from).unwrap_or_default();
     let mut read: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     if sealed {
@@ -169,12 +169,12 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
     let numbering = Numbering::load(db)?;
     let mut held = Vec::new();
     for (_, row) in &read {
-        held.extend(key_of(db, &numbering, row)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
+        held.extend(key_of(db, &numbering, row, moved_s)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
     }
     Ok((held, Some(after)))
 }
 
-fn key_of(db: &Connection, numbering: &Numbering, row: &[u8]) -> rusqlite::Result<Option<KeyRec>> {
+fn key_of(db: &Connection, numbering: &Numbering, row: &[u8], moved_s: i64) -> rusqlite::Result<Option<KeyRec>> {
     let Some((key, claim)) = row.split_first_chunk() else { return Ok(None) };
     let Some(claim) = Claim::from_bytes(claim) else { return Ok(None) };
     Ok(numbering.number_of(db, claim)?.map(|event| KeyRec {
@@ -182,7 +182,7 @@ fn key_of(db: &Connection, numbering: &Numbering, row: &[u8]) -> rusqlite::Resul
         event,
         at_ms: i64::from(claim.at_s) * 1_000,
         fingerprint: claim.fingerprint,
-        expires_ms: claim.expires_s() * 1_000,
+        expires_ms: (claim.expires_s() + moved_s) * 1_000,
     }))
 }
 

@@ -67,7 +67,17 @@ impl Claim {
     }
 
     pub(super) fn expires_s(self) -> i64 {
-        i64::from(self.at_s) + (self.place_and_window & ((1 << WINDOW_BITS) - 1)) as i64 * 60
+        i64::from(self.at_s) + self.minutes() * 60
+    }
+
+    fn minutes(self) -> i64 {
+        (self.place_and_window & ((1 << WINDOW_BITS) - 1)) as i64
+    }
+
+    /// The same claim with an end that is so much later, rounded up to minutes.
+    fn later_by(self, seconds: i64) -> Self {
+        let minutes = (self.minutes() + (seconds + 59) / 60).clamp(1, (1 << WINDOW_BITS) - 1) as u64;
+        Self { place_and_window: (self.place() << WINDOW_BITS) | minutes, ..self }
     }
 
     fn to_bytes(self) -> [u8; CLAIM_BYTES] {
@@ -122,14 +132,20 @@ impl Default for PeriodSize {
 struct Open {
     period: i64,
     opened_ms: i64,
+    /// See the column of this name; here and below, `expires_s` is what came of it.
+    moved_s: i64,
     expires_s: i64,
     keys: KeyMap,
     insert: String,
 }
 
+/// The number of a period that is not sealed, when it was opened, and by how much its claims' ends are moved.
+type Log = (i64, i64, i64);
+
 /// A full period on its way from the log to the sorted table.
 struct Closing {
     period: i64,
+    moved_s: i64,
     expires_s: i64,
     keys: Arc<KeyMap>,
     sorted: Option<Sorted>,
@@ -146,6 +162,7 @@ pub(super) struct Sorted {
 struct Sealed {
     period: i64,
     keys: u64,
+    moved_s: i64,
     expires_s: i64,
     filter: Filter,
     select: String,
@@ -156,24 +173,25 @@ impl KeySet {
     pub(super) fn load(db: &Connection, size: PeriodSize, now_ms: i64) -> rusqlite::Result<Self> {
         let mut sealed = Vec::new();
         let mut logs = Vec::new();
-        let mut periods = db.prepare("SELECT period, opened, keys, expires, sealed, filter FROM periods ORDER BY period")?;
+        let mut periods =
+            db.prepare("SELECT period, opened, keys, expires, sealed, filter, moved_s FROM periods ORDER BY period")?;
         let mut rows = periods.query([])?;
         while let Some(row) = rows.next()? {
-            let (period, expires_s) = (row.get(0)?, row.get(3)?);
+            let (period, moved_s): (i64, i64) = (row.get(0)?, row.get(6)?);
             if row.get(4)? {
                 let filter = row.get_ref(5)?.as_blob_or_null()?.and_then(Filter::from_bytes);
                 let filter = filter.map_or_else(|| rebuild_filter(db, period, row.get(2)?), Ok)?;
-                sealed.push(Sealed::new(period, row.get(2)?, expires_s, filter));
+                sealed.push(Sealed::new(period, row.get(2)?, moved_s, row.get::<_, i64>(3)? + moved_s, filter));
             } else {
-                logs.push((period, row.get(1)?));
+                logs.push((period, row.get(1)?, moved_s));
             }
         }
         let open = match logs.pop() {
-            Some((period, opened_ms)) => Open::load(db, period, opened_ms, size)?,
+            Some(log) => Open::load(db, log, size)?,
             None => Open::create(db, sealed.last().map_or(1, |last| last.period + 1), now_ms, size)?,
         };
         let closing = match logs.pop() {
-            Some((period, opened_ms)) => Some(Closing::of(Open::load(db, period, opened_ms, size)?)),
+            Some(log) => Some(Closing::of(Open::load(db, log, size)?)),
             None => None,
         };
         Ok(Self {
@@ -190,14 +208,16 @@ impl KeySet {
 
     /// Finds who holds the key now.
     pub(super) fn find(&self, db: &Connection, key: &Key, now_s: i64) -> rusqlite::Result<Option<Claim>> {
-        let in_memory = self.open.keys.get(key).or_else(|| self.closing.as_ref()?.keys.get(key));
-        if let Some(claim) = in_memory.filter(|claim| claim.expires_s() > now_s) {
+        let open = self.open.keys.get(key).map(|claim| (claim, self.open.moved_s));
+        let closing = || self.closing.as_ref().and_then(|closing| Some((closing.keys.get(key)?, closing.moved_s)));
+        if let Some((claim, _)) = open.or_else(closing).filter(|(claim, moved_s)| claim.expires_s() + moved_s > now_s) {
             return Ok(Some(*claim));
         }
         for period in self.sealed.iter().rev().filter(|period| period.expires_s > now_s && period.filter.may_hold(key)) {
             let found =
                 db.prepare_cached(&period.select)?.query_row([key], |row| Ok(Claim::from_bytes(row.get_ref(0)?.as_blob()?)));
-            if let Some(claim) = found.optional()?.flatten().filter(|claim| claim.expires_s() > now_s) {
+            let holds = |claim: &Claim| claim.expires_s() + period.moved_s > now_s;
+            if let Some(claim) = found.optional()?.flatten().filter(holds) {
                 return Ok(Some(claim));
             }
         }
@@ -206,12 +226,14 @@ impl KeySet {
 
     /// Takes a key that [`KeySet::find`] found free.
     pub(super) fn insert(&mut self, db: &Connection, key: &Key, claim: Claim) -> rusqlite::Result<()> {
+        // It ends when it says, whatever the others of its period are moved by.
+        let claim = if self.open.moved_s < 0 { claim.later_by(-self.open.moved_s) } else { claim };
         let mut row = [0; 32 + CLAIM_BYTES];
         row[..32].copy_from_slice(key);
         row[32..].copy_from_slice(&claim.to_bytes());
         db.prepare_cached(&self.open.insert)?.execute(params![claim.place() as i64, row])?;
         self.open.keys.insert(*key, claim);
-        self.open.expires_s = self.open.expires_s.max(claim.expires_s());
+        self.open.expires_s = self.open.expires_s.max(claim.expires_s() + self.open.moved_s);
         self.uncommitted.push(*key);
         self.since_step += 1;
         Ok(())
@@ -225,9 +247,9 @@ impl KeySet {
         let Some(closing) = &mut self.closing else { return };
         closing.written = closing.writing;
         if closing.sorted.as_ref().is_some_and(|sorted| sorted.rows.len() == closing.written)
-            && let Some(Closing { period, expires_s, sorted: Some(sorted), .. }) = self.closing.take()
+            && let Some(Closing { period, moved_s, expires_s, sorted: Some(sorted), .. }) = self.closing.take()
         {
-            self.sealed.push(Sealed::new(period, sorted.rows.len() as u64, expires_s, sorted.filter));
+            self.sealed.push(Sealed::new(period, sorted.rows.len() as u64, moved_s, expires_s, sorted.filter));
         }
     }
 
@@ -307,7 +329,7 @@ impl KeySet {
             db.execute_batch(&format!("DROP TABLE keys_{period}"))?;
             db.execute(
                 "UPDATE periods SET sealed = 1, keys = ?2, expires = ?3, filter = ?4 WHERE period = ?1",
-                params![period, sorted.rows.len() as i64, closing.expires_s, sorted.filter.to_bytes()],
+                params![period, sorted.rows.len() as i64, closing.expires_s - closing.moved_s, sorted.filter.to_bytes()],
             )?;
         }
         Ok(())
@@ -335,24 +357,24 @@ pub(super) fn sort(keys: &KeyMap) -> Sorted {
 impl Open {
     fn create(db: &Connection, period: i64, now_ms: i64, size: PeriodSize) -> rusqlite::Result<Self> {
         db.execute_batch(&format!("CREATE TABLE keys_{period} (number INTEGER PRIMARY KEY, claim BLOB NOT NULL)"))?;
-        db.execute("INSERT INTO periods VALUES (?1, ?2, 0, 0, 0, NULL)", params![period, now_ms])?;
-        Ok(Self::empty(period, now_ms, size))
+        db.execute("INSERT INTO periods VALUES (?1, ?2, 0, 0, 0, NULL, 0)", params![period, now_ms])?;
+        Ok(Self::empty((period, now_ms, 0), size))
     }
 
-    fn empty(period: i64, opened_ms: i64, size: PeriodSize) -> Self {
+    fn empty((period, opened_ms, moved_s): Log, size: PeriodSize) -> Self {
         // Full size at once: growing would stop the writer to move hundreds of thousands of keys. Untouched memory costs nothing.
         let keys = KeyMap::with_capacity_and_hasher(size.keys, BuildHasherDefault::default());
-        Self { period, opened_ms, expires_s: 0, keys, insert: format!("INSERT INTO keys_{period} VALUES (?1, ?2)") }
+        Self { period, opened_ms, moved_s, expires_s: 0, keys, insert: format!("INSERT INTO keys_{period} VALUES (?1, ?2)") }
     }
 
-    fn load(db: &Connection, period: i64, opened_ms: i64, size: PeriodSize) -> rusqlite::Result<Self> {
-        let mut open = Self::empty(period, opened_ms, size);
-        let mut select = db.prepare(&format!("SELECT claim FROM keys_{period}"))?;
+    fn load(db: &Connection, log: Log, size: PeriodSize) -> rusqlite::Result<Self> {
+        let mut open = Self::empty(log, size);
+        let mut select = db.prepare(&format!("SELECT claim FROM keys_{}", open.period))?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
             let Some((key, claim)) = row.get_ref(0)?.as_blob()?.split_first_chunk() else { continue };
             let Some(claim) = Claim::from_bytes(claim) else { continue };
-            open.expires_s = open.expires_s.max(claim.expires_s());
+            open.expires_s = open.expires_s.max(claim.expires_s() + open.moved_s);
             open.keys.insert(*key, claim);
         }
         Ok(open)
@@ -361,13 +383,14 @@ impl Open {
 
 impl Closing {
     fn of(open: Open) -> Self {
-        Self { period: open.period, expires_s: open.expires_s, keys: Arc::new(open.keys), sorted: None, written: 0, writing: 0 }
+        let Open { period, moved_s, expires_s, keys, .. } = open;
+        Self { period, moved_s, expires_s, keys: Arc::new(keys), sorted: None, written: 0, writing: 0 }
     }
 }
 
 impl Sealed {
-    fn new(period: i64, keys: u64, expires_s: i64, filter: Filter) -> Self {
-        Self { period, keys, expires_s, filter, select: format!("SELECT claim FROM sealed_{period} WHERE key = ?1") }
+    fn new(period: i64, keys: u64, moved_s: i64, expires_s: i64, filter: Filter) -> Self {
+        Self { period, keys, moved_s, expires_s, filter, select: format!("SELECT claim FROM sealed_{period} WHERE key = ?1") }
     }
 }
 
@@ -390,7 +413,9 @@ mod tests {
     #[test]
     fn a_period_whose_closing_was_rolled_back_stays_open() {
         let db = Connection::open_in_memory().expect("a database");
-        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        for schema in crate::store::sqlite::open::MIGRATIONS {
+            db.execute_batch(schema).expect("the schema");
+        }
         let mut keys = KeySet::load(&db, PeriodSize { keys: 1, ms: 1_000 }, 0).expect("keys");
         let claim = Claim::new(1, 0, 0, 3_600_000);
         let put = |keys: &mut KeySet, key: u8| keys.insert(&db, &[key; 32], claim).expect("a table to write to");

@@ -14,13 +14,14 @@ use rusqlite::{Connection, Row, params};
 use super::keys::KeyIsHash;
 use super::rows::named_by;
 use crate::domain::Fence;
+use crate::domain::limits::WAIT_MAX_MS;
 use crate::store::LaneRef;
 
 /// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
 pub(super) type LaneName = [u8; 16];
 
-/// The tables a queue lives in: `waiting` selects items after a number, `leases` the leases, both of one channel; `extend` moves the end
-/// of a lease.
+/// The tables a queue lives in: `waiting` selects items after a number, with whether their wait is one that hapax has set itself; `leases` the
+/// leases, both of one channel; `extend` moves the end of a lease.
 #[derive(Clone, Copy)]
 pub(super) struct Tables {
     pub(super) waiting: &'static str,
@@ -29,7 +30,7 @@ pub(super) struct Tables {
 }
 
 pub(super) const INBOX: Tables = Tables {
-    waiting: "SELECT item, lane, due, 0, 0 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
+    waiting: "SELECT item, lane, due, 0, 0, 1 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
     extend: "UPDATE leases SET ends = ?2 WHERE item = ?1",
 };
@@ -49,6 +50,8 @@ pub(super) struct Lanes {
     window: usize,
     /// Changed since the last commit.
     touched: bool,
+    /// The store's time, for what is read from disk.
+    pub(super) now_ms: i64,
 }
 
 struct ChannelLanes {
@@ -139,7 +142,7 @@ impl Hasher for NumberHash {
 
 impl Lanes {
     pub(super) fn new(tables: Tables, window: usize) -> Self {
-        Self { channels: HashMap::new(), tables, window: window.max(2), touched: false }
+        Self { channels: HashMap::new(), tables, window: window.max(2), touched: false, now_ms: 0 }
     }
 
     pub(super) fn committed(&mut self) {
@@ -163,7 +166,7 @@ impl Lanes {
         match self.channels.entry(channel) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(gap) => {
-                Ok(gap.insert(ChannelLanes::load(db, self.tables, channel, self.window)?))
+                Ok(gap.insert(ChannelLanes::load(db, self.tables, channel, self.window, self.now_ms)?))
             }
         }
     }
@@ -194,7 +197,7 @@ impl Lanes {
             if !lanes.more_on_disk || !(idle || lanes.items < window / 2) {
                 return Ok(due);
             }
-            lanes.load_more(db, tables, channel, window)?;
+            lanes.load_more(db, tables, channel, window, now)?;
         }
     }
 
@@ -261,7 +264,7 @@ impl Lanes {
 
 impl ChannelLanes {
     /// Reads the oldest items of the channel, and the leases on them.
-    fn load(db: &Connection, tables: Tables, channel: i64, window: usize) -> rusqlite::Result<Self> {
+    fn load(db: &Connection, tables: Tables, channel: i64, window: usize, now: i64) -> rusqlite::Result<Self> {
         let mut lanes = Self {
             lanes: HashMap::default(),
             names: HashMap::default(),
@@ -276,7 +279,7 @@ impl ChannelLanes {
         // Leased items were in memory once, so they are never far beyond the window.
         let last_leased = held.iter().map(|held| held.item).max().unwrap_or(0);
         while lanes.more_on_disk && (lanes.loaded_to == 0 || lanes.loaded_to < last_leased) {
-            lanes.load_more(db, tables, channel, window)?;
+            lanes.load_more(db, tables, channel, window, now)?;
         }
         let mut of_item: HashMap<i64, u64> = HashMap::new();
         for (&number, lane) in &lanes.lanes {
@@ -290,13 +293,15 @@ impl ChannelLanes {
         Ok(lanes)
     }
 
-    /// Reads the next items from disk.
-    fn load_more(&mut self, db: &Connection, tables: Tables, channel: i64, window: usize) -> rusqlite::Result<()> {
+    /// Reads the next items from disk. One that is due later than any wait of ours would be was dated by a wrong clock: it is due now.
+    fn load_more(&mut self, db: &Connection, tables: Tables, channel: i64, window: usize, now: i64) -> rusqlite::Result<()> {
         let waiting: Vec<Waiting> = db
             .prepare_cached(tables.waiting)?
             .query_map(params![channel, self.loaded_to, window as i64], |row| {
                 let line = Line { priority: row.get(3)?, account: row.get(4)? };
-                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due: row.get(2)?, line })
+                let (due, ours): (i64, bool) = (row.get(2)?, row.get(5)?);
+                let due = if ours && due > now + WAIT_MAX_MS { now } else { due };
+                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due, line })
             })?
             .collect::<Result<_, _>>()?;
         self.more_on_disk = waiting.len() == window;

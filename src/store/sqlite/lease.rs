@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use super::lanes::Held;
 use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
@@ -276,20 +276,4 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// Keeps waits as long as they were meant when the clock was set back while nobody ran: times of the store lie in the future then.
-pub(super) fn follow_clock_set_back(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-    let last_seen: i64 = db.query_row(
-        "SELECT max(ifnull((SELECT received FROM events ORDER BY number DESC LIMIT 1), 0), ifnull((SELECT max(leased) FROM leases), 0))",
-        [],
-        |row| row.get(0),
-    )?;
-    if last_seen > now_ms {
-        let back_ms = last_seen - now_ms;
-        tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
-        // All of them, so that whose turn came first is still first.
-        db.execute("UPDATE inbox SET due = due - ?1", [back_ms])?;
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod accept;
 mod admin;
+mod clock;
 mod disk;
 mod export;
 mod filter;
@@ -40,6 +41,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, limits};
+use clock::follow as follow_clock;
 pub use keys::PeriodSize;
 pub use open::Options;
 use writer::{Gauges, Job, StepError, Writer};
@@ -78,8 +80,13 @@ impl SqliteStore {
         let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
-            let keys = keys::KeySet::load(&db, options.period, clock.now_ms())?;
-            lease::follow_clock_set_back(&db, clock.now_ms())?;
+            let now_ms = clock.now_ms();
+            follow_clock(&db, now_ms)?;
+            let mut keys = keys::KeySet::load(&db, options.period, now_ms)?;
+            // Keys of before a clock that was set ahead do not share a period with what comes now.
+            if keys.wants_closing(now_ms) {
+                keys.close(&db, now_ms)?;
+            }
             let (last_number, last_fence) = high_marks(&db)?;
             let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
             let mut writer = Writer::new(writer::Start {
@@ -101,6 +108,7 @@ impl SqliteStore {
             writer.end_all_leases()?;
             writer.end_all_tries()?;
             writer.db.execute_batch("COMMIT")?;
+            writer.keys.committed();
             Ok(writer)
         };
         let failed =

@@ -17,7 +17,7 @@ use crate::store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Set
 
 /// The outbox as [`super::lanes`] reads it.
 pub(super) const OUTBOX: Tables = Tables {
-    waiting: "SELECT number, lane, due, priority, account_key FROM outbox
+    waiting: "SELECT number, lane, due, priority, account_key, lane IS NOT NULL OR unknown FROM outbox
               WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
     extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",

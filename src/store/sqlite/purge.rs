@@ -1,10 +1,11 @@
 //! Forgetting, in small steps: periods of keys by dropping them, webhooks after their retention.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 
 use super::writer::{StepError, Writer};
+use crate::domain::age::{Dated, sift};
 use crate::store::Purged;
 
 /// How far the events were looked through for one retention.
@@ -15,6 +16,8 @@ pub(super) struct Sweep {
     /// Webhooks that were old and still open when looked at; looked at again in every step.
     passed: Vec<Webhook>,
     restarted_ms: i64,
+    /// See [`sift`].
+    witness: Option<Dated>,
 }
 
 /// Old and open webhooks kept in mind; those beyond are found again when the sweep starts over.
@@ -35,6 +38,10 @@ struct Webhook {
 pub(super) const LAST_OF_WEBHOOK: &str =
     "coalesce((SELECT s.last FROM spans s WHERE s.webhook = w.number), w.number + 2 * (w.webhook_events - 1))";
 
+fn dated(number: i64, at_ms: i64) -> Dated {
+    Dated { number: number.cast_unsigned(), at_ms }
+}
+
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)? })
@@ -43,6 +50,7 @@ impl Webhook {
 
 impl Writer {
     pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize) -> Result<Purged, StepError> {
+        super::clock::write(&self.db, self.now_ms)?;
         let keys = self.keys.drop_expired(&self.db, self.now_ms / 1_000)?;
         let mut spans: Vec<i64> = retention.iter().map(|(_, keep_ms)| *keep_ms).collect();
         spans.sort_unstable();
@@ -86,7 +94,7 @@ impl Writer {
     /// Looks at the next `max` webhooks, and at no more once `max` events are gone; gives how many, and whether there are more to look at.
     fn sweep(&mut self, sweep: &mut Sweep, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<(u64, bool)> {
         if self.now_ms - sweep.restarted_ms >= RESTART_MS {
-            *sweep = Sweep { restarted_ms: self.now_ms, ..Sweep::default() };
+            *sweep = Sweep { restarted_ms: self.now_ms, witness: sweep.witness, ..Sweep::default() };
         }
         let webhooks: Vec<Webhook> = self
             .db
@@ -96,9 +104,13 @@ impl Writer {
             ))?
             .query_map(params![sweep.to, max as i64], Webhook::read)?
             .collect::<Result<_, _>>()?;
-        let old = webhooks.iter().take_while(|webhook| webhook.received + keep_ms <= self.now_ms).count();
+        let dated: Vec<Dated> = webhooks.iter().map(|webhook| dated(webhook.number, webhook.received)).collect();
+        let sifted = sift(&dated, sweep.witness, keep_ms, self.now_ms, webhooks.len() == max);
+        sweep.witness = sifted.witness;
+        let by_number: HashMap<u64, Webhook> =
+            webhooks.into_iter().map(|webhook| (webhook.number.cast_unsigned(), webhook)).collect();
         let mut removed = 0;
-        for webhook in &webhooks[..old] {
+        for webhook in sifted.old.iter().filter_map(|row| by_number.get(&row.number)) {
             if removed >= max as u64 {
                 return Ok((removed, true));
             }
@@ -107,7 +119,8 @@ impl Writer {
                 removed += self.remove_or_pass(*webhook, sweep)?;
             }
         }
-        if old == max {
+        sweep.to = sifted.to.map_or(sweep.to, u64::cast_signed);
+        if sifted.more {
             return Ok((removed, true));
         }
         // At the end of the old ones: those that were open may have been settled meanwhile.
@@ -124,20 +137,26 @@ impl Writer {
     /// Looks at the next `max` messages that went out; ended ones go after their retention, and with them their tries.
     fn purge_messages(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<bool> {
         let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok(false) };
-        let rows: Vec<(i64, i64, i64, i64)> = self
+        let rows: Vec<(Dated, i64, i64, bool)> = self
             .db
             .prepare_cached(
-                "SELECT m.number, m.created, m.channel, m.thread FROM messages m WHERE m.number > ?1 AND m.created <= ?2
-                   AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.number = m.number) ORDER BY m.number LIMIT ?3",
+                "SELECT m.number, m.created, m.channel, m.thread, EXISTS (SELECT 1 FROM outbox o WHERE o.number = m.number) FROM messages m
+                 WHERE m.number > ?1 ORDER BY m.number LIMIT ?2",
             )?
-            .query_map(params![self.messages_swept, self.now_ms - shortest, max as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            .query_map(params![self.messages_swept, max as i64], |row| {
+                Ok((dated(row.get(0)?, row.get(1)?), row.get(2)?, row.get(3)?, row.get(4)?))
             })?
             .collect::<Result<_, _>>()?;
-        for &(number, created, channel, thread) in &rows {
-            let name = self.channel_name(channel);
+        let page: Vec<Dated> = rows.iter().map(|(row, ..)| *row).collect();
+        let sifted = sift(&page, self.messages_witness, *shortest, self.now_ms, rows.len() == max);
+        self.messages_witness = sifted.witness;
+        let ended = rows.iter().filter(|row| !row.3);
+        let ended: HashMap<u64, (i64, i64)> = ended.map(|(row, channel, thread, _)| (row.number, (*channel, *thread))).collect();
+        for row in &sifted.old {
+            let Some(&(channel, thread)) = ended.get(&row.number) else { continue };
+            let (number, name) = (row.number.cast_signed(), self.channel_name(channel));
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
-            if created + keep <= self.now_ms {
+            if row.at_ms + keep <= self.now_ms {
                 self.keep_last_words(number)?;
                 self.threads.forget(&self.db, thread, 1)?;
                 self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
@@ -145,9 +164,9 @@ impl Writer {
             }
         }
         // What was left is looked at again in the next round.
-        let more = rows.len() == max;
-        self.messages_swept = if more { rows.last().map_or(0, |row| row.0) } else { 0 };
-        if !rows.is_empty() {
+        let more = sifted.more;
+        self.messages_swept = sifted.to.filter(|_| more).map_or(0, u64::cast_signed);
+        if !sifted.old.is_empty() {
             let last_number = self.last_number as i64;
             self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([last_number])?;
         }

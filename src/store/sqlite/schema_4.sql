@@ -34,3 +34,5 @@ CREATE TRIGGER outbox_doubted AFTER UPDATE OF unknown ON outbox WHEN NEW.unknown
     INSERT INTO outbox_counts VALUES (NEW.channel, NEW.account_key, NEW.priority = 0, OLD.unknown - NEW.unknown)
         ON CONFLICT DO UPDATE SET waiting = waiting + excluded.waiting;
 END;
+-- By how much the ends of a period's keys are moved: below zero when the clock was set back after they were claimed.
+ALTER TABLE periods ADD COLUMN moved_s INTEGER NOT NULL DEFAULT 0;

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::clock::Mark;
 use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::purge::Sweep;
 use super::threads::Threads;
 use crate::clock::Clock;
+use crate::domain::age::Dated;
 use crate::store::StoreError;
 
 /// Work for the writer; gives back what to do once the outcome of the commit is known.
@@ -49,6 +51,8 @@ pub(super) struct Writer {
     /// The last message that purge looked at in this round, and the last thread, by its last words.
     pub(super) messages_swept: i64,
     pub(super) threads_swept: (i64, i64),
+    pub(super) messages_witness: Option<Dated>,
+    mark: Mark,
     log: LogCap,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
@@ -117,6 +121,8 @@ impl Writer {
             sweeps: HashMap::new(),
             messages_swept: 0,
             threads_swept: (0, 0),
+            messages_witness: None,
+            mark: Mark::default(),
             failed: None,
             clock: start.clock,
             gauges: start.gauges,
@@ -147,6 +153,8 @@ impl Writer {
         let mut next = Some(first);
         while let Some(job) = next {
             self.now_ms = self.now_ms.max(self.clock.now_ms());
+            self.lanes.now_ms = self.now_ms;
+            self.outgoing.now_ms = self.now_ms;
             finishes.push(job(self));
             let more = finishes.len() < most && (refuse_all || self.failed.is_none());
             next = if more { jobs.try_recv().ok() } else { None };
@@ -166,7 +174,8 @@ impl Writer {
         let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
             let said = self.threads.write_some(&self.db, self.now_ms, self.last_number, false);
-            self.failed = said.err().map(|error| error.to_string());
+            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
+            self.failed = marked.err().map(|error| error.to_string());
         }
         if self.failed.is_none() {
             let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
@@ -262,6 +271,11 @@ impl Writer {
         self.channels.insert(Arc::clone(name), id);
         self.channel_names.insert(id, Arc::clone(name));
         Ok(id)
+    }
+
+    /// How far the clock lags behind the world's: one that was set ahead meanwhile is caught up with at the next start.
+    pub(super) fn lag_ms(&self) -> i64 {
+        (self.clock.wall_ms() - self.now_ms).max(0)
     }
 
     pub(super) fn number(&mut self) -> u64 {

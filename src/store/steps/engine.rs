@@ -10,6 +10,7 @@ use super::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
     ThreadRec,
 };
+use crate::domain::age::Dated;
 use crate::store::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Spelling, Stats,
     StoreError, Table, ThreadQuery,
@@ -99,15 +100,23 @@ pub trait Engine: Send + Sync + 'static {
     /// Adds to the counts of events that are still there.
     async fn note_copies(&self, copies: &[Copies]) -> Result<(), StoreError>;
 
+    /// Moves all waits and leases with the store's clock when that was set back since it was last asked, and takes note of its time. What a
+    /// person wants sent at a certain time stays where it is. Nothing to do where the clock cannot be set, as on Firestore.
+    async fn follow_clock(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Removes at most `max` keys whose window is over, and old nonces; returns how many keys.
     async fn purge_keys(&self, max: usize) -> Result<u64, StoreError>;
 
-    /// All events, without bodies, of the first `max` webhooks that are numbered above `after` and were received at or before `before_ms`,
-    /// by number of the webhook.
-    async fn old_webhooks(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<EventRec>, StoreError>;
+    /// The first `max` webhooks numbered above `after`, by number.
+    async fn webhooks_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError>;
 
-    /// The first `max` messages above `after`, created at or before `before_ms`, that are no longer in the outbox.
-    async fn old_messages(&self, after: u64, before_ms: i64, max: usize) -> Result<Vec<MessageRec>, StoreError>;
+    /// All events of these webhooks, without bodies, by number of the webhook.
+    async fn events_of(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError>;
+
+    /// The first `max` messages above `after` that are no longer in the outbox, by number.
+    async fn messages_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError>;
 
     /// Removes at most `max` provider names heard of at or before `before_ms` that are no message's, or one's that is gone; returns how many.
     async fn purge_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError>;

@@ -1,7 +1,6 @@
 //! Removing what nobody needs any more, a little at a time.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -11,15 +10,27 @@ use super::records::{EventRec, Hash, MessageRec, ThreadRec, thread_hash};
 use super::run::{Step, run};
 use super::work::Work;
 use crate::domain::ThreadId;
+use crate::domain::age::{Dated, Sifted, sift};
 use crate::store::{Purged, StoreError, ThreadQuery};
 
 /// How far this instance has looked; each purge step goes on from there, and from the start again after the end.
 #[derive(Default)]
 pub(super) struct Cursors {
-    webhooks: AtomicU64,
-    messages: AtomicU64,
+    webhooks: Mutex<Cursor>,
+    messages: Mutex<Cursor>,
     /// The last thread looked at: newest first, by its last words.
     threads: Mutex<Option<(i64, ThreadId)>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    after: u64,
+    /// See [`sift`].
+    witness: Option<Dated>,
+}
+
+fn read(cursor: &Mutex<Cursor>) -> Cursor {
+    *cursor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long the channels keep what is over.
@@ -37,8 +48,8 @@ impl Keep<'_> {
     }
 
     /// Nothing younger than this is old in any channel.
-    fn before_ms(&self) -> Option<i64> {
-        self.retention.iter().map(|(_, keep_ms)| self.now_ms - keep_ms).max()
+    fn shortest_ms(&self) -> Option<i64> {
+        self.retention.iter().map(|(_, keep_ms)| *keep_ms).min()
     }
 }
 
@@ -48,36 +59,45 @@ pub(super) async fn purge<E: Engine>(
     retention: &[(String, i64)],
     max: usize,
 ) -> Result<Purged, StoreError> {
+    engine.follow_clock().await?;
     let keys = engine.purge_keys(max).await?;
     let keep = Keep { retention, now_ms: engine.now_ms().await? };
     let mut purged = Purged { keys, events: 0, more: keys as usize >= max };
-    let Some(before_ms) = keep.before_ms() else { return Ok(purged) };
+    let Some(shortest_ms) = keep.shortest_ms() else { return Ok(purged) };
 
     let some = max.min(WEBHOOKS);
-    let events = engine.old_webhooks(cursors.webhooks.load(Ordering::Relaxed), before_ms, some).await?;
-    let webhooks: HashSet<u64> = events.iter().map(|event| event.webhook).collect();
-    purged.more |= advance(&cursors.webhooks, webhooks.iter().max(), webhooks.len() >= some);
+    let cursor = read(&cursors.webhooks);
+    let page = engine.webhooks_after(cursor.after, some).await?;
+    let sifted = sift(&page, cursor.witness, shortest_ms, keep.now_ms, page.len() >= some);
+    purged.more |= advance(&cursors.webhooks, &sifted);
+    let old_at: HashMap<u64, i64> = sifted.old.iter().map(|row| (row.number, row.at_ms)).collect();
+    let numbers: Vec<u64> = sifted.old.iter().map(|row| row.number).collect();
+    let events = if numbers.is_empty() { Vec::new() } else { engine.events_of(&numbers).await? };
     let mut replayed = HashSet::new();
     for event in events.iter().filter(|event| event.replays > 0) {
         if !engine.list_replays(event.number).await?.is_empty() {
             replayed.insert(event.webhook);
         }
     }
-    let over = |event: &EventRec| keep.is_old(&event.channel, event.received_ms) && !replayed.contains(&event.webhook);
+    let is_old = |event: &EventRec| old_at.get(&event.webhook).is_some_and(|at_ms| keep.is_old(&event.channel, *at_ms));
+    let over = |event: &EventRec| is_old(event) && !replayed.contains(&event.webhook);
     let old: Vec<EventRec> = events.into_iter().filter(over).collect();
     let mut last = None;
     for chunk in chunks(old, CHUNK.min(max)) {
         if purged.events >= max as u64 {
-            purged.more |= advance(&cursors.webhooks, last.as_ref(), true);
+            purged.more |=
+                advance(&cursors.webhooks, &Sifted { to: last, more: true, witness: cursor.witness, ..Sifted::default() });
             break;
         }
         last = chunk.last().map(|event| event.webhook);
         purged.events += run(engine, &PurgeEvents(chunk)).await?;
     }
 
-    let messages = engine.old_messages(cursors.messages.load(Ordering::Relaxed), before_ms, max).await?;
-    purged.more |= advance(&cursors.messages, messages.iter().map(|message| &message.number).max(), messages.len() >= max);
-    let old: Vec<MessageRec> = messages.into_iter().filter(|message| keep.is_old(&message.channel, message.created_ms)).collect();
+    let cursor = read(&cursors.messages);
+    let page = engine.messages_after(cursor.after, max).await?;
+    let sifted = sift(&page, cursor.witness, shortest_ms, keep.now_ms, page.len() >= max);
+    purged.more |= advance(&cursors.messages, &sifted);
+    let old = old_messages(engine, &keep, &sifted.old).await?;
     if !old.is_empty() {
         run(engine, &PurgeMessages(old)).await?;
     }
@@ -87,9 +107,20 @@ pub(super) async fn purge<E: Engine>(
     // Last of all, and from the start: what is gone by now may have been the last of a thread.
     match purged.more {
         true => *cursors.threads() = None,
-        false => purged.more = purge_threads(engine, cursors, &keep, before_ms, max).await?,
+        false => purged.more = purge_threads(engine, cursors, &keep, keep.now_ms - shortest_ms, max).await?,
     }
     Ok(purged)
+}
+
+/// Those of the messages whose channel does not keep them longer.
+async fn old_messages<E: Engine>(engine: &E, keep: &Keep<'_>, old: &[Dated]) -> Result<Vec<MessageRec>, StoreError> {
+    if old.is_empty() {
+        return Ok(Vec::new());
+    }
+    let messages = old.iter().map(|row| row.number).collect();
+    let mut there = engine.peek(&Wanted { messages, ..Wanted::default() }).await?.messages;
+    let found = old.iter().filter_map(|row| Some((there.remove(&row.number)?, row.at_ms)));
+    Ok(found.filter(|(message, at_ms)| keep.is_old(&message.channel, *at_ms)).map(|(message, _)| message).collect())
 }
 
 /// Looks at the next threads whose last words are old; true when there are more.
@@ -151,9 +182,10 @@ const WEBHOOKS: usize = 200;
 const THREADS: usize = 100;
 
 /// Remembers where to go on; true when there is more to look at.
-fn advance(cursor: &AtomicU64, last: Option<&u64>, full: bool) -> bool {
-    cursor.store(if full { last.copied().unwrap_or_default() } else { 0 }, Ordering::Relaxed);
-    full
+fn advance(cursor: &Mutex<Cursor>, sifted: &Sifted) -> bool {
+    let after = sifted.to.filter(|_| sifted.more).unwrap_or_default();
+    *cursor.lock().unwrap_or_else(PoisonError::into_inner) = Cursor { after, witness: sifted.witness };
+    sifted.more
 }
 
 /// Old events of whole webhooks; those with an open item stay, and with them all events of their webhook.

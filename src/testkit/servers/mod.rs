@@ -96,6 +96,10 @@ pub struct Server {
 }
 
 impl Server {
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }

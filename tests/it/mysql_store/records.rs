@@ -1,6 +1,7 @@
 //! Every record is read back as it was written, whatever its texts and bytes are.
 
 use bytes::Bytes;
+use hapax::domain::age::Dated;
 use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax::store::mysql::{self, MysqlEngine};
 use hapax::store::steps::records::*;
@@ -181,8 +182,10 @@ async fn found(engine: &MysqlEngine) -> [Vec<u64>; 4] {
         ..EventQuery::default()
     };
     let thread = engine.thread_entries(&thread_hash(ODD, ODD), 0, None, 9).await.expect("listed");
+    let heads = engine.webhooks_after(0, 9).await.expect("listed");
+    let heads: Vec<u64> = heads.iter().map(|row| row.number).collect();
     [
-        numbers(engine.old_webhooks(0, i64::MAX, 9).await.expect("listed")),
+        numbers(engine.events_of(&heads).await.expect("listed")),
         numbers(engine.list_events(&of(ODD), None, 9).await.expect("listed")),
         numbers(engine.list_events(&of("alias"), None, 9).await.expect("listed")),
         thread.iter().map(Entry::number).collect(),
@@ -336,10 +339,11 @@ async fn what_changed_on_its_way_out_is_read_back_as_it_was_written() {
     assert_eq!(engine.list_outs(&in_doubt, None, 9).await.expect("listed"), [out(21, None, true)]);
     let said = engine.thread_entries(&thread_hash(ODD, ODD), 19, Some(21), 9).await.expect("listed");
     assert_eq!(said.iter().map(|entry| entry.number()).collect::<Vec<_>>(), [20]);
-    assert_eq!(engine.old_messages(0, 11, 9).await.expect("listed"), [sent]);
+    let ended = Dated { number: sent.number, at_ms: sent.created_ms };
+    assert_eq!(engine.messages_after(0, 9).await.expect("listed"), [ended]);
     let gone = Changes { gone_messages: vec![20], gone_provider_names: vec![name_hash(ODD, ODD)], ..Changes::default() };
     super::save(&store, gone).await;
-    assert!(engine.old_messages(0, 11, 9).await.expect("listed").is_empty());
+    assert!(engine.messages_after(0, 9).await.expect("listed").is_empty());
     assert!(engine.list_attempts(Queue::Outbox, &[20]).await.expect("listed").is_empty());
 }
 

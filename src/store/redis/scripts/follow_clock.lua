@@ -1,0 +1,36 @@
+-- Moves what waits in a channel of this account, and the leases, with a clock that was set back since it was last looked at. What a person wants
+-- sent at a certain time stays where it is: it waits alone and is not in doubt. What was dated by the clock while it was ahead is no younger
+-- than now.
+local channel = take()
+local seen = tonumber(redis.call('HGET', key('meta'), 'seen:' .. channel) or now)
+redis.call('HSET', key('meta'), 'seen:' .. channel, now)
+for _, line in ipairs({ key('wc', channel), key('mc', channel), key('early') }) do
+  local ahead = redis.call('ZRANGEBYSCORE', line, string.format('(%.0f', now), '+inf', 'LIMIT', 0, 1000)
+  for _, one in ipairs(ahead) do redis.call('ZADD', line, now, one) end
+end
+if seen <= now then return 0 end
+local back = string.format('%.0f', now - seen)
+
+local function move_line(line, moves)
+  for _, member in ipairs(redis.call('ZRANGE', line, 0, -1)) do
+    if moves(behind_wide(member)) then redis.call('ZINCRBY', line, back, member) end
+  end
+end
+
+for _, seq in ipairs(redis.call('ZRANGE', key('way', channel), 0, -1)) do redis.call('HINCRBY', key('i', seq), 'due', back) end
+for _, lane in ipairs(redis.call('SMEMBERS', key('held', channel))) do redis.call('HINCRBY', key('l', lane), 'until', back) end
+move_line(key('due', channel), function() return true end)
+
+for _, seq in ipairs(redis.call('ZRANGE', key('out', channel), 0, -1)) do
+  local of = redis.call('HMGET', key('m', seq), 'lane', 'due', 'unknown')
+  if of[2] and (of[3] or not is_own(of[1])) then redis.call('HINCRBY', key('m', seq), 'due', back) end
+end
+for priority = 0, 2 do
+  move_line(key('od', priority .. ':' .. channel), function(lane)
+    if is_own(lane) and not redis.call('HGET', key('m', string.sub(lane, 2)), 'unknown') then return false end
+    if redis.call('EXISTS', key('ol', lane)) == 1 then redis.call('HINCRBY', key('ol', lane), 'until', back) end
+    return true
+  end)
+end
+announce()
+return 1
