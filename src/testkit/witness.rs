@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::fake_bot::{Call, FakeBot, Say};
 
@@ -26,20 +27,24 @@ struct Busy {
 impl Witness {
     /// Answers each call as `script` says; it is busy for as long as it is late.
     pub async fn start(script: impl Fn(&Call) -> Say + Send + Sync + 'static) -> io::Result<Self> {
+        Self::start_late(move |call| match script(call) {
+            Say::Late(wait, status) => (wait, Say::Status(status)),
+            say => (Duration::ZERO, say),
+        })
+        .await
+    }
+
+    /// Answers each call so much later; it is busy meanwhile.
+    pub async fn start_late(script: impl Fn(&Call) -> (Duration, Say) + Send + Sync + 'static) -> io::Result<Self> {
         let seen = Arc::new(Seen::default());
         let noting = Arc::clone(&seen);
         let bot = FakeBot::start_slow(move |call| {
             let busy = Busy::begin(&noting, &call);
-            let say = script(&call);
+            let (wait, say) = script(&call);
             Box::pin(async move {
                 let _busy = busy;
-                match say {
-                    Say::Late(wait, status) => {
-                        tokio::time::sleep(wait).await;
-                        Say::Status(status)
-                    }
-                    say => say,
-                }
+                tokio::time::sleep(wait).await;
+                say
             })
         })
         .await?;

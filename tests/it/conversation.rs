@@ -208,10 +208,15 @@ pub(crate) async fn the_store_holds_each_once(store: &dyn Reads, told: &[Told]) 
     assert!(told.iter().all(|told| held.contains_key(&told.id)) && held.len() == told.len());
 }
 
+/// The id of the message that the bot is called about.
+pub(crate) fn id_in(call: &Call) -> String {
+    let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
+    body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned()
+}
+
 /// Thread, number within it, and id.
 fn place_of(call: &Call) -> (usize, usize, String) {
-    let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
-    let id = body["entry"][0]["changes"][0]["value"]["messages"][0]["id"].as_str().expect("an id").to_owned();
+    let id = id_in(call);
     let (thread, number) = id.trim_start_matches("wamid.").split_once('.').expect("two numbers");
     (thread.parse().expect("a thread"), number.parse().expect("a number"), id)
 }

@@ -4,6 +4,7 @@ mod fleet;
 mod kills;
 mod outages;
 mod pauses;
+mod phones;
 mod storm;
 
 /// Turns each function into one test per database; where the server is not installed there is nothing to test.

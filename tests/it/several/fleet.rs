@@ -18,13 +18,13 @@ pub(crate) struct Member {
     _folder: tempfile::TempDir,
 }
 
-/// The program under a name of its own, with one WhatsApp channel `shop`.
-pub(crate) fn member(name: &str, store: &str, target: &str, lease: &str) -> Member {
+/// The program under a name of its own, with one WhatsApp channel `shop`; `more` are lines of that section.
+pub(crate) fn member(name: &str, store: &str, target: &str, lease: &str, more: &str) -> Member {
     let folder = crate::quick_folder();
     let config = format!(
         "listen = \"127.0.0.1:0\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"{store}\"\ninstance = \"{name}\"\n\
          [log]\nfilter = \"off\"\n[channel.shop]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\nverify_token = \"knock knock\"\n\
-         attempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\nlease = \"{lease}\"\nconcurrency = 64\ntarget = \"{target}\"\n",
+         attempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\nlease = \"{lease}\"\nconcurrency = 64\ntarget = \"{target}\"\n{more}\n",
     );
     let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), &config).expect("a config file");
     Member { program, _folder: folder }
@@ -49,8 +49,8 @@ impl Fleet {
     }
 
     /// Three of them, with the shortest lease.
-    pub(crate) async fn of_three(store: &str, target: &str) -> Self {
-        Self::start(["one", "two", "three"].map(|name| member(name, store, target, "5s")).into()).await
+    pub(crate) async fn of_three(store: &str, target: &str, more: &str) -> Self {
+        Self::start(["one", "two", "three"].map(|name| member(name, store, target, "5s", more)).into()).await
     }
 
     pub(crate) fn doors(&self) -> Doors {

@@ -1,17 +1,19 @@
 //! Instances whose time is not everybody's: one that stands still for a while, one whose clock is ahead, one whose clock is behind.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
-use hapax::testkit::servers::{Private, skip};
+use hapax::testkit::servers::Private;
 use hapax::testkit::witness::Witness;
 use tokio::sync::Notify;
 
 use super::fleet::{Fleet, LEASE, member};
+use super::phones::{answers_all, came, sending_to};
+use crate::clocks::false_clock;
 use crate::conversation::all_done;
+use crate::phones::Phones;
 use crate::program::Poster;
 use crate::rig::{eventually, in_time, text};
 
@@ -30,17 +32,18 @@ async fn a_paused_instances_late_answer_is_refused(server: Private) {
                 if call.number == 0 {
                     answer.notified().await;
                 }
-                Say::Status(200)
+                answers_all(&call)
             })
         }
     })
     .await
     .expect("a bot");
-    let store = server.fresh().await;
-    let (first, second) = (member("first", &store, &bot.url(), "5s"), member("second", &store, &bot.url(), "5s"));
+    let (store, phones) = (server.fresh().await, Phones::willing().await);
+    let sends = sending_to(&phones);
+    let (first, second) = (member("first", &store, &bot.url(), "5s", &sends), member("second", &store, &bot.url(), "5s", &sends));
     let (paused, at) = first.program.serve().await.expect("it starts");
     let poster = Poster::new();
-    assert_eq!(poster.post(at, text("wamid.A", "1")).await.expect("an answer").word, "accepted");
+    assert_eq!(poster.post(at, text("wamid.A", "5511900001")).await.expect("an answer").word, "accepted");
     let before = in_time("the first call", bot.called(1)).await.remove(0);
     let (other, there) = second.program.serve().await.expect("it starts beside the other");
 
@@ -65,22 +68,18 @@ async fn a_paused_instances_late_answer_is_refused(server: Private) {
     assert!(story.contains("attempt 2 begun by second"), "{story}");
 
     // It goes on as one of two.
-    assert_eq!(poster.post(at, text("wamid.B", "1")).await.expect("an answer").word, "accepted");
+    assert_eq!(poster.post(at, text("wamid.B", "5511900001")).await.expect("an answer").word, "accepted");
     all_done(at).await;
     assert_eq!(bot.calls().len(), 3);
+    eventually("both replies came", async || phones.reached().len() >= 2).await;
+    assert_eq!(
+        came(&phones),
+        HashMap::from(["re wamid.A", "re wamid.B"].map(|text| (text.to_owned(), 1))),
+        "what was done twice is said once"
+    );
     for process in [paused, other] {
         assert!(process.stop().await.expect("it stops").success());
     }
-}
-
-/// What makes a program see another time.
-fn false_clock() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    let found = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1")).find(|file| file.is_file());
-    if found.is_none() {
-        skip("libfaketime", "apt-get install libfaketime", true);
-    }
-    found
 }
 
 const PEOPLE: usize = 24;
@@ -98,7 +97,7 @@ async fn clocks_that_are_wrong_steal_no_lease(server: Private) {
     let witness = witness.await.expect("a bot");
     let store = server.fresh().await;
     let members = [("ahead", "+3600"), ("behind", "-3600"), ("right", "+0")].map(|(name, by)| {
-        let mut member = member(name, &store, &witness.bot.url(), "5s");
+        let mut member = member(name, &store, &witness.bot.url(), "5s", "");
         let set = format!("export LD_PRELOAD={} FAKETIME={by} FAKETIME_DONT_FAKE_MONOTONIC=1", library.display());
         member.program = member.program.after(&set);
         member
