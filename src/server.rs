@@ -253,7 +253,7 @@ impl Server {
         stop: &CancellationToken,
     ) -> JoinSet<()> {
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
-        let memory = Arc::clone(&ingress);
+        let (memory, door) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
@@ -265,6 +265,10 @@ impl Server {
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
             telemetry: Arc::clone(&self.telemetry),
+            post: Box::new(move |request| {
+                let door = Arc::clone(&door);
+                Box::pin(async move { door.handle(request).await })
+            }),
         });
         let public = front::health(vitals.clone());
         let admin = front::metrics(vitals.clone()).merge(crate::api::router(api));

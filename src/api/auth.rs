@@ -31,8 +31,8 @@ fn bearer(value: &str) -> Option<&str> {
 }
 
 fn refused(what: &str) -> Problem {
-    let todo = "send `Authorization: Bearer TOKEN` with the token that was shown at the first start, or set HAPAX_ADMIN_TOKEN for the \
-                server and use that";
+    let todo = "send `Authorization: Bearer TOKEN` with the token that the first start has written to hapax.token, or set \
+                HAPAX_ADMIN_TOKEN for the server and use that";
     Problem::new(StatusCode::UNAUTHORIZED, "The admin token is needed", format!("{what}; {todo}"))
 }
 

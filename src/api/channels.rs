@@ -1,14 +1,15 @@
-//! `/v1/channels`: what is configured, without its secrets.
+//! `/v1/channels`: what is configured, without its secrets, and samples to try it with.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::{HeaderName, HeaderValue};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Api, Problem};
 use crate::config::{self, Config, Mode, OnPoison, hide_userinfo};
@@ -49,33 +50,31 @@ pub(super) async fn list(State(api): State<Arc<Api>>) -> Json<List> {
 /// What to make a sample of.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskSample {
+pub(super) struct AskTrigger {
     /// `text`, or in full `whatsapp.text`.
     kind: String,
     /// The same nonce makes the same message, a copy.
     nonce: u64,
 }
 
-/// A request that passes the channel's check, ready to be posted.
+/// What the webhook door said to a sample.
 #[derive(Serialize)]
-pub(super) struct Sample {
-    method: &'static str,
-    path: String,
-    headers: Vec<Header>,
-    body_base64: String,
+pub(super) struct Triggered {
+    channel: String,
+    sample: String,
+    nonce: u64,
+    /// The status code that a provider would have seen.
+    status: u16,
+    /// The body of that answer; a text where it is no JSON.
+    answer: Value,
 }
 
-#[derive(Serialize)]
-struct Header {
-    name: String,
-    value: String,
-}
-
-pub(super) async fn sample(
+/// Signs a sample and posts it at our own door. The signed request stays inside: some providers' signature is the secret itself.
+pub(super) async fn trigger(
     State(api): State<Arc<Api>>,
     Path(name): Path<String>,
-    ask: Result<Json<AskSample>, JsonRejection>,
-) -> Result<Json<Sample>, Problem> {
+    ask: Result<Json<AskTrigger>, JsonRejection>,
+) -> Result<Json<Triggered>, Problem> {
     let Json(ask) = ask?;
     let provider = api
         .providers
@@ -89,20 +88,17 @@ pub(super) async fn sample(
             let known = known.collect::<Vec<_>>().join(", ");
             Problem::bad_request(format!("there is no sample `{wanted}` for channel `{name}`; use one of {known}"))
         })?;
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = format!("{}{name}", crate::ingress::PATH).parse().map_err(|_| Problem::not_found("no such channel"))?;
     let content_type = (http::header::CONTENT_TYPE, HeaderValue::from_static(sample.content_type));
-    let headers = std::iter::once(content_type).chain(sample.headers).chain(provider.sign(&sample.body, wall_ms));
-    Ok(Json(Sample {
-        method: "POST",
-        path: format!("/in/{name}"),
-        headers: headers.map(Header::from).collect(),
-        body_base64: STANDARD.encode(&sample.body),
-    }))
-}
-
-impl From<(HeaderName, HeaderValue)> for Header {
-    fn from((name, value): (HeaderName, HeaderValue)) -> Self {
-        Self { name: name.to_string(), value: String::from_utf8_lossy(value.as_bytes()).into_owned() }
-    }
+    let signed = provider.sign(&sample.body, wall_ms);
+    request.headers_mut().extend(std::iter::once(content_type).chain(sample.headers).chain(signed));
+    *request.body_mut() = Full::new(Bytes::from(sample.body));
+    let (head, body) = (api.post)(request).await.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let answer = serde_json::from_slice(&body).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)));
+    Ok(Json(Triggered { channel: name, sample: wanted, nonce: ask.nonce, status: head.status.as_u16(), answer }))
 }
 
 impl Channel {

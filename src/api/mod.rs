@@ -30,6 +30,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Full;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -64,7 +68,12 @@ pub struct Api {
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
     pub telemetry: Arc<Telemetry>,
+    /// Hands a request to our own webhook door.
+    pub post: Box<PostWebhook>,
 }
+
+/// What a provider would do: a request for `/in/{channel}`, and its answer.
+pub type PostWebhook = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync;
 
 /// Makes the routes under `/v1`, all of them behind the admin token.
 pub fn router(api: Arc<Api>) -> Router {
@@ -78,7 +87,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/stats", get(stats::stats))
         .route("/purge", post(purge::purge))
         .route("/channels", get(channels::list))
-        .route("/channels/{name}/sample", post(channels::sample))
+        .route("/channels/{name}/trigger", post(channels::trigger))
         .route("/messages", post(send::submit))
         .route("/messages/{id}", get(messages::one))
         .route("/messages/{id}/retry", post(messages::retry))

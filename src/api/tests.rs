@@ -47,7 +47,7 @@ impl Fixture {
         let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
         let built = |channel: &crate::config::Channel| (channel.name.clone(), crate::providers::build(&channel.provider));
-        let providers = config.channels.iter().map(built).collect();
+        let providers: HashMap<_, _> = config.channels.iter().map(built).collect();
         let able = |channel: &crate::config::Channel| {
             let token = channel.send.as_ref()?.token.as_ref();
             Some((channel.name.clone(), crate::providers::build_sending(&channel.provider, token)?))
@@ -57,13 +57,14 @@ impl Fixture {
             store: Arc::new(store.clone()),
             config: Arc::new(config),
             token_hash: auth::hash_token(TOKEN),
-            providers,
             senders,
             clock: clock.clone(),
             purges: Arc::default(),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
             telemetry: Arc::default(),
+            post: believed_by(providers.clone(), clock.clone()),
+            providers,
         }));
         Self { router, store, clock }
     }
@@ -272,29 +273,45 @@ async fn channels_are_shown_without_secrets() {
     assert_eq!(body["channels"][3]["target"], "http://(hidden)@127.0.0.1:1/x");
 }
 
-#[tokio::test]
-async fn a_sample_passes_the_channels_own_check() {
-    let fixture = Fixture::new();
-    let (status, sample) = fixture.post("/v1/channels/shop/sample", json!({"kind": "text", "nonce": 7})).await;
-    assert_eq!(status, StatusCode::OK, "{sample}");
-    let mut headers = http::HeaderMap::new();
-    for header in sample["headers"].as_array().expect("a list") {
-        let text = |key: &str| header[key].as_str().expect("a text").to_owned();
-        headers.insert(text("name").parse::<http::HeaderName>().expect("a name"), text("value").parse().expect("a value"));
-    }
-    use base64::Engine;
-    let body = base64::engine::general_purpose::STANDARD.decode(sample["body_base64"].as_str().expect("a text")).expect("base64");
-    let request = crate::providers::RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.into() };
-    let channel = "[channel.shop]\nprovider = 'whatsapp'\nsecret = 'a-very-hidden-word'";
-    let file = Some(SourceFile { name: "t.toml".to_owned(), text: channel.to_owned() });
-    let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
-    let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
-    let provider = crate::providers::build(&config.channels[0].provider);
-    let verified = provider.verify(&request, fixture.clock.now_ms()).expect("signed");
-    assert_eq!(provider.parse(&verified).events.len(), 1);
+/// A door that believes what the channel's own provider believes, and counts what came as a provider would hear it.
+fn believed_by(providers: HashMap<Arc<str>, Arc<dyn crate::providers::Provider>>, clock: Arc<HandClock>) -> Box<PostWebhook> {
+    let seen = Arc::new(std::sync::Mutex::new(std::collections::HashSet::<Bytes>::new()));
+    Box::new(move |request| {
+        let (head, body) = request.into_parts();
+        let provider = Arc::clone(&providers[head.uri.path().strip_prefix("/in/").expect("a webhook's path")]);
+        let (seen, now_ms) = (Arc::clone(&seen), clock.now_ms());
+        Box::pin(async move {
+            let body = body.collect().await.expect("a body").to_bytes();
+            let (method, headers) = (head.method, head.headers);
+            let raw = crate::providers::RawRequest { method, query: String::new(), headers, body: body.clone() };
+            let verified = provider.verify(&raw, now_ms).expect("signed");
+            assert!(!provider.parse(&verified).events.is_empty(), "{body:?}");
+            let new = seen.lock().expect("no panic").insert(body);
+            let answer = json!({"status": if new { "accepted" } else { "duplicate" }});
+            Response::new(Full::new(Bytes::from(answer.to_string())))
+        })
+    })
+}
 
-    let (status, problem) = fixture.post("/v1/channels/shop/sample", json!({"kind": "stripe.invoice_paid", "nonce": 7})).await;
+#[tokio::test]
+async fn a_triggered_sample_is_signed_here_and_its_signature_stays_here() {
+    let fixture = Fixture::new();
+    for (channel, kind) in [("shop", "whatsapp.text"), ("help", "text"), ("phone", "gowa.text"), ("pay", "invoice_paid")] {
+        for word in ["accepted", "duplicate"] {
+            let path = format!("/v1/channels/{channel}/trigger");
+            let (status, said) = fixture.post(&path, json!({"kind": kind, "nonce": 7})).await;
+            assert_eq!(
+                (status, &said["status"], &said["answer"]["status"]),
+                (StatusCode::OK, &json!(200), &json!(word)),
+                "{said}"
+            );
+            // Telegram's signature is the secret itself.
+            assert!(!said.to_string().contains("hidden"), "{said}");
+        }
+    }
+    let (status, problem) = fixture.post("/v1/channels/shop/trigger", json!({"kind": "stripe.invoice_paid", "nonce": 7})).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(problem["detail"].as_str().expect("words").contains("whatsapp.text"), "{problem}");
-    assert_eq!(fixture.post("/v1/channels/none/sample", json!({"kind": "text", "nonce": 7})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.post("/v1/channels/none/trigger", json!({"kind": "text", "nonce": 7})).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.post("/v1/channels/shop/sample", json!({"kind": "text", "nonce": 7})).await.0, StatusCode::NOT_FOUND);
 }

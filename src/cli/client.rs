@@ -23,14 +23,18 @@ pub(super) struct Client {
 impl Client {
     /// Finds the server and the token: flags, then the environment, then the config.
     pub(super) fn open(global: &Global) -> Result<Self, Failure> {
-        let flags = Flags { admin_token: global.token.clone(), ..Flags::default() };
+        let flags = Flags { admin_token: sources::token_flag(global)?, ..Flags::default() };
         let sources = sources::read_sources(global, flags)?;
         let admin = config::load_admin(&sources)?;
         let base = match &global.server {
             Some(url) => read_url(url)?,
             None => read_url(&format!("http://{}", reachable(admin.address)))?,
         };
-        Ok(Self { http: http_client(&base)?, base, token: admin.token })
+        let token = match admin.token {
+            Some(token) => Some(token),
+            None => sources::token_left_here()?,
+        };
+        Ok(Self { http: http_client(&base)?, base, token })
     }
 
     pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
@@ -123,9 +127,9 @@ fn refused(status: StatusCode, problem: &Value) -> Failure {
         detail => detail,
     };
     match status {
-        StatusCode::UNAUTHORIZED => {
-            Failure::plain(format!("{detail}. Here: --token TOKEN, or HAPAX_ADMIN_TOKEN in the environment"))
-        }
+        StatusCode::UNAUTHORIZED => Failure::plain(format!(
+            "{detail}. Here: --token-file FILE, HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE in the environment, or a file hapax.token"
+        )),
         StatusCode::NOT_FOUND => Failure::NothingMatched(detail),
         StatusCode::SERVICE_UNAVAILABLE => Failure::Unreachable(detail),
         _ => Failure::plain(detail),

@@ -5,14 +5,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use owo_colors::OwoColorize;
-use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
-use super::{DEFAULT_FILE, Failure, Global, Output, load_config, write_starter};
+use super::{DEFAULT_FILE, Failure, Global, Output, TOKEN_FILE, load_config, sources, write_starter};
 use crate::config::{self, Channel, Config, Flags, StoreUrl, hide_userinfo};
 use crate::providers::samples;
 use crate::server::{Listeners, Server, StartError};
@@ -55,6 +54,12 @@ impl Launch {
         };
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
         let server = Server::open(config, telemetry).await.map_err(not_started)?;
+        if let Some(token) = &server.admin_token().fresh {
+            sources::leave_token_here(token).map_err(|why| {
+                let todo = "set HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE to a token of your own";
+                Failure::plain(format!("the admin token cannot be written to {TOKEN_FILE} ({why}); {todo}"))
+            })?;
+        }
         Ok(Self { server, listeners: Listeners { public, admin }, public: at, admin: admin_at })
     }
 
@@ -79,10 +84,8 @@ impl Launch {
         for warning in config::warnings(config) {
             output.warn(printable(&warning));
         }
-        if let Some(token) = &self.server.admin_token().fresh {
-            output.line("");
-            output.line("The admin token, shown only this once; other commands need it:");
-            output.line(format_args!("  export HAPAX_ADMIN_TOKEN={}", token.expose_secret()));
+        if self.server.admin_token().fresh.is_some() {
+            output.line(format_args!("token   made and written to {TOKEN_FILE}, for you alone; commands run here find it"));
         }
         if let Some(channel) = config.channels.first() {
             let provider = channel.provider.provider();
@@ -100,13 +103,13 @@ impl Launch {
             let target = channel.target.as_deref().map(hide_userinfo);
             json!({"channel": &*channel.name, "provider": channel.provider.provider(), "webhook": self.webhook(channel), "target": target})
         };
-        let token = self.server.admin_token().fresh.as_ref().map(|token| token.expose_secret().to_owned());
+        let token_file = self.server.admin_token().fresh.as_ref().map(|_| TOKEN_FILE);
         output.json(&json!({
             "listen": self.url(""),
             "admin_listen": self.admin.map(|address| format!("http://{address}")),
             "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
             "store": store_words(&config.store, &self.server.store().promise()),
-            "new_admin_token": token,
+            "new_admin_token_file": token_file,
         }));
     }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
 use super::output::printable;
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, sources};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Flags};
 use crate::ingress::accept_loop::{self, Allowance};
@@ -47,7 +47,7 @@ pub struct Listen {
 
 impl Listen {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone() };
+        let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
         let (config, written) = prepare(global, flags)?;
         // What happens is shown line by line; only what has no line is logged.
         start_logs("error", false)?;

@@ -40,11 +40,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use secrecy::SecretString;
 
 pub use failure::Failure;
 pub use output::Output;
-pub use sources::{DEFAULT_FILE, fresh_secret, load_config, read_sources, write_starter};
+pub use sources::{DEFAULT_FILE, TOKEN_FILE, fresh_secret, load_config, read_sources, write_starter};
 
 const AFTER_HELP: &str = "\
 Try it:
@@ -79,9 +78,9 @@ pub struct Global {
     /// Where the running hapax is; without it the address from the config
     #[arg(long, global = true, env = "HAPAX_SERVER", value_name = "URL", help_heading = "For every command")]
     pub server: Option<String>,
-    /// The admin token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, or `admin_token` of the config
-    #[arg(long, global = true, value_name = "TOKEN", help_heading = "For every command")]
-    pub token: Option<SecretString>,
+    /// A file with the token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, `admin_token` of the config, or hapax.token here
+    #[arg(long, global = true, value_name = "FILE", help_heading = "For every command")]
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, sources};
 use crate::config::{Config, Flags};
 use crate::telemetry::Telemetry;
 
@@ -27,7 +27,7 @@ pub struct Serve {
 
 impl Serve {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let flags = Flags { listen: self.listen, store: self.store, admin_token: global.token.clone() };
+        let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
         let (config, written) = prepare(global, flags)?;
         start_logs(&config.log.filter, config.log.json)?;
         run(config, written.as_deref(), output).await

@@ -5,12 +5,16 @@ use std::path::Path;
 
 use anyhow::Context;
 use rand::RngCore;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, Global};
 use crate::config::{self, Config, Environment, Flags, SourceFile, Sources};
 
 /// The config file that is used when none is named.
 pub const DEFAULT_FILE: &str = "hapax.toml";
+
+/// Where the token that is made at the first start is put, and where commands find it.
+pub const TOKEN_FILE: &str = "hapax.token";
 
 /// Gathers file, environment and flags. No file is fine unless one was named.
 pub fn read_sources(global: &Global, flags: Flags) -> Result<Sources<'static>, Failure> {
@@ -22,6 +26,44 @@ pub fn read_sources(global: &Global, flags: Flags) -> Result<Sources<'static>, F
     let vars = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let env = Environment { vars: vars.collect(), read_file: &|path| std::fs::read_to_string(path) };
     Ok(Sources { file, env, flags })
+}
+
+/// The token of `--token-file`. A token itself is never an argument: arguments stand in process lists and histories.
+pub(super) fn token_flag(global: &Global) -> Result<Option<SecretString>, Failure> {
+    global.token_file.as_deref().map(read_token).transpose()
+}
+
+/// The token that a first start left in this directory.
+pub(super) fn token_left_here() -> Result<Option<SecretString>, Failure> {
+    let path = Path::new(TOKEN_FILE);
+    if path.exists() { read_token(path).map(Some) } else { Ok(None) }
+}
+
+fn read_token(path: &Path) -> Result<SecretString, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(SecretString::from(text.trim().to_owned())),
+        Err(why) => Err(Failure::plain(format!("the token file {} cannot be read: {why}", path.display()))),
+    }
+}
+
+/// Leaves a token in this directory, where only the owner may read it.
+pub(super) fn leave_token_here(token: &SecretString) -> std::io::Result<()> {
+    // A file of an earlier store may lie there: a new one keeps neither its owner's nor its readers' rights.
+    match std::fs::remove_file(TOKEN_FILE) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    let mut file = private_file().open(TOKEN_FILE)?;
+    file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
+    file.sync_all()
+}
+
+fn private_file() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Reads and checks the whole config.
@@ -41,11 +83,7 @@ fn read_config_file(path: &Path) -> Result<SourceFile, Failure> {
 
 /// Writes a starter config with fresh secrets that only its owner may read. An existing file is never overwritten.
 pub fn write_starter(path: &Path) -> Result<(), Failure> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = match options.open(path) {
+    let mut file = match private_file().open(path) {
         Ok(file) => file,
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
             let todo = "edit it, or move it away first: it holds the secrets your providers know";

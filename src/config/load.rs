@@ -193,7 +193,7 @@ fn flag_layer(flags: &Flags) -> Table {
         |key: &str, flag, value: &str| (key.to_owned(), Entry { origin: Origin::Flag(flag), node: Node::Text(value.to_owned()) });
     let listen = flags.listen.as_ref().map(|value| entry("listen", "--listen", value));
     let store = flags.store.as_ref().map(|value| entry("store", "--store", value));
-    let token = flags.admin_token.as_ref().map(|value| entry("admin_token", "--token", value.expose_secret()));
+    let token = flags.admin_token.as_ref().map(|value| entry("admin_token", "--token-file", value.expose_secret()));
     [listen, store, token].into_iter().flatten().collect()
 }
 
