@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
 
-use self::front::{Front, InTrouble, Vitals};
+use self::front::{Front, InTrouble, Told, Vitals};
 use self::upkeep::Upkeep;
-use crate::api::{Api, PurgeLog};
+use crate::api::{Api, Auth, PurgeLog};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Channel, Config, Limits, OnStoreFailure, StoreUrl};
 use crate::delivery::{BadTarget, Delivery};
 use crate::ingress::accept_loop::{self, Allowance};
+use crate::ingress::peer::Proxies;
 use crate::ingress::proxy::Answers;
 use crate::ingress::spool::Spool;
 use crate::ingress::{Ingress, Links};
@@ -253,11 +254,14 @@ impl Server {
         stop: &CancellationToken,
     ) -> JoinSet<()> {
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
+        let proxies = Proxies::new(self.config.trusted_proxies.clone());
+        let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        let auth = Arc::new(Auth::new(self.token.operator, Arc::clone(&self.store), clock, proxies, telemetry));
         let (memory, door) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
-            token_hash: self.token.hash,
+            auth: Arc::clone(&auth),
             providers,
             senders: self.sendings(),
             clock: Arc::clone(&self.clock),
@@ -270,8 +274,9 @@ impl Server {
                 Box::pin(async move { door.handle(request).await })
             }),
         });
-        let public = front::health(vitals.clone());
-        let admin = front::metrics(vitals.clone()).merge(crate::api::router(api));
+        let with_token = Told::ToHolders(auth);
+        let public = front::health(vitals.clone(), with_token.clone());
+        let v1 = crate::api::router(api);
         let mut doors = JoinSet::new();
         let mut open = |listener, ingress, routes: Router| {
             let front = Arc::new(Front { ingress, routes });
@@ -279,10 +284,11 @@ impl Server {
             doors.spawn(accept_loop::serve(listener, self.allowance(), handle, Arc::clone(&self.telemetry), stop.clone()));
         };
         match listeners.admin {
-            None => open(listeners.public, Some(ingress), public.merge(admin)),
+            None => open(listeners.public, Some(ingress), public.merge(front::metrics(vitals, with_token)).merge(v1)),
             Some(listener) => {
                 open(listeners.public, Some(ingress), public);
-                open(listener, None, front::health(vitals).merge(admin));
+                let told = front::health(vitals.clone(), Told::ToAll).merge(front::metrics(vitals, Told::ToAll));
+                open(listener, None, told.merge(v1));
             }
         }
         doors

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use serde::Serialize;
 
 use super::time::rfc3339;
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::store::PausedAccount;
 
 #[derive(Serialize)]
@@ -34,16 +34,18 @@ pub(super) struct Resumed {
     why: String,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>) -> Result<Json<List>, Problem> {
-    let paused = api.store.paused_accounts().await?;
-    Ok(Json(List { accounts: paused.into_iter().map(Account::from).collect() }))
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
+    let paused = api.store.paused_accounts().await?.into_iter().filter(|paused| caller.sees(&paused.channel));
+    Ok(Json(List { accounts: paused.map(Account::from).collect() }))
 }
 
 pub(super) async fn resume(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<Resumed>, Problem> {
     let Path((channel, account)) = path?;
+    caller.need_channel(&channel)?;
     let mut paused = api.store.paused_accounts().await?.into_iter();
     let Some(found) = paused.find(|paused| paused.channel == channel && paused.account == account) else {
         return Err(Problem::not_found("no such account is paused; GET /v1/accounts lists those that are"));

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::config::{self, Config, Mode, OnPoison, hide_userinfo};
 use crate::providers::samples;
 
@@ -43,8 +43,9 @@ struct Channel {
     max_body: usize,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>) -> Json<List> {
-    Json(List { channels: api.config.channels.iter().map(|channel| Channel::of(&api.config, channel)).collect() })
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
+    let seen = api.config.channels.iter().filter(|channel| caller.sees(&channel.name));
+    Json(List { channels: seen.map(|channel| Channel::of(&api.config, channel)).collect() })
 }
 
 /// What to make a sample of.
@@ -72,9 +73,11 @@ pub(super) struct Triggered {
 /// Signs a sample and posts it at our own door. The signed request stays inside: some providers' signature is the secret itself.
 pub(super) async fn trigger(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Path(name): Path<String>,
     ask: Result<Json<AskTrigger>, JsonRejection>,
 ) -> Result<Json<Triggered>, Problem> {
+    caller.need_channel(&name)?;
     let Json(ask) = ask?;
     let provider = api
         .providers

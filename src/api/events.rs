@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inbox::Item;
 use super::time::rfc3339;
-use super::{Api, Problem, page_limit};
+use super::{Api, Caller, Problem, page_limit};
 use crate::domain::{EventId, Kind, ThreadId};
 use crate::store::{AttemptRow, EventDetail, EventQuery, EventRow};
 
@@ -88,34 +88,48 @@ pub(super) struct Replayed {
     item: String,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, ask: Result<Query<Ask>, QueryRejection>) -> Result<Json<List>, Problem> {
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Query<Ask>, QueryRejection>,
+) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
     let query = EventQuery {
-        channel: ask.channel,
+        channel: caller.narrow(ask.channel)?,
         kind: ask.kind.as_deref().map(read_kind).transpose()?,
         thread: ask.thread.as_deref().map(read_thread).transpose()?,
         before: ask.before.as_deref().map(str::parse::<EventId>).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let page = api.store.events(query).await?;
+    let mut page = api.store.events(query).await?;
     let next = page.rows.last().filter(|_| page.more).map(|row| row.id.to_string());
+    page.rows.retain(|row| caller.sees(&row.channel));
     Ok(Json(List { events: page.rows.into_iter().map(Event::from).collect(), next }))
 }
 
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Detail>, Problem> {
-    Ok(Json(find(&api, &id).await?.into()))
+pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Detail>, Problem> {
+    Ok(Json(find(&api, &caller, &id).await?.into()))
 }
 
-pub(super) async fn replay(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<(StatusCode, Json<Replayed>), Problem> {
+pub(super) async fn replay(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Replayed>), Problem> {
     let event: EventId = id.parse()?;
+    if caller.is_limited() {
+        find(&api, &caller, &id).await?;
+    }
     match api.store.replay(event).await? {
         Some(item) => Ok((StatusCode::ACCEPTED, Json(Replayed { event: id, item: item.to_string() }))),
         None => Err(no_such_event(&id)),
     }
 }
 
-pub(super) async fn find(api: &Api, id: &str) -> Result<EventDetail, Problem> {
-    api.store.event(id.parse()?).await?.ok_or_else(|| no_such_event(id))
+/// An event of a channel that the caller does not see is not there.
+pub(super) async fn find(api: &Api, caller: &Caller, id: &str) -> Result<EventDetail, Problem> {
+    let found = api.store.event(id.parse()?).await?.filter(|detail| caller.sees(&detail.row.channel));
+    found.ok_or_else(|| no_such_event(id))
 }
 
 fn no_such_event(id: &str) -> Problem {

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
-use super::{Api, Problem, page_limit};
+use super::{Api, Caller, Problem, page_limit};
 use crate::domain::ItemId;
 use crate::store::{InboxQuery, InboxRow, ItemState};
 
@@ -56,16 +56,21 @@ struct Lease {
     fence: u64,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, ask: Result<Query<Ask>, QueryRejection>) -> Result<Json<List>, Problem> {
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Query<Ask>, QueryRejection>,
+) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
     let query = InboxQuery {
-        channel: ask.channel,
+        channel: caller.narrow(ask.channel)?,
         parked: ask.parked,
         after: ask.after.as_deref().map(str::parse::<ItemId>).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let page = api.store.inbox(query).await?;
+    let mut page = api.store.inbox(query).await?;
     let next = page.rows.last().filter(|_| page.more).map(|row| row.item.to_string());
+    page.rows.retain(|row| caller.sees(&row.channel));
     Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
 }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::outbox::Place;
 use super::story::Step;
 use super::time::rfc3339;
-use super::{Api, Problem, send_story};
+use super::{Api, Caller, Problem, send_story};
 use crate::domain::{MessageId, ThreadId};
 use crate::store::{Changed, MessageRow, TryRow};
 
@@ -56,14 +56,15 @@ struct Try {
     detail: String,
 }
 
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
-    show(&api, read_id(&id)?).await
+pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+    show(&api, &caller, read_id(&id)?).await
 }
 
-pub(super) async fn retry(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
     let id = read_id(&id)?;
+    make_sure_it_is_seen(&api, &caller, id).await?;
     match api.store.retry_message(id).await? {
-        Changed::Done => show(&api, id).await,
+        Changed::Done => show(&api, &caller, id).await,
         Changed::NotFound => Err(no_such_message(id)),
         Changed::TooLate => Err(Problem::too_late(format!(
             "{id} cannot be sent once more{}; only messages that failed or are in doubt can",
@@ -72,10 +73,15 @@ pub(super) async fn retry(State(api): State<Arc<Api>>, Path(id): Path<String>) -
     }
 }
 
-pub(super) async fn cancel(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+pub(super) async fn cancel(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Message>, Problem> {
     let id = read_id(&id)?;
+    make_sure_it_is_seen(&api, &caller, id).await?;
     match api.store.cancel_message(id).await? {
-        Changed::Done => show(&api, id).await,
+        Changed::Done => show(&api, &caller, id).await,
         Changed::NotFound => Err(no_such_message(id)),
         Changed::TooLate => Err(Problem::too_late(format!(
             "{id} cannot be cancelled{}; only messages that wait or are in doubt can",
@@ -88,8 +94,18 @@ fn read_id(text: &str) -> Result<MessageId, Problem> {
     Ok(text.parse()?)
 }
 
-async fn show(api: &Api, id: MessageId) -> Result<Json<Message>, Problem> {
-    let row = api.store.message(id).await?.ok_or_else(|| no_such_message(id))?;
+/// A message of a channel that the caller does not see is not there.
+async fn find(api: &Api, caller: &Caller, id: MessageId) -> Result<MessageRow, Problem> {
+    let found = api.store.message(id).await?.filter(|row| caller.sees(&row.channel));
+    found.ok_or_else(|| no_such_message(id))
+}
+
+async fn make_sure_it_is_seen(api: &Api, caller: &Caller, id: MessageId) -> Result<(), Problem> {
+    if caller.is_limited() { find(api, caller, id).await.map(drop) } else { Ok(()) }
+}
+
+async fn show(api: &Api, caller: &Caller, id: MessageId) -> Result<Json<Message>, Problem> {
+    let row = find(api, caller, id).await?;
     let story = send_story::steps(&row, api.clock.now_ms());
     Ok(Json(Message::new(row, story)))
 }

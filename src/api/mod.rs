@@ -3,8 +3,10 @@
 
 mod accounts;
 pub mod auth;
+mod caller;
 mod channels;
 mod events;
+mod guesses;
 mod inbox;
 mod messages;
 mod origin;
@@ -19,6 +21,7 @@ mod stats;
 mod story;
 mod threads;
 mod time;
+mod tokens;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,8 +31,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware;
-use axum::routing::{get, post};
+use axum::middleware::{self, Next};
+use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -45,6 +48,8 @@ use crate::providers::sending::Sending;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 
+pub use auth::Auth;
+pub use caller::{Caller, Scope};
 pub use problem::Problem;
 pub use purge::{LastPurge, PurgeLog, purge_step, retention};
 
@@ -55,8 +60,8 @@ const REQUEST_MAX_BYTES: usize = 64 << 10;
 pub struct Api {
     pub store: Arc<dyn Store>,
     pub config: Arc<Config>,
-    /// [`auth::hash_token`] of the admin token; the token itself is not kept.
-    pub token_hash: [u8; 32],
+    /// Whose tokens are believed.
+    pub auth: Arc<Auth>,
     /// By channel.
     pub providers: HashMap<Arc<str>, Arc<dyn Provider>>,
     /// The channels that can send.
@@ -75,36 +80,48 @@ pub struct Api {
 /// What a provider would do: a request for `/in/{channel}`, and its answer.
 pub type PostWebhook = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync;
 
-/// Makes the routes under `/v1`, all of them behind the admin token.
+/// Makes the routes under `/v1`, each behind the scope it takes.
 pub fn router(api: Arc<Api>) -> Router {
-    let v1 = Router::new()
+    let looks = Router::new()
         .route("/events", get(events::list))
         .route("/events/{id}", get(events::one))
         .route("/events/{id}/story", get(story::tell))
-        .route("/events/{id}/replay", post(events::replay))
         .route("/inbox", get(inbox::list))
-        .route("/redrive", post(redrive::redrive))
         .route("/stats", get(stats::stats))
-        .route("/purge", post(purge::purge))
         .route("/channels", get(channels::list))
-        .route("/channels/{name}/trigger", post(channels::trigger))
-        .route("/messages", post(send::submit))
         .route("/messages/{id}", get(messages::one))
-        .route("/messages/{id}/retry", post(messages::retry))
-        .route("/messages/{id}/cancel", post(messages::cancel))
         .route("/threads", get(threads::list))
         .route("/threads/{id}", get(threads::one))
         .route("/threads/{id}/messages", get(threads::messages))
-        .route("/threads/{id}/read", post(threads::read))
         .route("/outbox", get(outbox::list))
-        .route("/accounts", get(accounts::list))
+        .route("/accounts", get(accounts::list));
+    let sends = Router::new()
+        .route("/messages", post(send::submit))
+        .route("/messages/{id}/retry", post(messages::retry))
+        .route("/messages/{id}/cancel", post(messages::cancel))
+        .route("/threads/{id}/read", post(threads::read));
+    let rules = Router::new()
+        .route("/events/{id}/replay", post(events::replay))
+        .route("/redrive", post(redrive::redrive))
+        .route("/purge", post(purge::purge))
+        .route("/channels/{name}/trigger", post(channels::trigger))
         .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{name}", delete(tokens::revoke));
+    let v1 = behind(Scope::Read, looks)
+        .merge(behind(Scope::Send, sends))
+        .merge(behind(Scope::Admin, rules))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
-        .layer(middleware::from_fn_with_state(api.clone(), auth::require))
+        .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
         .with_state(api);
     Router::new().nest("/v1", v1)
+}
+
+fn behind(scope: Scope, routes: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
+    routes.route_layer(middleware::from_fn(need))
 }
 
 /// The page size that is used for the one asked for.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::config::Channel;
 use crate::domain::limits::{NAME_MAX_BYTES, PAGE_MAX};
 use crate::providers::sending::Sending;
@@ -16,11 +16,19 @@ pub(super) struct Origin<'a> {
 }
 
 /// Finds the one origin that is meant; with several possible ones nothing is guessed.
-pub(super) async fn find<'a>(api: &'a Api, channel: Option<&str>, account: Option<&str>) -> Result<Origin<'a>, Problem> {
+pub(super) async fn find<'a>(
+    api: &'a Api,
+    caller: &Caller,
+    channel: Option<&str>,
+    account: Option<&str>,
+) -> Result<Origin<'a>, Problem> {
     let channel = match (channel, account) {
-        (Some(name), _) => named(api, name)?,
-        (None, Some(account)) => of_account(api, account).await?,
-        (None, None) => only(api)?,
+        (Some(name), _) => {
+            caller.need_channel(name)?;
+            named(api, caller, name)?
+        }
+        (None, Some(account)) => of_account(api, caller, account).await?,
+        (None, None) => only(api, caller)?,
     };
     let sending = api.senders.get(&channel.name).ok_or_else(|| cannot_send(&channel.name))?;
     let account = match account {
@@ -40,8 +48,9 @@ impl Origin<'_> {
     }
 }
 
-fn sending_channels(api: &Api) -> impl Iterator<Item = &Channel> {
-    api.config.channels.iter().filter(|channel| api.senders.contains_key(&channel.name))
+/// Those that the caller may send through.
+fn sending_channels<'a>(api: &'a Api, caller: &Caller) -> impl Iterator<Item = &'a Channel> {
+    api.config.channels.iter().filter(|channel| api.senders.contains_key(&channel.name) && caller.sees(&channel.name))
 }
 
 fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
@@ -49,28 +58,28 @@ fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
     if names.is_empty() { "none; give a channel its `token` (gowa and generic: `api_base`)".to_owned() } else { names.join(", ") }
 }
 
-fn named<'a>(api: &'a Api, name: &str) -> Result<&'a Channel, Problem> {
+fn named<'a>(api: &'a Api, caller: &Caller, name: &str) -> Result<&'a Channel, Problem> {
     api.config.channels.iter().find(|channel| *channel.name == *name).ok_or_else(|| {
-        let can = names(sending_channels(api));
+        let can = names(sending_channels(api, caller));
         Problem::unprocessable(format!("there is no channel `{}`; those that can send: {can}", short(name)))
     })
 }
 
-fn only(api: &Api) -> Result<&Channel, Problem> {
-    let mut channels = sending_channels(api);
+fn only<'a>(api: &'a Api, caller: &Caller) -> Result<&'a Channel, Problem> {
+    let mut channels = sending_channels(api, caller);
     match (channels.next(), channels.next()) {
         (Some(channel), None) => Ok(channel),
         _ => {
-            let can = names(sending_channels(api));
+            let can = names(sending_channels(api, caller));
             Err(Problem::unprocessable(format!("say with `channel` or `account` who sends; channels that can send: {can}")))
         }
     }
 }
 
-async fn of_account<'a>(api: &'a Api, account: &str) -> Result<&'a Channel, Problem> {
+async fn of_account<'a>(api: &'a Api, caller: &Caller, account: &str) -> Result<&'a Channel, Problem> {
     check_name("account", account)?;
     let mut known = Vec::new();
-    for channel in sending_channels(api) {
+    for channel in sending_channels(api, caller) {
         if knows(api, channel, account).await? {
             known.push(channel);
         }
@@ -84,15 +93,15 @@ async fn of_account<'a>(api: &'a Api, account: &str) -> Result<&'a Channel, Prob
         }
     }
     let seen = ThreadQuery { account: Some(account.to_owned()), limit: 1, ..ThreadQuery::default() };
-    if let Some(thread) = api.store.threads(seen).await?.rows.first() {
+    if let Some(thread) = api.store.threads(seen).await?.rows.first().filter(|thread| caller.sees(&thread.channel)) {
         return Err(cannot_send(&thread.channel));
     }
     // Nobody has written to this account yet. With one channel there is no doubt whose it is.
-    let mut channels = sending_channels(api);
+    let mut channels = sending_channels(api, caller);
     match (channels.next(), channels.next()) {
         (Some(channel), None) => Ok(channel),
         _ => {
-            let can = names(sending_channels(api));
+            let can = names(sending_channels(api, caller));
             let detail =
                 format!("account `{}` is not known yet: name its `channel` too; those that can send: {can}", short(account));
             Err(Problem::unprocessable(detail))

@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
-use super::{Api, Problem, page_limit};
+use super::{Api, Caller, Problem, page_limit};
 use crate::domain::{MessageId, ThreadId};
 use crate::store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState};
 
@@ -65,17 +65,22 @@ pub(super) struct Place {
     check_at: Option<String>,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, ask: Result<Query<Ask>, QueryRejection>) -> Result<Json<List>, Problem> {
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Query<Ask>, QueryRejection>,
+) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
     let query = OutboxQuery {
-        channel: ask.channel,
+        channel: caller.narrow(ask.channel)?,
         account: ask.account,
         unknown: ask.unknown.unwrap_or_default(),
         after: ask.after.as_deref().map(str::parse::<MessageId>).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let page = api.store.outbox(query).await?;
+    let mut page = api.store.outbox(query).await?;
     let next = page.rows.last().filter(|_| page.more).map(|row| row.id.to_string());
+    page.rows.retain(|row| caller.sees(&row.channel));
     Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
 }
 

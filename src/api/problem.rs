@@ -44,6 +44,15 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "It is too late for that", detail)
     }
 
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "The token does not allow this", detail)
+    }
+
+    pub(super) fn too_many(detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "Too many at once", detail);
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..problem }
+    }
+
     /// Says more at the end.
     pub(super) fn and(self, words: &str) -> Self {
         Self { detail: self.detail + words, ..self }
@@ -112,7 +121,7 @@ impl From<BadId> for Problem {
 pub(super) async fn no_such_path(uri: Uri) -> Problem {
     let detail = format!(
         "`/v1{}` is not a resource; there are /v1/messages, /v1/threads, /v1/outbox, /v1/accounts, /v1/events, /v1/inbox, /v1/redrive, \
-         /v1/stats, /v1/purge and /v1/channels",
+         /v1/stats, /v1/purge, /v1/channels and /v1/tokens",
         uri.path()
     );
     Problem::not_found(detail)

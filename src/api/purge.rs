@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::config::Config;
 use crate::store::{Purged, Store, StoreError};
 
@@ -56,7 +56,8 @@ pub(super) struct Done {
     more: bool,
 }
 
-pub(super) async fn purge(State(api): State<Arc<Api>>) -> Result<Json<Done>, Problem> {
+pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Done>, Problem> {
+    caller.need_all_channels()?;
     let retention = retention(&api.config);
     let mut all = Purged::default();
     for _ in 0..STEPS_MAX {

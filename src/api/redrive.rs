@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use serde::{Deserialize, Serialize};
 
-use super::{Api, Problem};
+use super::{Api, Caller, Problem, events};
 use crate::store::Redrive;
 
 /// Most items one call puts back; more need another call.
@@ -32,6 +32,7 @@ pub(super) struct Redriven {
 
 pub(super) async fn redrive(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     ask: Result<Json<Ask>, JsonRejection>,
 ) -> Result<Json<Redriven>, Problem> {
     let Json(ask) = ask?;
@@ -45,6 +46,13 @@ pub(super) async fn redrive(
             return Err(Problem::bad_request(todo));
         }
     };
+    match &which {
+        Redrive::Channel(channel) => caller.need_channel(channel)?,
+        Redrive::Event(event) if caller.is_limited() => drop(events::find(&api, &caller, &event.to_string()).await?),
+        // Which channel an item is of is not known before it is in line again.
+        Redrive::Item(_) | Redrive::All => caller.need_all_channels()?,
+        Redrive::Event(_) => {}
+    }
     let redriven = api.store.redrive(which, REDRIVE_MAX).await?;
     Ok(Json(Redriven { redriven, more: redriven == REDRIVE_MAX }))
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::origin::{self, Origin};
-use super::{Api, Problem, prefer};
+use super::{Api, Caller, Problem, prefer};
 use crate::domain::limits::{BODY_TIMEOUT_MS, MESSAGE_MAX_BYTES, REQUEST_ID_MAX_BYTES};
 use crate::domain::{MessageId, Priority, Status, ThreadId};
 use crate::store::{MessageRow, NewMessage, StoreError, Submitted};
@@ -58,11 +58,16 @@ struct Receipt {
     why: Option<String>,
 }
 
-pub(super) async fn submit(State(api): State<Arc<Api>>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(super) async fn submit(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     let ask = read_ask(&headers, body).await?;
     let given_id = read_request_id(&headers, ask.request_id.as_deref())?;
     let wait = prefer::wait(&headers)?;
-    let origin = origin::find(&api, ask.channel.as_deref(), ask.account.as_deref()).await?;
+    let origin = origin::find(&api, &caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
     let request_id = given_id.clone().unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
     let message = make(&origin, &ask, request_id)?;
     let receipt = Receipt {

@@ -8,7 +8,7 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::time::rfc3339;
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::store::{self, ChannelCounts, Promise, in_time};
 
 /// A store that takes longer to count is shown as down.
@@ -77,9 +77,11 @@ struct Spooled {
     oldest_at: Option<String>,
 }
 
-pub(super) async fn stats(State(api): State<Arc<Api>>) -> Result<Json<Stats>, Problem> {
+/// A token of some channels is told about these alone.
+pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
+    let seen = |counts: &ChannelCounts| caller.sees(&counts.channel);
     let spool = match &api.spool {
-        Some(spool) => Some(spool.counts().await?.into_iter().map(Spooled::from).collect()),
+        Some(spool) => Some(spool.counts().await?.into_iter().filter(seen).map(Spooled::from).collect()),
         None => None,
     };
     let (stats, why) = match in_time("counting", STORE_PATIENCE, api.store.stats()).await {
@@ -93,7 +95,8 @@ pub(super) async fn stats(State(api): State<Arc<Api>>) -> Result<Json<Stats>, Pr
     };
     let last_purge = api.purges.last().map(|last| Purge { at: rfc3339(last.at_ms), keys: last.keys, events: last.events });
     let memory = (api.memory)();
-    let of = |number: fn(&store::Stats) -> u64| stats.as_ref().map(number);
+    let whole = stats.as_ref().filter(|_| !caller.is_limited());
+    let of = |number: fn(&store::Stats) -> u64| whole.map(number);
     Ok(Json(Stats {
         store: if stats.is_some() { "up" } else { "down" },
         why,
@@ -105,8 +108,8 @@ pub(super) async fn stats(State(api): State<Arc<Api>>) -> Result<Json<Stats>, Pr
         not_kept,
         memory: Memory { keys: memory.keys, hits: memory.hits },
         last_purge,
-        outbox: stats.as_ref().map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
-        channels: stats.map(|stats| stats.channels.into_iter().map(Channel::from).collect()),
+        outbox: whole.map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
+        channels: stats.map(|stats| stats.channels.into_iter().filter(seen).map(Channel::from).collect()),
         spool,
     }))
 }

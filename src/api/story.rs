@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::events::{self, Event};
 use super::time::rfc3339;
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 use crate::domain::Fence;
 use crate::store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState};
 
@@ -34,8 +34,8 @@ pub(super) struct Step {
     fence: Option<u64>,
 }
 
-pub(super) async fn tell(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
-    let detail = events::find(&api, &id).await?;
+pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
+    let detail = events::find(&api, &caller, &id).await?;
     let steps = steps(&detail, api.clock.now_ms());
     Ok(Json(Story { event: detail.row.into(), steps }))
 }

@@ -1,5 +1,6 @@
 mod sending;
 mod threads;
+mod tokens;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -56,7 +57,13 @@ impl Fixture {
         let router = router(Arc::new(Api {
             store: Arc::new(store.clone()),
             config: Arc::new(config),
-            token_hash: auth::hash_token(TOKEN),
+            auth: Arc::new(Auth::new(
+                auth::OperatorToken::Configured(auth::hash_token(TOKEN)),
+                Arc::new(store.clone()),
+                clock.clone(),
+                crate::ingress::peer::Proxies::default(),
+                Arc::new(crate::telemetry::Telemetry::new()),
+            )),
             senders,
             clock: clock.clone(),
             purges: Arc::default(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::read_thread;
 use super::time::rfc3339;
-use super::{Api, Problem, page_limit};
+use super::{Api, Caller, Problem, page_limit};
 use crate::domain::{EventId, ThreadId};
 use crate::store::{EntryId, ThreadMessage, ThreadQuery, ThreadRow};
 
@@ -73,47 +73,57 @@ struct Entry {
     status: Option<&'static str>,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, ask: Result<Query<Ask>, QueryRejection>) -> Result<Json<List>, Problem> {
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Query<Ask>, QueryRejection>,
+) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
     let query = ThreadQuery {
-        channel: ask.channel,
+        channel: caller.narrow(ask.channel)?,
         account: ask.account,
         before: ask.before.as_deref().map(read_cursor).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let page = api.store.threads(query).await?;
+    let mut page = api.store.threads(query).await?;
     let next = page.rows.last().filter(|_| page.more).map(write_cursor);
+    page.rows.retain(|row| caller.sees(&row.channel));
     Ok(Json(List { threads: page.rows.into_iter().map(Thread::from).collect(), next }))
 }
 
-pub(super) async fn one(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
+pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    show(&api, &id).await
+    Ok(Json(find(&api, &caller, &id).await?.into()))
 }
 
 pub(super) async fn messages(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Path(id): Path<String>,
     ask: Result<Query<AskMessages>, QueryRejection>,
 ) -> Result<Json<Messages>, Problem> {
     let (Query(ask), id) = (ask?, read_thread(&id)?);
     let before = ask.before.as_deref().map(read_entry).transpose()?;
-    if api.store.thread(&id).await?.is_none() {
-        return Err(no_such_thread(&id));
-    }
+    find(&api, &caller, &id).await?;
     let page = api.store.thread_messages(&id, before, page_limit(ask.limit)).await?;
     let next = page.rows.last().filter(|_| page.more).map(|row| write_entry(row.id));
     Ok(Json(Messages { messages: page.rows.into_iter().map(Entry::from).collect(), next }))
 }
 
-pub(super) async fn read(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
+pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    if api.store.mark_read(&id).await? { show(&api, &id).await } else { Err(no_such_thread(&id)) }
+    if caller.is_limited() {
+        find(&api, &caller, &id).await?;
+    }
+    match api.store.mark_read(&id).await? {
+        true => Ok(Json(find(&api, &caller, &id).await?.into())),
+        false => Err(no_such_thread(&id)),
+    }
 }
 
-async fn show(api: &Api, id: &ThreadId) -> Result<Json<Thread>, Problem> {
-    let row = api.store.thread(id).await?.ok_or_else(|| no_such_thread(id))?;
-    Ok(Json(row.into()))
+async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<ThreadRow, Problem> {
+    let found = api.store.thread(id).await?.filter(|row| caller.sees(&row.channel));
+    found.ok_or_else(|| no_such_thread(id))
 }
 
 fn no_such_thread(id: &ThreadId) -> Problem {

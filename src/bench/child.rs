@@ -157,6 +157,8 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin_listen: None,
+        admin_public: false,
+        trusted_proxies: Vec::new(),
         admin_token: Some(requests::TOKEN.into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),

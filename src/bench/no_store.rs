@@ -110,6 +110,10 @@ impl Store for NoStore {
         Ok(value.to_owned())
     }
 
+    async fn amend(&self, _: &str, _: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        Ok(new.map(str::to_owned))
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
     }

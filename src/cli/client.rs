@@ -53,6 +53,10 @@ impl Client {
         self.ask(Method::POST, self.url(path)?, Some(body), headers).await
     }
 
+    pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.ask(Method::DELETE, self.url(path)?, None, &[]).await
+    }
+
     fn url(&self, path: &str) -> Result<Url, Failure> {
         self.base.join(path).map_err(|why| Failure::plain(format!("{path} does not fit {}: {why}", self.base)))
     }

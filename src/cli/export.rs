@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::moved::{EXPORT, End, Head, Line, VERSION};
+use super::moved::{EXPORT, End, Head, Line, VERSION, is_private};
 use super::store_direct::{failed, open};
 use super::{Failure, Global, Output};
 use crate::clock::{Clock, SystemClock};
@@ -51,7 +51,7 @@ impl Export {
         loop {
             let (records, next) = moving.export(from, PAGE).await.map_err(failed)?;
             bar.inc(records.iter().filter(|record| is_counted(record)).count() as u64);
-            for record in records {
+            for record in records.into_iter().filter(|record| !is_private(record)) {
                 sink.put(record).map_err(written)?;
             }
             from = next;

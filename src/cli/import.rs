@@ -1,14 +1,14 @@
 //! `hapax import`
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Seek};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::moved::{EXPORT, End, Head, Line, VERSION};
+use super::moved::{EXPORT, End, Head, Line, VERSION, is_private};
 use super::store_direct::{failed, open};
 use super::{Failure, Global, Output};
 use crate::store::{Moved, Moving};
@@ -36,6 +36,8 @@ pub struct Import {
 /// Records, and bytes of the file, that are put at once.
 const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 2 << 20;
+/// The longest line: the largest body there may be, in base64, and room for the rest.
+const LINE_MAX_BYTES: u64 = 64 << 20;
 
 impl Import {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -149,9 +151,13 @@ impl<R: BufRead> Source<R> {
 
     fn next_line(&mut self) -> Result<(), Failure> {
         self.line.clear();
-        let read = self.from.read_until(b'\n', &mut self.line);
+        let read = (&mut self.from).take(LINE_MAX_BYTES + 1).read_until(b'\n', &mut self.line);
         read.map_err(|why| Failure::plain(format!("cannot read the file: {why}")))?;
         self.line_number += 1;
+        if self.line.len() as u64 > LINE_MAX_BYTES {
+            let (number, most) = (self.line_number, LINE_MAX_BYTES >> 20);
+            return Err(Failure::plain(format!("line {number} is longer than {most} MB, which no export writes")));
+        }
         self.bar.inc(self.line.len() as u64);
         Ok(())
     }
@@ -197,7 +203,10 @@ impl<R: BufRead> Source<R> {
             && let Some(record) = self.next_record()?
         {
             bytes += self.line.len();
-            batch.push(record);
+            // A file of an earlier version may carry them.
+            if !is_private(&record) {
+                batch.push(record);
+            }
         }
         Ok(batch)
     }
@@ -210,4 +219,16 @@ impl<R: BufRead> Source<R> {
 
 fn not_ours() -> Failure {
     Failure::plain("that is no file of `hapax export`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_end_is_not_read_to_its_end() {
+        let endless = BufReader::new(std::io::repeat(b'x'));
+        let said = Source::new(endless, ProgressBar::hidden()).err().expect("refused").to_string();
+        assert!(said.contains("line 1 is longer than 64 MB"), "{said}");
+    }
 }

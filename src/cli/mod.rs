@@ -31,6 +31,7 @@ mod stats;
 mod store_direct;
 mod story;
 mod threads;
+mod token;
 mod trigger;
 
 #[cfg(test)]
@@ -101,6 +102,7 @@ pub enum Command {
     Redrive(redrive::Redrive),
     Stats(stats::Stats),
     Purge(purge::Purge),
+    Token(token::Token),
     Export(export::Export),
     Import(import::Import),
     Check(check::Check),
@@ -130,6 +132,7 @@ impl Command {
             Command::Redrive(command) => command.run(global, output).await,
             Command::Stats(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
+            Command::Token(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),

@@ -18,6 +18,11 @@ use crate::store::{Answer, Copies, KeptHeaders, Moved, PausedAccount, read_repli
 pub(super) const VERSION: u32 = 1;
 pub(super) const EXPORT: &str = "export";
 
+/// True for what belongs to one installation: who holds the old one's tokens must not open the new one.
+pub(super) fn is_private(record: &Moved) -> bool {
+    matches!(record, Moved::Setting { name, .. } if crate::api::auth::NEVER_MOVED.contains(&name.as_str()))
+}
+
 /// One line, after the first.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

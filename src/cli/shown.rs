@@ -14,6 +14,9 @@ pub(super) struct Shown {
     listen: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_listen: Option<String>,
+    admin_public: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted_proxies: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token: Option<&'static str>,
     store: String,
@@ -92,6 +95,8 @@ pub(super) fn show(config: &Config) -> Shown {
     Shown {
         listen: config.listen.to_string(),
         admin_listen: config.admin_listen.map(|address| address.to_string()),
+        admin_public: config.admin_public,
+        trusted_proxies: config.trusted_proxies.iter().map(ToString::to_string).collect(),
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
         store: config.store.to_string(),
         spool: config.spool.display().to_string(),

@@ -53,7 +53,12 @@ pub(super) fn leave_token_here(token: &SecretString) -> std::io::Result<()> {
         Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
         _ => {}
     }
-    let mut file = private_file().open(TOKEN_FILE)?;
+    write_private(Path::new(TOKEN_FILE), token)
+}
+
+/// Writes a token to a new file that only its owner may read.
+pub(super) fn write_private(path: &Path, token: &SecretString) -> std::io::Result<()> {
+    let mut file = private_file().open(path)?;
     file.write_all(format!("{}\n", token.expose_secret()).as_bytes())?;
     file.sync_all()
 }

@@ -9,10 +9,22 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Channel, Config, DEFAULT, Limits, Log, StoreUrl, channel};
+use super::{Channel, Config, DEFAULT, Limits, Log, Network, StoreUrl, channel};
 
-const TOP_KEYS: &[&str] =
-    &["listen", "admin_listen", "admin_token", "store", "spool", "instance", "limits", "log", "defaults", "channel"];
+const TOP_KEYS: &[&str] = &[
+    "listen",
+    "admin_listen",
+    "admin_public",
+    "trusted_proxies",
+    "admin_token",
+    "store",
+    "spool",
+    "instance",
+    "limits",
+    "log",
+    "defaults",
+    "channel",
+];
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
 const LIMIT_KEYS: &[&str] =
     &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys", "outbox"];
@@ -115,6 +127,11 @@ impl Layers {
         if let Some(found) = top.get("admin_listen").filter(|_| admin_listen.is_some() && admin_listen == listen) {
             found.refuse(mistakes, "this is `listen` as well; choose another port, or take `admin_listen` out");
         }
+        let admin_public = top.get("admin_public").and_then(|found| found.truth(mistakes)).unwrap_or_default();
+        if let (Some(found), Some(at), None, false) = (top.get("listen"), listen, top.get("admin_listen"), admin_public) {
+            refuse_open_admin(&found, at, mistakes);
+        }
+        let trusted_proxies = top.get("trusted_proxies").map(|found| read_networks(&found, mistakes)).unwrap_or_default();
         let admin_token = top.get("admin_token").and_then(|found| read_admin_token(&found, mistakes));
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
         let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
@@ -123,7 +140,19 @@ impl Layers {
         let log = self.log(mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
         let channels = self.channels(embedded, mistakes);
-        Some(Config { listen: listen?, admin_listen, admin_token, store: store?, spool: spool?, instance, limits, log, channels })
+        Some(Config {
+            listen: listen?,
+            admin_listen,
+            admin_public,
+            trusted_proxies,
+            admin_token,
+            store: store?,
+            spool: spool?,
+            instance,
+            limits,
+            log,
+            channels,
+        })
     }
 
     fn limits(&self, mistakes: &mut Mistakes) -> Limits {
@@ -204,6 +233,8 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
         ("PORT", "listen"),
         ("DATABASE_URL", "store"),
         ("HAPAX_LISTEN", "listen"),
+        ("HAPAX_ADMIN_LISTEN", "admin_listen"),
+        ("HAPAX_ADMIN_PUBLIC", "admin_public"),
         ("HAPAX_STORE", "store"),
         ("HAPAX_ADMIN_TOKEN", "admin_token"),
     ];
@@ -212,8 +243,12 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
             Ok(None) => {}
             Ok(Some((name, value))) => {
                 // A platform that sets PORT expects the program on every address of its container.
-                let text = if variable == "PORT" { format!("0.0.0.0:{value}") } else { value };
-                layer.insert(key.to_owned(), Entry { origin: Origin::Env(name), node: Node::Text(text) });
+                let node = match (variable, value.as_str()) {
+                    ("PORT", _) => Node::Text(format!("0.0.0.0:{value}")),
+                    ("HAPAX_ADMIN_PUBLIC", "true" | "false") => Node::Truth(value == "true"),
+                    _ => Node::Text(value),
+                };
+                layer.insert(key.to_owned(), Entry { origin: Origin::Env(name), node });
             }
             Err(why) => mistakes.add(&Origin::Env(variable.to_owned()), key, why),
         }
@@ -228,6 +263,28 @@ fn read_address(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<SocketAddr
         found.refuse(mistakes, format!("`{text}` is not an address and a port; write \"127.0.0.1:4272\""));
     }
     address
+}
+
+/// Whoever opens the door to the world must say whether the admin surface stands in it.
+fn refuse_open_admin(listen: &Found<'_>, at: SocketAddr, mistakes: &mut Mistakes) {
+    if !at.ip().to_canonical().is_loopback() {
+        let what = "other machines reach this address, and /v1 and /metrics with it; add admin_listen = \"127.0.0.1:4273\" to move them, \
+                    or admin_public = true if their tokens are protection enough. In Docker: HAPAX_LISTEN=0.0.0.0:4272 and \
+                    HAPAX_ADMIN_LISTEN=0.0.0.0:4273, published with -p 4272:4272 for providers and -p 127.0.0.1:4273:4273 for you";
+        listen.refuse(mistakes, what);
+    }
+}
+
+fn read_networks(found: &Found<'_>, mistakes: &mut Mistakes) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for (entry, text) in found.texts(mistakes).unwrap_or_default() {
+        match Network::read(text) {
+            Some(network) => networks.push(network),
+            None => entry
+                .refuse(mistakes, format!("`{text}` is not an address or a block of them; write \"10.0.0.1\" or \"10.0.0.0/8\"")),
+        }
+    }
+    networks
 }
 
 fn read_admin_token(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<SecretString> {

@@ -5,6 +5,7 @@ mod channel;
 mod generic;
 mod load;
 mod mistake;
+mod network;
 mod secret;
 mod section;
 mod send;
@@ -27,6 +28,7 @@ mod tests;
 pub use address::hide_userinfo;
 pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
 pub use mistake::{Mistake, Mistakes, Origin};
+pub use network::Network;
 pub use starter::starter;
 pub use store_url::{StoreAddress, StoreUrl};
 pub use tree::Environment;
@@ -45,6 +47,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the admin surface listens when it is not beside `/in`.
     pub admin_listen: Option<SocketAddr>,
+    /// The admin surface may stand beside `/in` where other machines reach it.
+    pub admin_public: bool,
+    /// Whose `X-Forwarded-For` counts.
+    pub trusted_proxies: Vec<Network>,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     pub store: StoreUrl,

@@ -123,7 +123,8 @@ fn flags_beat_env_beats_file_beats_default() {
     let from_env = at(Flags::default(), &env);
     assert_eq!(from_env.listen.to_string(), "127.0.0.1:2");
     assert_eq!(from_env.admin_token.expect("set").expose_secret(), "token-from-a-file");
-    assert_eq!(at(Flags::default(), &[("PORT", "3")]).listen.to_string(), "0.0.0.0:3");
+    let on_a_platform = at(Flags::default(), &[("PORT", "3"), ("HAPAX_ADMIN_PUBLIC", "true")]);
+    assert_eq!(on_a_platform.listen.to_string(), "0.0.0.0:3");
     assert_eq!(at(Flags::default(), &[]).listen.port(), 1);
     assert_eq!(at(Flags::default(), &[]).store, StoreUrl::Sqlite("file.db".into()));
     assert_eq!(at(Flags::default(), &[("DATABASE_URL", "sqlite:///var/x.db")]).store, StoreUrl::Sqlite("/var/x.db".into()));
@@ -398,4 +399,35 @@ fn a_server_is_found_without_the_channels_secrets() {
     let admin = load_admin(&sources(text, &[("HAPAX_ADMIN_TOKEN", "t")], Flags::default())).expect("an address");
     assert_eq!(admin.address.port(), 2);
     assert_eq!(admin.token.expect("set").expose_secret(), "t");
+}
+
+#[test]
+fn the_admin_surface_is_not_opened_to_the_world_by_accident() {
+    let said = |text: &str, env: &[(&str, &str)]| load_with(text, env, Flags::default()).map_err(|mistakes| mistakes.to_string());
+    for open in
+        ["listen = '0.0.0.0:1'", "listen = '[::]:1'", "listen = '192.0.2.1:1'", "listen = '0.0.0.0:1'\nadmin_public = false"]
+    {
+        let said = said(open, &[]).expect_err("refused");
+        let names = ["t.toml:1: listen: ", "admin_listen = \"127.0.0.1:4273\"", "admin_public = true", "-p 127.0.0.1:4273:4273"];
+        assert!(names.iter().all(|name| said.contains(name)), "{said}");
+    }
+    assert!(said("", &[("PORT", "3")]).is_err());
+    for closed in [
+        "listen = '127.0.0.1:1'",
+        "listen = '[::1]:1'",
+        "listen = '0.0.0.0:1'\nadmin_listen = '127.0.0.1:2'",
+        "listen = '0.0.0.0:1'\nadmin_public = true",
+    ] {
+        assert!(said(closed, &[]).is_ok(), "{closed}");
+    }
+    let docker = [("HAPAX_LISTEN", "0.0.0.0:4272"), ("HAPAX_ADMIN_LISTEN", "0.0.0.0:4273")];
+    assert_eq!(said("", &docker).expect("fine").admin_listen.expect("set").port(), 4273);
+}
+
+#[test]
+fn trusted_proxies_are_addresses_or_blocks() {
+    let config = load_with("trusted_proxies = ['10.0.0.0/8', '::1']", &[], Flags::default()).expect("a good config");
+    assert!(config.trusted_proxies[0].holds("10.1.2.3".parse().expect("an address")));
+    let said = first_mistake("trusted_proxies = ['nginx']");
+    assert!(said.contains("`nginx` is not an address or a block of them"), "{said}");
 }

@@ -14,8 +14,24 @@ pub fn warnings(config: &Config) -> Vec<String> {
             "store = \"memory:\" forgets everything when hapax stops; use \"sqlite:hapax.db\" to keep the promises".to_owned(),
         );
     }
+    if is_open_on_the_way(&config.store) {
+        said.push(format!(
+            "store = \"{}\": the connection is not proved to be the server's own, so what is stored can be read and changed on the way; {}",
+            config.store,
+            match config.store {
+                StoreUrl::Postgres(_) => "add ?sslmode=require",
+                StoreUrl::Mysql(_) => "add ?require_ssl=true",
+                _ => "use rediss://",
+            }
+        ));
+    }
     for channel in &config.channels {
         let name = &channel.name;
+        if channel.target.as_deref().is_some_and(|target| is_http_elsewhere(target)) {
+            said.push(format!(
+                "channel.{name}: `target` is http:// and not on this machine: messages can be read and changed on the way"
+            ));
+        }
         if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
             said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
         }
@@ -55,7 +71,83 @@ fn on_store_failure(config: &Config, channel: &Channel) -> Option<String> {
 
 /// True when a token crosses a network unencrypted.
 fn is_open_to_all(send: &Send) -> bool {
-    let Some(rest) = send.api_base.strip_prefix("http://") else { return false };
-    let at_home = ["127.", "localhost", "[::1]"].iter().any(|home| rest.starts_with(home));
-    send.token.is_some() && !at_home
+    send.token.is_some() && is_http_elsewhere(&send.api_base)
+}
+
+fn is_http_elsewhere(address: &str) -> bool {
+    address.parse::<http::Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_none_or(|host| !is_here(host)))
+}
+
+fn is_here(host: &str) -> bool {
+    let bare = host.trim_matches(['[', ']']);
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// True when the store is on another machine, and its address does not ask for TLS with a certificate that is checked.
+fn is_open_on_the_way(store: &StoreUrl) -> bool {
+    let address = match store {
+        StoreUrl::Postgres(address) | StoreUrl::Mysql(address) | StoreUrl::Redis(address) => address.expose(),
+        StoreUrl::Memory | StoreUrl::Sqlite(_) | StoreUrl::Firestore(_) => return false,
+    };
+    let (scheme, rest) = address.split_once("://").unwrap_or_default();
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = place.split(['/', '#']).next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let without_port = |host: &str| match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default().to_owned(),
+        None => host.split(':').next().unwrap_or_default().to_owned(),
+    };
+    // No host, or a path, is a socket of this machine.
+    let here = |host: &str| host.is_empty() || host.starts_with("%2F") || host.starts_with("%2f") || is_here(host);
+    let asks = |wanted: &str| query.split('&').any(|pair| pair.eq_ignore_ascii_case(wanted));
+    let checked = match store {
+        StoreUrl::Postgres(_) => asks("sslmode=require"),
+        StoreUrl::Mysql(_) => asks("require_ssl=true") && !asks("verify_ca=false") && !asks("verify_identity=false"),
+        _ => scheme == "rediss" && !address.ends_with("#insecure"),
+    };
+    !checked && !hosts.split(',').map(without_port).all(|host| here(&host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_elsewhere_without_checked_tls_is_worth_a_word() {
+        for (address, open) in [
+            ("postgres://u:p@db.internal/x", true),
+            ("postgres://u:p@db.internal/x?sslmode=prefer", true),
+            ("postgres://u:p@db.internal/x?application_name=a&sslmode=require", false),
+            ("postgres://u@127.0.0.1:5432/x", false),
+            ("postgres://u@127.0.0.1,10.0.0.2/x", true),
+            ("postgres://%2Fvar%2Frun%2Fpostgresql/x", false),
+            ("mysql://u:p@10.0.0.2/x", true),
+            ("mysql://u:p@10.0.0.2/x?require_ssl=true", false),
+            ("mysql://u:p@10.0.0.2/x?require_ssl=true&verify_ca=false", true),
+            ("mysql://u:p@localhost/x", false),
+            ("redis://cache:6379/0", true),
+            ("rediss://cache:6379/0", false),
+            ("rediss://cache:6379/0#insecure", true),
+            ("redis://[::1]:6379/0", false),
+            ("firestore://project", false),
+            ("sqlite:hapax.db", false),
+        ] {
+            assert_eq!(is_open_on_the_way(&StoreUrl::read(address).expect("an address")), open, "{address}");
+        }
+    }
+
+    #[test]
+    fn http_is_for_this_machine() {
+        for (address, open) in [
+            ("http://bot:3000/", true),
+            ("http://10.0.0.3/", true),
+            ("https://bot.example/", false),
+            ("http://127.0.0.1:3000/x", false),
+            ("http://localhost/", false),
+            ("http://[::1]:3000/", false),
+            ("http://localhost.example/", true),
+        ] {
+            assert_eq!(is_http_elsewhere(address), open, "{address}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::patience::Patience;
+use super::peer::Peer;
 use crate::domain::limits;
 use crate::telemetry::Telemetry;
 
@@ -57,7 +58,7 @@ pub async fn serve<H, F, B>(
             () = stop.cancelled() => break,
             taken = next(&listener, &room) => taken,
         };
-        let (stream, place) = match taken {
+        let (stream, peer, place) = match taken {
             Ok(taken) => taken,
             Err(error) => {
                 telemetry.connection_not_taken(&error);
@@ -68,7 +69,8 @@ pub async fn serve<H, F, B>(
         // Webhooks and their answers are small: waiting to fill a packet only adds latency.
         let _ = stream.set_nodelay(true);
         let handle = handle.clone();
-        let service = service_fn(move |request| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
             let answer = handle(request);
             async move { Ok::<_, std::convert::Infallible>(answer.await) }
         });
@@ -114,9 +116,9 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
 async fn next(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, Option<tokio::sync::OwnedSemaphorePermit>)> {
+) -> std::io::Result<(TcpStream, Peer, Option<tokio::sync::OwnedSemaphorePermit>)> {
     // The place comes first: without one, the kernel holds the connection, not we.
     let place = Arc::clone(room).acquire_owned().await.ok();
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
+    let (stream, from) = listener.accept().await?;
+    Ok((stream, Peer(from.ip()), place))
 }

@@ -8,6 +8,7 @@ mod body;
 mod drain;
 mod headers;
 mod patience;
+pub mod peer;
 pub mod proxy;
 mod seen;
 pub mod spool;

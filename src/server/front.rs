@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
+use crate::api::{Auth, Problem, Scope};
 use crate::config::OnStoreFailure;
+use crate::ingress::peer::Peer;
 use crate::ingress::spool::Spool;
 use crate::ingress::{self, Ingress};
 use crate::store::{Promise, Store, in_time};
@@ -104,27 +106,60 @@ impl Vitals {
     }
 }
 
+/// Who on a listener may know how hapax is doing inside.
+#[derive(Clone)]
+pub(super) enum Told {
+    /// Whoever reaches it: it is the admin surface's own.
+    ToAll,
+    /// Who has a token of scope `read`.
+    ToHolders(Arc<Auth>),
+}
+
+impl Told {
+    /// True when the request's token allows to look. A token that is wrong or of another scope is a problem.
+    async fn may_look(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<(), Problem> {
+        let Told::ToHolders(auth) = self else { return Ok(()) };
+        let caller = auth.caller(headers, peer).await?;
+        if caller.may(Scope::Read) { Ok(()) } else { Err(Problem::forbidden("this takes a token of scope `read`")) }
+    }
+}
+
 /// Whether the process lives, and whether it can take webhooks.
-pub(super) fn health(vitals: Vitals) -> Router {
-    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state(vitals)
+pub(super) fn health(vitals: Vitals, told: Told) -> Router {
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state((vitals, told))
 }
 
-pub(super) fn metrics(vitals: Vitals) -> Router {
-    let show = |State(vitals): State<Vitals>| async move {
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], vitals.telemetry.render())
+pub(super) fn metrics(vitals: Vitals, told: Told) -> Router {
+    let show = |State((vitals, told)): State<(Vitals, Told)>, peer: Option<Extension<Peer>>, headers: HeaderMap| async move {
+        told.may_look(&headers, peer.map(|peer| peer.0)).await?;
+        Ok::<_, Problem>(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], vitals.telemetry.render()))
     };
-    Router::new().route("/metrics", get(show)).with_state(vitals)
+    Router::new().route("/metrics", get(show)).with_state((vitals, told))
 }
 
-async fn readyz(State(vitals): State<Vitals>) -> Response {
-    let json = |status, body: serde_json::Value| (status, axum::Json(body)).into_response();
+/// Strangers hear whether hapax is ready, and no more.
+async fn readyz(
+    State((vitals, told)): State<(Vitals, Told)>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let in_full = match &told {
+        Told::ToHolders(_) if !headers.contains_key(header::AUTHORIZATION) => false,
+        told => told.may_look(&headers, peer.map(|peer| peer.0)).await.map(|()| true)?,
+    };
+    let (status, body) = readiness(&vitals).await;
+    let body = if in_full { body } else { serde_json::json!({ "status": body["status"] }) };
+    Ok((status, axum::Json(body)).into_response())
+}
+
+async fn readiness(vitals: &Vitals) -> (StatusCode, serde_json::Value) {
     if let Some(why) = vitals.trouble().await {
         let (status, word) = match vitals.in_trouble.is_met().await {
             true => (StatusCode::OK, "ready"),
             false => (StatusCode::SERVICE_UNAVAILABLE, "unready"),
         };
         let does: BTreeMap<_, _> = vitals.in_trouble.channels.iter().map(|(name, does)| (name, does.name())).collect();
-        return json(status, serde_json::json!({"status": word, "store": "down", "why": why, "on_store_failure": does}));
+        return (status, serde_json::json!({"status": word, "store": "down", "why": why, "on_store_failure": does}));
     }
     let mut body = match vitals.store.promise() {
         Promise::Full => serde_json::json!({"status": "ready", "promise": "full"}),
@@ -134,5 +169,5 @@ async fn readyz(State(vitals): State<Vitals>) -> Response {
     if !full.is_empty() {
         body["full_outboxes"] = full.into();
     }
-    json(StatusCode::OK, body)
+    (StatusCode::OK, body)
 }

@@ -229,6 +229,10 @@ impl Store for Awaited {
         self.there()?.remember(name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.there()?.amend(name, expected, new).await
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.there()?.ping().await
     }

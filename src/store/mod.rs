@@ -154,6 +154,10 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Stores `value` under `name` unless something is there already; returns what is there now.
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
 
+    /// Puts `new` under `name` if `expected` is there now (`None`: nothing is), in one step; returns what is there afterwards. `None` for
+    /// both only looks. Whoever gets back what it put in has won, or somebody else wrote the same; asked twice, it answers the same.
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError>;
+
     /// Resolves when there may be new work since the call (not since the first poll). A hint: polling is the truth.
     fn wait(&self) -> BoxFuture<'static, ()>;
 

@@ -8,6 +8,8 @@ mod outbox;
 mod sending;
 mod watch;
 
+use std::net::IpAddr;
+
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::sync::mpsc;
@@ -28,6 +30,7 @@ pub struct Telemetry {
     purged_events: Counter,
     memory_hits: Counter,
     full: outbox::FullOutboxes,
+    tokens_refused: Counter,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -62,6 +65,7 @@ impl Telemetry {
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
             purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
+            tokens_refused: counter_in(&recorder, names::TOKENS_REFUSED, &[]),
             memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
             full: outbox::FullOutboxes::default(),
             handle,
@@ -101,6 +105,22 @@ impl Telemetry {
     pub fn connection_not_taken(&self, error: &std::io::Error) {
         self.counter(names::ACCEPT_FAILED, &[]).increment(1);
         tracing::warn!(%error, "a connection could not be taken; trying on");
+    }
+
+    /// A token came that nobody has. The address is told now and then; `count` says how many came from it.
+    pub fn token_refused(&self, from: Option<IpAddr>, count: u32) {
+        self.tokens_refused.increment(1);
+        if let Some(from) = from {
+            tracing::warn!(%from, count, "a wrong token; further ones of this address are answered later and later");
+        }
+    }
+
+    pub fn token_created(&self, name: &str, by: &str) {
+        tracing::info!(name, by, "a token was made");
+    }
+
+    pub fn token_revoked(&self, name: &str, by: &str) {
+        tracing::info!(name, by, "a token was revoked");
     }
 
     /// A call to the store failed. `call` is the method's name.

@@ -68,6 +68,8 @@ pub const SEND_SECONDS: &str = "hapax_send_seconds";
 
 /// Calls the store could not answer; label `call`.
 pub const STORE_FAILED: &str = "hapax_store_failures_total";
+/// Requests with a token that nobody has.
+pub const TOKENS_REFUSED: &str = "hapax_tokens_refused_total";
 /// Connections that could not be taken from the kernel.
 pub const ACCEPT_FAILED: &str = "hapax_connections_failed_total";
 pub const CONNECTIONS: &str = "hapax_connections";
@@ -122,6 +124,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (ACCOUNT_PAUSED, "Times an account was stopped by what its provider said"),
     (SEND_FENCE_LOST, "Outcomes of sends refused because another lease was given out since"),
     (STORE_FAILED, "Calls the store could not answer"),
+    (TOKENS_REFUSED, "Requests with a token that nobody has"),
     (ACCEPT_FAILED, "Connections that could not be taken from the kernel"),
     (PURGED_KEYS, "Keys removed after their window"),
     (PURGED_EVENTS, "Events removed after their retention"),

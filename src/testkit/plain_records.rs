@@ -498,6 +498,17 @@ impl Engine for PlainEngine {
         Ok(self.data.lock().await.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        let settings = &mut self.data.lock().await.settings;
+        if settings.get(name).map(String::as_str) == expected {
+            match new {
+                Some(new) => settings.insert(name.to_owned(), new.to_owned()),
+                None => settings.remove(name),
+            };
+        }
+        Ok(settings.get(name).cloned())
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         let data = self.data.lock().await;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();

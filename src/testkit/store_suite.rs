@@ -71,6 +71,7 @@ macro_rules! store_suite {
             a_purge_step_removes_a_bounded_number
             the_number_of_a_replay_is_not_given_twice
             a_setting_is_remembered_once
+            a_setting_is_amended_only_as_it_was_seen
             stats_count_what_is_there
         );
         $crate::store_suite!(@sending $bed;

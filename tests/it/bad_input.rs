@@ -99,7 +99,7 @@ async fn who_never_reads_its_answers_is_cut_off(opened: Opened) {
     let mut wire = Wire::open(rig.address).await;
     eventually("the connection is there", async || rig.metric("hapax_connections") == 1).await;
     // Their answers are more than the system buffers for a connection.
-    let asks = "GET /metrics HTTP/1.1\r\nhost: hapax\r\n\r\n".repeat(5_000);
+    let asks = "GET /metrics HTTP/1.1\r\nhost: hapax\r\nauthorization: Bearer an admin token for tests\r\n\r\n".repeat(5_000);
     wire.send_if_wanted(asks.as_bytes()).await;
     eventually("the connection is gone", async || rig.metric("hapax_connections") == 0).await;
     only_this_is_stored(&rig).await;
@@ -236,7 +236,7 @@ async fn garbage_on_the_wire_ends_the_connection_only(opened: Opened) {
 async fn what_is_asked_without_a_token_is_not_told(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     for (path, status) in
-        [("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/v1/events", 401), ("/v1/stats", 401), ("/nowhere", 404)]
+        [("/healthz", 200), ("/readyz", 200), ("/metrics", 401), ("/v1/events", 401), ("/v1/stats", 401), ("/nowhere", 404)]
     {
         let answer = rig.client.get(rig.url(path)).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{path}");

@@ -13,6 +13,8 @@ use crate::rig::{Opened, Rig, SECRET, channel, config, eventually, text};
 use crate::wire::{Wire, signed};
 
 on_every_store! {
+    strangers_hear_whether_it_is_ready_and_no_more
+    a_token_made_once_does_not_come_back_when_the_operators_own_is_unset
     a_sample_is_signed_by_the_server_and_taken_in_like_any_webhook
     the_admin_surface_on_its_own_port_is_not_on_the_public_one
 }
@@ -97,4 +99,70 @@ async fn the_first_token_goes_to_a_private_file_and_nowhere_else() {
     let words = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(answer.status.success() && words.contains("1 accepted, 2 suppressed"), "{words}{answer:?}");
     serving.kill().await.expect("it was there");
+}
+
+const ADMIN: &str = "an admin token for tests";
+
+async fn strangers_hear_whether_it_is_ready_and_no_more(opened: Opened) {
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    let made = rig.client.post(rig.url("/v1/tokens")).bearer_auth(ADMIN);
+    let made = made.json(&serde_json::json!({"name": "prometheus", "scopes": ["read"]})).send().await.expect("an answer");
+    let made: serde_json::Value = made.json().await.expect("JSON");
+    let reader = made["token"].as_str().expect("shown once").to_owned();
+    let sender = rig.client.post(rig.url("/v1/tokens")).bearer_auth(ADMIN);
+    let sender = sender.json(&serde_json::json!({"name": "bot", "scopes": ["send"]})).send().await.expect("an answer");
+    let sender: serde_json::Value = sender.json().await.expect("JSON");
+    let ask = async |path: &str, token: Option<&str>| {
+        let ask = rig.client.get(rig.url(path));
+        let ask = token.into_iter().fold(ask, |ask, token| ask.bearer_auth(token));
+        let answer = ask.send().await.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("a whole answer"))
+    };
+    assert_eq!(ask("/readyz", None).await, (200, "{\"status\":\"ready\"}".to_owned()));
+    assert_eq!(ask("/metrics", None).await.0, 401);
+    for token in [ADMIN, &reader] {
+        assert!(ask("/readyz", Some(token)).await.1.contains("promise"));
+        assert!(ask("/metrics", Some(token)).await.1.contains("hapax_connections"));
+    }
+    assert_eq!(ask("/metrics", sender["token"].as_str()).await.0, 403);
+    assert_eq!(ask("/readyz", Some("a wrong one")).await.0, 401);
+    rig.counted("hapax_tokens_refused_total", 1).await;
+    rig.stop().await;
+}
+
+async fn a_token_made_once_does_not_come_back_when_the_operators_own_is_unset(opened: Opened) {
+    let Opened { store, clock, folder } = opened;
+    let start = async |own: Option<&str>| {
+        let config = hapax::config::Config { admin_token: own.map(Into::into), ..config(vec![channel("shop", None)]) };
+        let server = Server::on(std::sync::Arc::clone(&store), std::sync::Arc::clone(&clock), config, Telemetry::new()).await;
+        let server = server.expect("the server opens");
+        let fresh = server.admin_token().fresh.clone();
+        let public = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (at, stop) = (public.local_addr().expect("an address"), CancellationToken::new());
+        let running = tokio::spawn(server.run(Listeners { public, admin: None }, stop.clone()));
+        (at, fresh, stop, running)
+    };
+    let get = async |at: SocketAddr, token: &str| {
+        let ask = format!("GET /v1/inbox HTTP/1.1\r\nhost: hapax\r\nauthorization: Bearer {token}\r\n\r\n");
+        status_of(at, ask.as_bytes()).await
+    };
+    let (at, made, stop, running) = start(None).await;
+    let made = made.expect("made at the first start");
+    let made = secrecy::ExposeSecret::expose_secret(&made);
+    assert_eq!(get(at, made).await, 200);
+    stop.cancel();
+    running.await.expect("it ends").expect("it ends well");
+
+    let (at, fresh, stop, running) = start(Some("a token of the operator's own")).await;
+    assert!(fresh.is_none());
+    assert_eq!((get(at, "a token of the operator's own").await, get(at, made).await), (200, 401));
+    stop.cancel();
+    running.await.expect("it ends").expect("it ends well");
+
+    let (at, fresh, stop, running) = start(None).await;
+    assert!(fresh.is_some(), "a new one is made");
+    assert_eq!((get(at, "a token of the operator's own").await, get(at, made).await), (401, 401));
+    stop.cancel();
+    running.await.expect("it ends").expect("it ends well");
+    drop(folder);
 }

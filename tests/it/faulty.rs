@@ -368,6 +368,11 @@ impl Store for Faulty {
         self.inner.remember(name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.reach().await?;
+        self.inner.amend(name, expected, new).await
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         self.inner.wait()
     }

@@ -301,7 +301,7 @@ async fn a_spool_without_room_is_answered_503(opened: Opened) {
     let answer = rig.request("shop", body.as_bytes()).body(body.clone()).send().await.expect("an answer");
     assert_eq!(answer.status(), 503);
     assert!(answer.headers().contains_key("retry-after"));
-    let ready = rig.client.get(rig.url("/readyz")).send().await.expect("an answer");
+    let ready = rig.client.get(rig.url("/readyz")).bearer_auth("an admin token for tests").send().await.expect("an answer");
     assert_eq!(ready.status(), 503, "nothing can be taken in now");
     faulty.outage(Outage::Over);
     rig.accepted("shop", body).await;
@@ -476,7 +476,8 @@ async fn readiness_tells_what_happens_now(opened: Opened) {
         std::fs::create_dir(&home).expect("a folder");
         let rig = Rig::start_with(with(&faulty, opened), at_a_server(&home, channels)).await;
         let ready = async || {
-            let answer = rig.client.get(rig.url("/readyz")).send().await.expect("an answer");
+            let answer =
+                rig.client.get(rig.url("/readyz")).bearer_auth("an admin token for tests").send().await.expect("an answer");
             (answer.status().as_u16(), answer.json::<Value>().await.expect("JSON"))
         };
         assert_eq!(ready().await.0, 200);

@@ -100,6 +100,8 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
     Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin_listen: None,
+        admin_public: false,
+        trusted_proxies: Vec::new(),
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),

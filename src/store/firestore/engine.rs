@@ -135,6 +135,10 @@ impl Engine for FirestoreEngine {
         self.setting(name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.amend_setting(name, expected, new).await
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.count_all().await
     }

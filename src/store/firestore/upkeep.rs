@@ -118,6 +118,37 @@ impl FirestoreEngine {
         got.docs.first().ok_or_else(|| broken("a setting", "value"))?.text("value")
     }
 
+    pub(super) async fn amend_setting(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+    ) -> Result<Option<String>, StoreError> {
+        let path = setting_path(name);
+        let full = self.inner.client.name(&path);
+        loop {
+            let got = self.inner.client.get(std::slice::from_ref(&path), None).await?;
+            let seen = got.docs.into_iter().find(|doc| doc.name == full);
+            let found = seen.as_ref().map(|doc| doc.text("value")).transpose()?;
+            if found.as_deref() != expected || found.as_deref() == new {
+                return Ok(found);
+            }
+            let mut change = Writes::default();
+            match new {
+                Some(new) => change.put(full.clone(), Fields::default().with("name", text(name)).with("value", text(new))),
+                None => change.delete(full.clone()),
+            }
+            let as_seen = [(full.clone(), seen.map(|doc| doc.update_time))];
+            let body = change.commit(&as_seen.into_iter().collect())?;
+            match self.inner.client.call("commit", &body).await {
+                Ok(_) => return Ok(new.map(str::to_owned)),
+                // Somebody was faster: the next look tells what is there now.
+                Err(fault) if fault.crossed() => {}
+                Err(fault) => return Err(fault.error("amending a setting")),
+            }
+        }
+    }
+
     pub(super) async fn pause_or_resume(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
         let name = self.inner.client.name(&paths::hashed(paths::PAUSED, &name_hash(channel, account)));
         let Some(why) = why else {

@@ -147,6 +147,10 @@ impl Store for MemoryStore {
         Ok(self.lock().remember(name, value))
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        Ok(self.lock().amend(name, expected, new))
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         Box::pin(Arc::clone(&self.work).notified_owned())
     }

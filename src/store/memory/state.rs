@@ -549,6 +549,16 @@ impl State {
         self.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone()
     }
 
+    pub(super) fn amend(&mut self, name: &str, expected: Option<&str>, new: Option<&str>) -> Option<String> {
+        if self.settings.get(name).map(String::as_str) == expected {
+            match new {
+                Some(new) => self.settings.insert(name.to_owned(), new.to_owned()),
+                None => self.settings.remove(name),
+            };
+        }
+        self.settings.get(name).cloned()
+    }
+
     pub(super) fn keys_held(&self) -> u64 {
         self.keys.len() as u64
     }

@@ -240,6 +240,10 @@ impl Engine for MysqlEngine {
         upkeep::remember(self, name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        upkeep::amend(self, name, expected, new).await
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         upkeep::stats(self).await
     }

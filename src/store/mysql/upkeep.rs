@@ -204,6 +204,35 @@ pub(super) async fn remember(engine: &MysqlEngine, name: &str, value: &str) -> R
     engine.ask(sql).await?.one(|fields| fields.next())
 }
 
+/// Values are compared as bytes: a collation may take two texts for one.
+pub(super) async fn amend(
+    engine: &MysqlEngine,
+    name: &str,
+    expected: Option<&str>,
+    new: Option<&str>,
+) -> Result<Option<String>, StoreError> {
+    let hash = setting_hash(name);
+    let mut sql = Sql::default();
+    match (expected, new) {
+        (None, None) => {}
+        (None, Some(new)) => sql.add(
+            "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE hash = hash",
+            &[&hash, &name, &new],
+        ),
+        (Some(old), None) => {
+            sql.add("DELETE FROM hapax_settings WHERE hash = ? AND CAST(value AS BINARY) = CAST(? AS BINARY)", &[&hash, &old]);
+        }
+        (Some(old), Some(new)) => sql.add(
+            "UPDATE hapax_settings SET value = ? WHERE hash = ? AND CAST(value AS BINARY) = CAST(? AS BINARY)",
+            &[&new, &hash, &old],
+        ),
+    }
+    write(engine, sql).await?;
+    let mut sql = Sql::default();
+    sql.add("SELECT value FROM hapax_settings WHERE hash = ?", &[&hash]);
+    Ok(engine.ask(sql).await?.read(|fields| fields.next())?.pop())
+}
+
 pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
     let mut sql = Sql::default();
     for table in ["hapax_keys", "hapax_events"] {

@@ -254,6 +254,12 @@ impl Engine for PostgresEngine {
         client.back(answer)
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        let client = self.lend().await?;
+        let answer = upkeep::amend(&client.0, name, expected, new).await;
+        client.back(answer)
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         let client = self.lend().await?;
         let answer = upkeep::stats(&client.0).await;

@@ -90,6 +90,29 @@ pub(super) async fn remember(client: &ClientWrapper, name: &str, value: &str) ->
     Fields::of(row).text()
 }
 
+const REPLACE: &str = "UPDATE hapax_settings SET value = $3 WHERE name = $1 AND value = $2";
+const FORGET: &str = "DELETE FROM hapax_settings WHERE name = $1 AND value = $2";
+
+pub(super) async fn amend(
+    client: &ClientWrapper,
+    name: &str,
+    expected: Option<&str>,
+    new: Option<&str>,
+) -> Result<Option<String>, Failure> {
+    let change = match (expected, new) {
+        (None, None) => None,
+        (None, Some(new)) => Some(Ask::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(new))])),
+        (Some(old), None) => Some(Ask::new(FORGET, vec![Box::new(escape(name)), Box::new(escape(old))])),
+        (Some(old), Some(new)) => {
+            Some(Ask::new(REPLACE, vec![Box::new(escape(name)), Box::new(escape(old)), Box::new(escape(new))]))
+        }
+    };
+    let look = Ask::new(REMEMBERED, vec![Box::new(escape(name))]);
+    let asks: Vec<Ask<'_>> = change.into_iter().chain([look]).collect();
+    let answers = run(client, &asks).await?;
+    answers.last().and_then(|rows| rows.first()).map(|row| Fields::of(row).text()).transpose()
+}
+
 pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
     let rows = run_one(client, Ask::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
     rows.first().map_or(Ok(0), |row| Fields::of(row).take())

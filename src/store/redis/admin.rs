@@ -92,6 +92,20 @@ impl RedisStore {
         }
     }
 
+    pub(super) async fn amend_setting(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+    ) -> Result<Option<String>, StoreError> {
+        let call = self.link.shared_call(&script::AMEND).arg(name).maybe(expected).maybe(new);
+        match self.link.run_safely("amending a setting", call).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(text) => String::from_utf8(text).map(Some).map_err(|_| odd("a text that is none")),
+            _ => Err(odd("no text")),
+        }
+    }
+
     pub(super) async fn mark_thread_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let Some(account) = self.registry.find(&self.link, &thread.account).await? else { return Ok(false) };
         let call = self.link.call(&script::MARK_READ, account).arg(&thread.peer);

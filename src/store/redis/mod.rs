@@ -133,6 +133,10 @@ impl Store for RedisStore {
         self.remember_once(name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.amend_setting(name, expected, new).await
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         Box::pin(Arc::clone(&self.news.work).notified_owned())
     }

@@ -59,6 +59,7 @@ scripts! {
     NAME_ACCOUNT = "common" "name_account";
     REGISTRY = "common" "registry";
     REMEMBER = "common" "remember";
+    AMEND = "common" "amend";
     MIGRATE = "common" "migrate";
     PING = "common" "ping";
     FIND_KEYS = "common" "find_keys";

@@ -130,6 +130,25 @@ impl Writer {
         Ok(self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0))?)
     }
 
+    pub(super) fn amend(
+        &mut self,
+        name: &str,
+        expected: Option<String>,
+        new: Option<String>,
+    ) -> Result<Option<String>, StepError> {
+        let name = format!("setting:{name}");
+        let mut look = self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+        let found: Option<String> = look.query_row([&name], |row| row.get(0)).optional()?;
+        if found != expected || found == new {
+            return Ok(found);
+        }
+        match &new {
+            Some(new) => self.db.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?.execute([&name, new])?,
+            None => self.db.prepare_cached("DELETE FROM meta WHERE name = ?1")?.execute([&name])?,
+        };
+        Ok(new)
+    }
+
     /// Writes and takes back, which proves that the file can be written to.
     pub(super) fn ping(&mut self) -> Result<(), StepError> {
         if !self.disk.has_room() {

@@ -311,6 +311,11 @@ impl Store for SqliteStore {
         self.write("remembering a setting", true, move |writer| writer.remember(&name, &value)).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        let (name, expected, new) = (name.to_owned(), expected.map(str::to_owned), new.map(str::to_owned));
+        self.write("amending a setting", true, move |writer| writer.amend(&name, expected, new)).await
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         Box::pin(Arc::clone(&self.0.work).notified_owned())
     }

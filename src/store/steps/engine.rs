@@ -123,6 +123,8 @@ pub trait Engine: Send + Sync + 'static {
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError>;
+
     async fn stats(&self) -> Result<Stats, StoreError>;
 
     /// Proves that it can be reached and written to.

@@ -197,6 +197,10 @@ impl<E: Engine> Store for ServerStore<E> {
         self.engine.remember(name, value).await
     }
 
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.engine.amend(name, expected, new).await
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         self.engine.wait()
     }

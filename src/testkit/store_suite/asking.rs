@@ -178,6 +178,28 @@ pub async fn a_setting_is_remembered_once(bed: &dyn Bed) {
     assert_eq!(fine(bed.crash().remember("token", "c").await), "a");
 }
 
+pub async fn a_setting_is_amended_only_as_it_was_seen(bed: &dyn Bed) {
+    let (one, other) = (bed.open(), bed.open());
+    let is = |text: &str| Some(text.to_owned());
+    assert_eq!(fine(one.amend("s", None, None).await), None);
+    assert_eq!(fine(one.amend("s", Some("a"), Some("b")).await), None, "nothing was there");
+    assert_eq!(fine(one.amend("s", None, Some("a")).await), is("a"));
+    assert_eq!(fine(other.amend("s", None, Some("b")).await), is("a"), "something was there");
+    assert_eq!(fine(other.amend("s", Some("A"), Some("b")).await), is("a"), "something else was there");
+    assert_eq!(fine(other.amend("s", Some("a"), Some("b ")).await), is("b "));
+    assert_eq!(fine(one.amend("s", Some("b"), None).await), is("b "), "every blank counts");
+    let values: Vec<String> = (0..8).map(|n| format!("value {n}")).collect();
+    let races = values.iter().map(|value| one.amend("s", Some("b "), Some(value)));
+    let said: Vec<_> = futures_util::future::join_all(races).await.into_iter().map(fine).collect();
+    let won = fine(other.amend("s", None, None).await).expect("one has won");
+    assert!(values.contains(&won) && said.iter().all(|said| said.as_ref() == Some(&won)), "{said:?}");
+    drop((one, other));
+    let again = bed.crash();
+    assert_eq!(fine(again.remember("s", "c").await), won);
+    assert_eq!(fine(again.amend("s", Some(&won), None).await), None);
+    assert_eq!(fine(again.amend("s", None, Some("d")).await), is("d"));
+}
+
 pub async fn stats_count_what_is_there(bed: &dyn Bed) {
     let store = bed.open();
     for n in 0..4 {

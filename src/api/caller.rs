@@ -1,0 +1,118 @@
+//! Who asks, and what they may see and do.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::request::Parts;
+
+use super::Problem;
+
+/// What a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Looks, and changes nothing.
+    Read,
+    /// Sends messages, and sees to those it sent.
+    Send,
+    /// Pulls, settles and claims.
+    Work,
+    /// Everything.
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 4] = [Scope::Read, Scope::Send, Scope::Work, Scope::Admin];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Read => "read",
+            Scope::Send => "send",
+            Scope::Work => "work",
+            Scope::Admin => "admin",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// The holder of a token that was believed.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub(super) name: Arc<str>,
+    scopes: Vec<Scope>,
+    /// `None`: all of them.
+    channels: Option<Arc<[String]>>,
+}
+
+impl Caller {
+    pub(super) fn new(name: &str, scopes: Vec<Scope>, channels: Option<&[String]>) -> Self {
+        Self { name: Arc::from(name), scopes, channels: channels.map(Arc::from) }
+    }
+
+    /// The holder of the operator's own token.
+    pub(super) fn operator() -> Self {
+        Self::new("admin", vec![Scope::Admin], None)
+    }
+
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    pub(super) fn sees(&self, channel: &str) -> bool {
+        self.channels.as_ref().is_none_or(|channels| channels.iter().any(|own| own == channel))
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.channels.is_some()
+    }
+
+    /// Which channel to ask the store for: the one that was asked for, or the only one of the token. Rows of several are sifted afterwards.
+    pub(super) fn narrow(&self, asked: Option<String>) -> Result<Option<String>, Problem> {
+        match (asked, self.channels.as_deref()) {
+            (Some(asked), _) if !self.sees(&asked) => Err(self.not_of(&asked)),
+            (None, Some([only])) => Ok(Some(only.clone())),
+            (asked, _) => Ok(asked),
+        }
+    }
+
+    /// Refuses what concerns a channel that is not the token's.
+    pub(super) fn need_channel(&self, channel: &str) -> Result<(), Problem> {
+        if self.sees(channel) { Ok(()) } else { Err(self.not_of(channel)) }
+    }
+
+    /// Refuses what concerns all channels to a token of some.
+    pub(super) fn need_all_channels(&self) -> Result<(), Problem> {
+        if self.is_limited() {
+            return Err(Problem::forbidden("this concerns all channels, and the token is limited to some; use one that is not"));
+        }
+        Ok(())
+    }
+
+    fn not_of(&self, channel: &str) -> Problem {
+        let own = self.channels.as_deref().unwrap_or_default().join(", ");
+        let channel: String = channel.chars().take(64).collect();
+        Problem::forbidden(format!("the token is limited to {own}, and this is about `{channel}`"))
+    }
+}
+
+/// The layer in front of all routes has put it there.
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Caller>().cloned().ok_or_else(|| Problem::forbidden("nobody was asked for a token here"))
+    }
+}
+
+/// Lets those pass whose token has the scope.
+pub(super) async fn need(scope: Scope, caller: Caller, request: Request, next: Next) -> Result<Response, Problem> {
+    if !caller.may(scope) {
+        let (name, scope) = (&caller.name, scope.name());
+        return Err(Problem::forbidden(format!("this takes a token of scope `{scope}` (or `admin`), and `{name}` has another")));
+    }
+    Ok(next.run(request).await)
+}

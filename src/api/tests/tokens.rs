@@ -1,0 +1,181 @@
+//! Who may do what, and for how long.
+
+use super::*;
+
+impl Fixture {
+    async fn with(&self, method: &str, path: &str, token: &str, body: Value) -> (StatusCode, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string()));
+        let (status, _, body) = self.send(request.expect("a request")).await;
+        (status, body)
+    }
+
+    async fn token(&self, name: &str, scopes: &[&str], channels: Option<&[&str]>) -> String {
+        let (status, made) = self.post("/v1/tokens", json!({"name": name, "scopes": scopes, "channels": channels})).await;
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        made["token"].as_str().expect("shown once").to_owned()
+    }
+}
+
+/// Every route, with the scope that it takes.
+const ROUTES: [(&str, &str, &str); 22] = [
+    ("GET", "/v1/events", "read"),
+    ("GET", "/v1/events/evt_00000000000000000000000000000009", "read"),
+    ("GET", "/v1/events/evt_00000000000000000000000000000009/story", "read"),
+    ("GET", "/v1/inbox", "read"),
+    ("GET", "/v1/stats", "read"),
+    ("GET", "/v1/channels", "read"),
+    ("GET", "/v1/messages/msg_00000000000000000000000000000009", "read"),
+    ("GET", "/v1/threads", "read"),
+    ("GET", "/v1/threads/7__1", "read"),
+    ("GET", "/v1/threads/7__1/messages", "read"),
+    ("GET", "/v1/outbox", "read"),
+    ("GET", "/v1/accounts", "read"),
+    ("POST", "/v1/messages", "send"),
+    ("POST", "/v1/messages/msg_00000000000000000000000000000009/retry", "send"),
+    ("POST", "/v1/messages/msg_00000000000000000000000000000009/cancel", "send"),
+    ("POST", "/v1/threads/7__1/read", "send"),
+    ("POST", "/v1/events/evt_00000000000000000000000000000009/replay", "admin"),
+    ("POST", "/v1/redrive", "admin"),
+    ("POST", "/v1/purge", "admin"),
+    ("POST", "/v1/channels/shop/trigger", "admin"),
+    ("POST", "/v1/accounts/shop/7/resume", "admin"),
+    ("GET", "/v1/tokens", "admin"),
+];
+
+#[tokio::test]
+async fn every_route_takes_its_scope_and_admin_takes_all() {
+    let fixture = Fixture::new();
+    for scope in ["read", "send", "work", "admin"] {
+        let token = fixture.token(scope, &[scope], None).await;
+        for (method, path, needed) in ROUTES {
+            let (status, body) = fixture.with(method, path, &token, json!({})).await;
+            let refused = status == StatusCode::FORBIDDEN;
+            assert_eq!(refused, scope != needed && scope != "admin", "{scope}: {method} {path}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_listed_without_it_and_gone_when_revoked() {
+    let fixture = Fixture::new();
+    let token = fixture.token("dashboard", &["read"], Some(&["shop"])).await;
+    assert!(token.starts_with("hpx_") && token.len() > 60);
+    let kept = fixture.store.amend("tokens", None, None).await.expect("readable").expect("there");
+    assert!(!kept.contains(&token[4..]), "only a hash is stored");
+    assert_eq!(fixture.with("GET", "/v1/events", &token, json!({})).await.0, StatusCode::OK);
+    let (_, listed) = fixture.get("/v1/tokens").await;
+    let one = &listed["tokens"][0];
+    assert_eq!((&one["name"], &one["scopes"], &one["channels"]), (&json!("dashboard"), &json!(["read"]), &json!(["shop"])));
+    assert!(!listed.to_string().contains(&token));
+
+    let again = json!({"name": "dashboard", "scopes": ["read"]});
+    assert_eq!(fixture.post("/v1/tokens", again).await.0, StatusCode::CONFLICT);
+    for odd in [
+        json!({"name": "X", "scopes": ["read"]}),
+        json!({"name": "x", "scopes": []}),
+        json!({"name": "x", "scopes": ["reed"]}),
+        json!({"name": "x", "scopes": ["read"], "channels": []}),
+        json!({"name": "x", "scopes": ["read"], "channels": ["nope"]}),
+    ] {
+        assert_eq!(fixture.post("/v1/tokens", odd.clone()).await.0, StatusCode::BAD_REQUEST, "{odd}");
+    }
+
+    let (status, _) = fixture.with("DELETE", "/v1/tokens/dashboard", TOKEN, json!({})).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(fixture.with("GET", "/v1/events", &token, json!({})).await.0, StatusCode::UNAUTHORIZED, "at once");
+    assert_eq!(fixture.with("DELETE", "/v1/tokens/dashboard", TOKEN, json!({})).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_token_revoked_elsewhere_stops_working_within_seconds_and_the_store_is_not_asked_each_time() {
+    let fixture = Fixture::new();
+    let token = fixture.token("bot", &["read"], None).await;
+    assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::OK);
+    tokio::task::yield_now().await;
+    let before = fixture.store.amend("tokens", None, None).await.expect("readable").expect("there");
+    fixture.store.amend("tokens", Some(&before), Some("{\"tokens\":[]}")).await.expect("another instance revokes it");
+    assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::OK, "the list is fresh enough");
+    fixture.clock.0.fetch_add(3_000, Ordering::SeqCst);
+    assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn the_last_use_is_noted_now_and_then() {
+    let fixture = Fixture::new();
+    let token = fixture.token("bot", &["read"], None).await;
+    let used_at = async || fixture.get("/v1/tokens").await.1["tokens"][0]["used_at"].clone();
+    assert_eq!(used_at().await, Value::Null);
+    fixture.with("GET", "/v1/inbox", &token, json!({})).await;
+    let first = loop {
+        match used_at().await {
+            Value::Null => tokio::task::yield_now().await,
+            at => break at,
+        }
+    };
+    fixture.clock.0.fetch_add(30_000, Ordering::SeqCst);
+    fixture.with("GET", "/v1/inbox", &token, json!({})).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(used_at().await, first, "within a minute nothing is written");
+}
+
+#[tokio::test]
+async fn a_token_of_some_channels_sees_and_does_only_theirs() {
+    let fixture = Fixture::new();
+    let event = fixture.accept("m1", Then::Deliver).await;
+    let other = fixture.token("helper", &["admin"], Some(&["help", "pay"])).await;
+    let only = fixture.token("payer", &["admin"], Some(&["pay"])).await;
+    for token in [&other, &only] {
+        let get = async |path: &str| fixture.with("GET", path, token, json!({})).await;
+        assert_eq!(get("/v1/events").await.1["events"], json!([]));
+        assert_eq!(get("/v1/inbox").await.1["items"], json!([]));
+        assert_eq!(get("/v1/threads").await.1["threads"], json!([]));
+        assert_eq!(get("/v1/events?channel=shop").await.0, StatusCode::FORBIDDEN);
+        for hidden in [format!("/v1/events/{event}"), format!("/v1/events/{event}/story"), "/v1/threads/7__55119".to_owned()] {
+            assert_eq!(get(&hidden).await.0, StatusCode::NOT_FOUND, "{hidden}");
+        }
+        let (_, stats) = get("/v1/stats").await;
+        assert_eq!((&stats["channels"], &stats["events"]), (&json!([]), &Value::Null), "{stats}");
+        assert!(!get("/v1/channels").await.1.to_string().contains("shop"));
+        for (path, body) in [
+            (format!("/v1/events/{event}/replay"), json!({})),
+            ("/v1/redrive".to_owned(), json!({"channel": "shop"})),
+            ("/v1/redrive".to_owned(), json!({"event": event})),
+            ("/v1/redrive".to_owned(), json!({"all": true})),
+            ("/v1/purge".to_owned(), json!({})),
+            ("/v1/channels/shop/trigger".to_owned(), json!({"kind": "text", "nonce": 1})),
+            ("/v1/accounts/shop/7/resume".to_owned(), json!({})),
+            ("/v1/messages".to_owned(), json!({"channel": "shop", "account": "7", "to": "55", "text": "x"})),
+            ("/v1/tokens".to_owned(), json!({"name": "more", "scopes": ["admin"]})),
+            ("/v1/threads/7__55119/read".to_owned(), json!({})),
+        ] {
+            let (status, said) = fixture.with("POST", &path, token, body).await;
+            assert!([StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&status), "{path}: {status} {said}");
+        }
+    }
+    let own = fixture.token("shopper", &["read"], Some(&["shop", "pay"])).await;
+    assert_eq!(fixture.with("GET", "/v1/events", &own, json!({})).await.1["events"][0]["id"], json!(event));
+    assert_eq!(fixture.with("GET", &format!("/v1/events/{event}/story"), &own, json!({})).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn wrong_tokens_are_answered_later_and_later_and_right_ones_at_once() {
+    let fixture = Fixture::new();
+    let mut took = Vec::new();
+    for _ in 0..4 {
+        let begun = tokio::time::Instant::now();
+        assert_eq!(fixture.with("GET", "/v1/inbox", "a-wrong-guess", json!({})).await.0, StatusCode::UNAUTHORIZED);
+        took.push(begun.elapsed().as_millis());
+    }
+    assert!(took[3] >= 250, "{took:?}");
+    let mut fifth = std::pin::pin!(fixture.with("GET", "/v1/inbox", "a-wrong-guess", json!({})));
+    assert!(futures_util::poll!(&mut fifth).is_pending());
+    assert_eq!(fixture.get("/v1/inbox").await.0, StatusCode::OK, "a right one does not wait behind it");
+    assert!(futures_util::poll!(&mut fifth).is_pending());
+}
