@@ -172,6 +172,7 @@ impl Server {
                 spool: self.spool.clone(),
                 delivery: Arc::clone(&delivery),
                 telemetry: Arc::clone(telemetry),
+                proxies: Proxies::new(self.config.trusted_proxies.clone()),
             },
         ));
         let purges = Arc::new(PurgeLog::default());
@@ -303,6 +304,7 @@ impl Server {
     fn allowance(&self) -> Allowance {
         Allowance {
             connections: self.config.limits.connections,
+            proxies: Proxies::new(self.config.trusted_proxies.clone()),
             header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
             // As long as a client may take to send, it may take to read.
             write_timeout: Duration::from_millis(self.config.limits.body_timeout_ms),

@@ -17,6 +17,7 @@ use super::guesses::Guesses;
 use super::{Api, Caller, Problem, tokens};
 use crate::clock::Clock;
 use crate::ingress::peer::{Peer, Proxies};
+use crate::ingress::places::Standing;
 use crate::store::{Store, StoreError, in_time};
 use crate::telemetry::Telemetry;
 
@@ -245,6 +246,7 @@ fn refused(what: &str) -> Problem {
 pub(super) async fn identify(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Result<Response, Problem> {
     let peer = request.extensions().get::<Peer>().copied();
     let caller = api.auth.caller(request.headers(), peer).await?;
+    request.extensions().get::<Standing>().inspect(|standing| standing.proved());
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }

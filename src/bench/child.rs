@@ -108,6 +108,7 @@ pub(super) fn limits() -> Limits {
         connections: bounds::CONNECTIONS_MAX,
         header_timeout_ms: bounds::HEADER_TIMEOUT_MS,
         body_timeout_ms: bounds::BODY_TIMEOUT_MS,
+        bodies_bytes: bounds::BODIES_IN_FLIGHT_BYTES,
         store_queue: 8_192,
         disk_floor_bytes: 64 << 20,
         cache_keys: bounds::CACHE_KEYS,

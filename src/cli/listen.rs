@@ -96,6 +96,7 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
     let address = listener.local_addr().map_err(|why| Failure::plain(format!("no port for the bot: {why}")))?;
     let allowance = Allowance {
         connections: 1_024,
+        proxies: Default::default(),
         write_timeout: std::time::Duration::from_secs(60),
         header_timeout: std::time::Duration::from_secs(60),
         stop_grace: std::time::Duration::ZERO,

@@ -27,7 +27,7 @@ const TOP_KEYS: &[&str] = &[
 ];
 const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
 const LIMIT_KEYS: &[&str] =
-    &["connections", "header_timeout", "body_timeout", "store_queue", "disk_floor", "cache_keys", "outbox"];
+    &["connections", "header_timeout", "body_timeout", "bodies", "store_queue", "disk_floor", "cache_keys", "outbox"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
 
 const ADMIN_TOKEN_MIN_BYTES: usize = 16;
@@ -164,11 +164,13 @@ impl Layers {
         let (cache_keys, outbox) = (whole("cache_keys", 100_000_000), whole("outbox", 100_000_000));
         let mut ms = |key: &str| section.get(key).and_then(|found| found.ms(100..=3_600_000, mistakes)).unwrap_or_default();
         let (header_timeout_ms, body_timeout_ms) = (ms("header_timeout"), ms("body_timeout"));
+        let bodies = section.get("bodies").and_then(|found| found.bytes(1 << 20..=1 << 40, mistakes)).unwrap_or_default();
         let disk_floor = section.get("disk_floor").and_then(|found| found.bytes(0..=1 << 50, mistakes));
         Limits {
             connections: connections as usize,
             header_timeout_ms: header_timeout_ms.unsigned_abs(),
             body_timeout_ms: body_timeout_ms.unsigned_abs(),
+            bodies_bytes: bodies as usize,
             store_queue: store_queue as usize,
             disk_floor_bytes: disk_floor.unwrap_or_default().unsigned_abs(),
             cache_keys: cache_keys.unsigned_abs(),

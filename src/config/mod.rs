@@ -205,6 +205,8 @@ pub struct Limits {
     pub connections: usize,
     pub header_timeout_ms: u64,
     pub body_timeout_ms: u64,
+    /// Bodies in memory at once; beyond it ingress answers 503.
+    pub bodies_bytes: usize,
     /// Writes waiting for the store; more are answered 503.
     pub store_queue: usize,
     /// Below this much free disk nothing new is taken in.

@@ -19,9 +19,9 @@ pub const HEADER_COUNT_MAX: usize = 100;
 pub const HEADER_TIMEOUT_MS: u64 = 10_000;
 /// Time to send the whole body; also the longest that a client may leave an answer lying.
 pub const BODY_TIMEOUT_MS: u64 = 30_000;
-/// Open connections at once; more wait in the kernel's queue.
+/// Open connections at once; for more, strangers make room.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Bodies held in memory at once, in bytes; above it ingress answers 503.
+/// Bodies held in memory at once where `limits.bodies` says nothing else; above it ingress answers 503.
 pub const BODIES_IN_FLIGHT_BYTES: usize = 256 << 20;
 /// Answers of a target that are kept (proxy mode) or read (replies).
 pub const ANSWER_MAX_BYTES: usize = 1 << 20;

@@ -10,20 +10,22 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::patience::Patience;
-use super::peer::Peer;
+use super::peer::{Peer, Proxies};
+use super::places::{NoPlace, Place, Places};
 use crate::domain::limits;
 use crate::telemetry::Telemetry;
 
 /// What one listener allows its clients.
 #[derive(Clone, Debug)]
 pub struct Allowance {
-    /// Open connections at once; more wait in the kernel's queue.
+    /// Open connections at once; for more, those that have proved nothing make room.
     pub connections: usize,
+    /// Who brings the connections of many.
+    pub proxies: Proxies,
     /// Time to send all headers; also the longest a connection may idle between requests.
     pub header_timeout: Duration,
     /// The longest a client may leave an answer lying without taking any of it.
@@ -50,39 +52,37 @@ pub async fn serve<H, F, B>(
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let http = protocol(&allowance);
-    let room = Arc::new(Semaphore::new(allowance.connections));
+    let places = Arc::new(Places::new(allowance.connections, allowance.proxies.clone()));
     let open = TaskTracker::new();
     let cut = CancellationToken::new();
     loop {
-        let taken = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             () = stop.cancelled() => break,
-            taken = next(&listener, &room) => taken,
-        };
-        let (stream, peer, place) = match taken {
-            Ok(taken) => taken,
-            Err(error) => {
-                telemetry.connection_not_taken(&error);
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
+            taken = next(&listener, &places, &telemetry) => taken,
         };
         // Webhooks and their answers are small: waiting to fill a packet only adds latency.
         let _ = stream.set_nodelay(true);
-        let handle = handle.clone();
+        let (handle, standing) = (handle.clone(), place.standing());
         let service = service_fn(move |mut request: Request<Incoming>| {
+            standing.asks();
             request.extensions_mut().insert(peer);
-            let answer = handle(request);
-            async move { Ok::<_, std::convert::Infallible>(answer.await) }
+            request.extensions_mut().insert(standing.clone());
+            let (answer, standing) = (handle(request), standing.clone());
+            async move {
+                let answer = answer.await;
+                standing.answered();
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
         let connection = http.serve_connection(TokioIo::new(Patience::new(stream, allowance.write_timeout)), service);
         let (stop, cut, telemetry) = (stop.child_token(), cut.child_token(), Arc::clone(&telemetry));
         open.spawn(async move {
-            let _place = place;
             telemetry.connection_opened();
             let mut connection = std::pin::pin!(connection);
             // A connection that ends in an error ended: the client left, was too slow, or spoke no HTTP.
             let ended = tokio::select! {
                 _ = connection.as_mut() => true,
+                () = place.cut.cancelled() => true,
                 () = stop.cancelled() => false,
             };
             if !ended {
@@ -113,12 +113,34 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
     http
 }
 
-async fn next(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, Peer, Option<tokio::sync::OwnedSemaphorePermit>)> {
-    // The place comes first: without one, the kernel holds the connection, not we.
-    let place = Arc::clone(room).acquire_owned().await.ok();
-    let (stream, from) = listener.accept().await?;
-    Ok((stream, Peer(from.ip()), place))
+/// The next connection that has a place. While everybody is at work who may not be cut off, the kernel holds those that come.
+async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetry) -> (TcpStream, Peer, Place) {
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(taken) => taken,
+            Err(error) => {
+                telemetry.connection_not_taken(&error);
+                // The system has none left: those that nobody needs give some back.
+                places.cut_one();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        loop {
+            let freed = places.freed();
+            match places.enter(from.ip()) {
+                Ok((place, made_room)) => {
+                    if made_room {
+                        telemetry.connection_cut();
+                    }
+                    return (stream, Peer(from.ip()), place);
+                }
+                Err(NoPlace::Full) => freed.await,
+                Err(NoPlace::TooManyOfOne) => {
+                    telemetry.connection_cut();
+                    break;
+                }
+            }
+        }
+    }
 }

@@ -1,49 +1,179 @@
-//! Reads a request body whole, within a size, a time, and the room all bodies share.
+//! Reads a request body whole, within a size, a time, and the shares of the room that all bodies have: the channel's and, until the request
+//! is believed, the address's. Where there is no room, the stranger that has been at it longest makes some.
 
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What one channel may take of the room, and what one address may before it has proved anything.
+const SHARE_OF_CHANNEL: usize = 2;
+const SHARE_OF_ADDRESS: usize = 4;
+/// How long a body waits for the room that another gives up.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The memory that all bodies being handled may take together.
 #[derive(Debug)]
 pub(super) struct BodyRoom {
     taken: AtomicUsize,
     limit: usize,
+    strangers: Mutex<Strangers>,
+    freed: Notify,
+}
+
+/// What one channel has of it.
+#[derive(Debug)]
+pub(super) struct ChannelRoom {
+    taken: AtomicUsize,
+    limit: usize,
+    max_body: usize,
+}
+
+/// Bodies that come in pieces, of requests that are not believed yet. One that comes whole is looked at before anybody else could wait for it.
+#[derive(Debug, Default)]
+struct Strangers {
+    last: u64,
+    readers: BTreeMap<u64, Reader>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    from: IpAddr,
+    bytes: usize,
+    /// Tells channels apart.
+    channel: usize,
+    cut: CancellationToken,
 }
 
 /// A share of the room, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Share<'r> {
     room: &'r BodyRoom,
+    channel: &'r ChannelRoom,
     bytes: usize,
+    stranger: Option<u64>,
 }
 
 impl BodyRoom {
     pub(super) fn new(limit: usize) -> Self {
-        Self { taken: AtomicUsize::new(0), limit }
+        Self { taken: AtomicUsize::new(0), limit, strangers: Mutex::default(), freed: Notify::new() }
     }
 
-    fn share(&self) -> Share<'_> {
-        Share { room: self, bytes: 0 }
+    pub(super) fn channel(&self, max_body: usize) -> ChannelRoom {
+        ChannelRoom { taken: AtomicUsize::new(0), limit: (self.limit / SHARE_OF_CHANNEL).max(max_body), max_body }
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts off the oldest stranger but one; of one channel, where that has no room.
+    fn cut_oldest(&self, but: Option<u64>, channel: Option<usize>) -> bool {
+        let strangers = self.strangers();
+        let fits = |reader: &Reader| !reader.cut.is_cancelled() && channel.is_none_or(|channel| reader.channel == channel);
+        let oldest = strangers.readers.iter().find(|(id, reader)| Some(**id) != but && reader.bytes > 0 && fits(reader));
+        oldest.inspect(|(_, reader)| reader.cut.cancel()).is_some()
     }
 }
 
+impl ChannelRoom {
+    pub(super) fn max_body(&self) -> usize {
+        self.max_body
+    }
+
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+/// Adds to a count unless that goes beyond the limit.
+fn add(taken: &AtomicUsize, more: usize, limit: usize) -> bool {
+    let added = taken.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= limit;
+    if !added {
+        taken.fetch_sub(more, Ordering::Relaxed);
+    }
+    added
+}
+
 impl Share<'_> {
-    fn grow_to(&mut self, bytes: usize) -> Result<(), BadBody> {
+    fn register(&mut self, from: IpAddr) -> CancellationToken {
+        let (cut, channel) = (CancellationToken::new(), self.channel.id());
+        let mut strangers = self.room.strangers();
+        strangers.last += 1;
+        let id = strangers.last;
+        strangers.readers.insert(id, Reader { from, bytes: 0, channel, cut: cut.clone() });
+        self.stranger = Some(id);
+        cut
+    }
+
+    /// The request is believed: it is no stranger's any more.
+    pub(super) fn proved(&mut self) {
+        let Some(id) = self.stranger.take() else { return };
+        let mut strangers = self.room.strangers();
+        if let Some(reader) = strangers.readers.remove(&id)
+            && let Some(held) = strangers.by_address.get_mut(&reader.from)
+        {
+            *held = held.saturating_sub(reader.bytes);
+            if *held == 0 {
+                strangers.by_address.remove(&reader.from);
+            }
+        }
+    }
+
+    async fn grow_to(&mut self, bytes: usize) -> Result<(), BadBody> {
         let more = bytes.saturating_sub(self.bytes);
-        let before = self.room.taken.fetch_add(more, Ordering::Relaxed);
-        self.bytes += more;
-        if before.saturating_add(more) > self.room.limit { Err(BadBody::NoRoom) } else { Ok(()) }
+        self.count_for_address(more)?;
+        let deadline = tokio::time::Instant::now() + ROOM_PATIENCE;
+        loop {
+            let freed = self.room.freed.notified();
+            let in_channel = add(&self.channel.taken, more, self.channel.limit);
+            if in_channel && add(&self.room.taken, more, self.room.limit) {
+                self.bytes += more;
+                return Ok(());
+            }
+            if in_channel {
+                self.channel.taken.fetch_sub(more, Ordering::Relaxed);
+            }
+            let which = (!in_channel).then(|| self.channel.id());
+            if !self.room.cut_oldest(self.stranger, which) || tokio::time::timeout_at(deadline, freed).await.is_err() {
+                return Err(BadBody::NoRoom);
+            }
+        }
+    }
+
+    fn count_for_address(&mut self, more: usize) -> Result<(), BadBody> {
+        let Some(id) = self.stranger else { return Ok(()) };
+        let limit = (self.room.limit / SHARE_OF_ADDRESS).max(self.channel.max_body);
+        let strangers = &mut *self.room.strangers();
+        let Some(reader) = strangers.readers.get_mut(&id) else { return Ok(()) };
+        let held = strangers.by_address.entry(reader.from).or_default();
+        if *held + more > limit {
+            return Err(BadBody::NoRoom);
+        }
+        *held += more;
+        reader.bytes += more;
+        Ok(())
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
+        self.proved();
+        self.channel.taken.fetch_sub(self.bytes, Ordering::Relaxed);
         self.room.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.bytes > 0 {
+            self.room.freed.notify_waiters();
+        }
     }
 }
 
@@ -56,48 +186,87 @@ pub(super) enum BadBody {
     NoRoom,
 }
 
-pub(super) async fn read<'r, B>(
-    body: B,
-    max_bytes: usize,
-    time: Duration,
-    room: &'r BodyRoom,
-) -> Result<(Bytes, Share<'r>), BadBody>
+/// Where a body's bytes are counted.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'r> {
+    pub(super) room: &'r BodyRoom,
+    pub(super) channel: &'r ChannelRoom,
+    pub(super) from: IpAddr,
+    pub(super) time: Duration,
+}
+
+pub(super) async fn read<B>(body: B, within: Within<'_>) -> Result<(Bytes, Share<'_>), BadBody>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let mut share = room.share();
-    if let Some(announced) = body.size_hint().exact() {
-        // Only a promise so far: room is taken by bytes that came, or idle sockets could announce it all away.
-        if announced > max_bytes as u64 {
-            return Err(BadBody::TooLarge);
-        }
+    let Within { room, channel, from, time } = within;
+    let mut share = Share { room, channel, bytes: 0, stranger: None };
+    // Only a promise so far: room is taken by bytes that came, or idle sockets could announce it all away.
+    if body.size_hint().exact().is_some_and(|announced| announced > channel.max_body as u64) {
+        return Err(BadBody::TooLarge);
     }
-    let bytes = tokio::time::timeout(time, read_frames(body, max_bytes, &mut share)).await.map_err(|_| BadBody::Slow)??;
+    let bytes = tokio::time::timeout(time, read_frames(body, from, &mut share)).await.map_err(|_| BadBody::Slow)??;
     Ok((bytes, share))
 }
 
-async fn read_frames<B>(mut body: B, max_bytes: usize, share: &mut Share<'_>) -> Result<Bytes, BadBody>
+/// Reads a body of which nothing is wanted, as slowly as one that is: the answer must not tell by its time that nobody looked at it.
+pub(super) async fn drain<B>(mut body: B, max_bytes: usize, time: Duration) -> Result<(), BadBody>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if body.size_hint().exact().is_some_and(|announced| announced > max_bytes as u64) {
+        return Err(BadBody::TooLarge);
+    }
+    let reading = async {
+        let (mut hasher, mut read) = (Sha256::new(), 0);
+        while let Some(data) = next_data(&mut body).await? {
+            read += data.len();
+            if read > max_bytes {
+                return Err(BadBody::TooLarge);
+            }
+            hasher.update(&data);
+        }
+        std::hint::black_box(hasher.finalize());
+        Ok(())
+    };
+    tokio::time::timeout(time, reading).await.map_err(|_| BadBody::Slow)?
+}
+
+async fn read_frames<B>(mut body: B, from: IpAddr, share: &mut Share<'_>) -> Result<Bytes, BadBody>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let Some(first) = next_data(&mut body).await? else { return Ok(Bytes::new()) };
-    if first.len() > max_bytes {
+    if first.len() > share.channel.max_body {
         return Err(BadBody::TooLarge);
     }
-    share.grow_to(first.len())?;
     // The usual webhook comes in one piece and is never copied.
     if body.is_end_stream() {
+        share.grow_to(first.len()).await?;
         return Ok(first);
     }
+    let cut = share.register(from);
+    tokio::select! {
+        biased;
+        () = cut.cancelled() => Err(BadBody::NoRoom),
+        read = read_on(body, first, share) => read,
+    }
+}
+
+async fn read_on<B>(mut body: B, first: Bytes, share: &mut Share<'_>) -> Result<Bytes, BadBody>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    share.grow_to(first.len()).await?;
     let Some(second) = next_data(&mut body).await? else { return Ok(first) };
     let mut whole = BytesMut::with_capacity(first.len() + second.len());
     whole.extend_from_slice(&first);
     let mut next = Some(second);
     while let Some(data) = next {
-        if whole.len() + data.len() > max_bytes {
+        if whole.len() + data.len() > share.channel.max_body {
             return Err(BadBody::TooLarge);
         }
-        share.grow_to(whole.len() + data.len())?;
+        share.grow_to(whole.len() + data.len()).await?;
         whole.extend_from_slice(&data);
         next = next_data(&mut body).await?;
     }
@@ -121,86 +290,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http_body_util::{Full, StreamBody};
-    use std::task::{Context, Poll};
-
-    const TIME: Duration = Duration::from_secs(30);
-
-    fn pieces(pieces: &[&'static str]) -> impl Body<Data = Bytes, Error = std::io::Error> + Unpin + use<> {
-        let frames: Vec<_> = pieces.iter().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))).collect();
-        StreamBody::new(futures_util::stream::iter(frames))
-    }
-
-    #[tokio::test]
-    async fn one_piece_is_not_copied() {
-        let room = BodyRoom::new(100);
-        let sent = Bytes::from_static(b"hello");
-        let (read, _share) = read(Full::new(sent.clone()), 10, TIME, &room).await.expect("reads");
-        assert_eq!(read.as_ptr(), sent.as_ptr());
-    }
-
-    #[tokio::test]
-    async fn pieces_are_joined_and_counted() {
-        let room = BodyRoom::new(100);
-        let (whole, share) = read(pieces(&["ab", "", "cd", "e"]), 5, TIME, &room).await.expect("reads");
-        assert_eq!(whole, "abcde");
-        assert_eq!(room.taken.load(Ordering::Relaxed), 5);
-        drop(share);
-        assert_eq!(room.taken.load(Ordering::Relaxed), 0);
-    }
-
-    #[tokio::test]
-    async fn too_large_is_refused_announced_or_not_and_leaves_no_trace() {
-        let room = BodyRoom::new(100);
-        assert_eq!(read(Full::new(Bytes::from_static(b"abcdef")), 5, TIME, &room).await.err(), Some(BadBody::TooLarge));
-        assert_eq!(read(pieces(&["abc", "def"]), 5, TIME, &room).await.err(), Some(BadBody::TooLarge));
-        assert_eq!(room.taken.load(Ordering::Relaxed), 0);
-    }
-
-    #[tokio::test]
-    async fn without_room_nothing_is_read() {
-        let room = BodyRoom::new(8);
-        let held = read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.expect("fits");
-        assert_eq!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.err(), Some(BadBody::NoRoom));
-        drop(held);
-        assert!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn what_was_only_announced_takes_no_room() {
-        let room = BodyRoom::new(8);
-        let mut waiting = Vec::new();
-        for _ in 0..5 {
-            let mut reading = Box::pin(read(Announced(8), 10, TIME, &room));
-            assert!(futures_util::poll!(&mut reading).is_pending());
-            waiting.push(reading);
-        }
-        assert!(read(Full::new(Bytes::from_static(b"abcdef")), 10, TIME, &room).await.is_ok());
-        assert_eq!(read(Announced(11), 10, TIME, &room).await.err(), Some(BadBody::TooLarge));
-    }
-
-    /// Says how much will come, and sends nothing.
-    struct Announced(u64);
-
-    impl Body for Announced {
-        type Data = Bytes;
-        type Error = std::io::Error;
-
-        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-            Poll::Pending
-        }
-
-        fn size_hint(&self) -> hyper::body::SizeHint {
-            hyper::body::SizeHint::with_exact(self.0)
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_that_never_comes_is_given_up() {
-        let room = BodyRoom::new(100);
-        let never = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
-        assert_eq!(read(never, 10, Duration::from_millis(1), &room).await.err(), Some(BadBody::Slow));
-    }
-}
+mod tests;

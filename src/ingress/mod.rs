@@ -9,22 +9,26 @@ mod drain;
 mod headers;
 mod patience;
 pub mod peer;
+pub mod places;
 pub mod proxy;
 mod seen;
 pub mod spool;
 mod trouble;
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use hyper::body::Body;
 use tokio::time::Instant;
 
 use self::answer::{Reply, counted, later, passed_on, problem, spoken};
-use self::body::{BadBody, BodyRoom};
+use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
+use self::peer::{Peer, Proxies};
+use self::places::Standing;
 use self::proxy::{Answers, Verdict};
 pub use self::seen::Memory;
 use self::seen::Seen;
@@ -54,6 +58,9 @@ pub struct Ingress {
     clock: Arc<dyn Clock>,
     seen: Seen,
     room: BodyRoom,
+    /// Headers in which some channel here expects a proof.
+    proofs: Vec<HeaderName>,
+    proxies: Proxies,
     body_timeout: Duration,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
@@ -72,6 +79,8 @@ pub struct Links {
     /// Takes webhooks that are passed by a store that is away.
     pub delivery: Arc<Delivery>,
     pub telemetry: Arc<Telemetry>,
+    /// Whose word about a client's address counts.
+    pub proxies: Proxies,
 }
 
 /// One channel as ingress needs it.
@@ -81,7 +90,7 @@ struct Door {
     provider: Arc<dyn Provider>,
     deliver: Deliver,
     window_ms: i64,
-    max_body: usize,
+    room: ChannelRoom,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
     on_store_failure: OnStoreFailure,
@@ -102,7 +111,8 @@ struct Sent {
 
 impl Ingress {
     pub fn new(channels: impl IntoIterator<Item = (config::Channel, Arc<dyn Provider>)>, limits: &Limits, links: Links) -> Self {
-        let Links { store, clock, answers, spool, delivery, telemetry } = links;
+        let Links { store, clock, answers, spool, delivery, telemetry, proxies } = links;
+        let room = BodyRoom::new(limits.bodies_bytes);
         let doors = channels.into_iter().map(|(channel, provider)| {
             let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
                 .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
@@ -113,20 +123,27 @@ impl Ingress {
                 provider,
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
-                max_body: channel.max_body,
+                room: room.channel(channel.max_body),
                 proxy_wait,
                 on_store_failure: channel.on_store_failure,
                 gate: spool.as_ref().and_then(|spool| spool.gate(&channel.name)),
             };
             (Box::from(&*channel.name), door)
         });
+        let channels: HashMap<Box<str>, Door> = doors.collect();
+        let mut proofs: Vec<HeaderName> =
+            channels.values().flat_map(|door| door.provider.signature_headers().iter().cloned()).collect();
+        proofs.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        proofs.dedup();
         Self {
-            channels: doors.collect(),
+            channels,
+            proofs,
+            proxies,
+            room,
             delivery,
             store,
             clock,
             seen: Seen::new(limits.cache_keys),
-            room: BodyRoom::new(limits::BODIES_IN_FLIGHT_BYTES),
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             answers,
             telemetry,
@@ -134,37 +151,62 @@ impl Ingress {
         }
     }
 
-    /// Answers one request for `/in/{channel}`.
+    /// Answers one request for `/in/{channel}`. Whoever has proved nothing cannot tell a channel that is not there from a wrong signature.
     pub async fn handle<B>(&self, request: Request<B>) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let name = request.uri().path().strip_prefix(PATH);
-        let Some(door) = name.and_then(|name| self.channels.get(name)) else {
-            return problem(StatusCode::NOT_FOUND, "there is no such channel");
-        };
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        let door = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
         if head.method != Method::POST && head.method != Method::GET {
-            door.telemetry.refused(RefusedWhy::Method);
+            door.inspect(|door| door.telemetry.refused(RefusedWhy::Method));
             return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
         }
         let begun = Instant::now();
-        let (body, _share) = match body::read(body, door.max_body, self.body_timeout, &self.room).await {
-            Ok(read) => read,
-            Err(bad) => return refuse_body(door, bad),
-        };
+        let standing = head.extensions.remove::<Standing>();
+        let peer = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let from = self.proxies.origin(peer, &head.headers);
         let query = head.uri.query().map_or_else(String::new, str::to_owned);
-        let request = RawRequest { method: head.method, query, headers: head.headers, body };
+        let mut request = RawRequest { method: head.method, query, headers: head.headers, body: Bytes::new() };
+        if request.method == Method::GET {
+            return shake_hands(door, &request);
+        }
+        let Some(door) = door.filter(|door| door.provider.may_pass(&request.headers)) else {
+            return self.turn_away(door, &request.headers, body).await;
+        };
+        let within = Within { room: &self.room, channel: &door.room, from, time: self.body_timeout };
+        let mut share = match body::read(body, within).await {
+            Ok((read, share)) => {
+                request.body = read;
+                share
+            }
+            Err(bad) => return refuse_body(Some(door), bad),
+        };
         if let Some(words) = door.provider.handshake(&request) {
             return spoken(words);
         }
-        if request.method != Method::POST {
-            door.telemetry.refused(RefusedWhy::Method);
-            return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
-        }
-        let reply = self.take_in(door, &request).await;
+        let believed = || {
+            share.proved();
+            standing.inspect(Standing::proved);
+        };
+        let reply = self.take_in(door, &request, believed).await;
         door.telemetry.answered(begun.elapsed());
         reply
+    }
+
+    /// Refuses a request whose headers are enough to see that it will not be believed. One that carries some proof is read to its end first, as
+    /// if the proof had to be compared with it.
+    async fn turn_away<B>(&self, door: Option<&Door>, headers: &HeaderMap, body: B) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        if self.proofs.iter().any(|name| headers.contains_key(name)) {
+            let max_bytes = door.map_or(limits::BODY_MAX_BYTES, |door| door.room.max_body());
+            if let Err(bad) = body::drain(body, max_bytes, self.body_timeout).await {
+                return refuse_body(door, bad);
+            }
+        }
+        no_entry(door)
     }
 
     /// How much of the store's knowledge is in memory.
@@ -182,15 +224,11 @@ impl Ingress {
         }
     }
 
-    async fn take_in(&self, door: &Door, request: &RawRequest) -> Reply {
+    /// `believed` is called once the request has proved where it comes from.
+    async fn take_in(&self, door: &Door, request: &RawRequest, believed: impl FnOnce()) -> Reply {
         let now_ms = self.clock.now_ms();
-        let verified = match door.provider.verify(request, self.clock.wall_ms()) {
-            Ok(verified) => verified,
-            Err(_) => {
-                door.telemetry.refused(RefusedWhy::Signature);
-                return problem(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old");
-            }
-        };
+        let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
+        believed();
         let events = door.sort_out(door.provider.parse(&verified));
         if events.is_empty() {
             door.telemetry.ignored();
@@ -329,7 +367,21 @@ impl Door {
     }
 }
 
-fn refuse_body(door: &Door, bad: BadBody) -> Reply {
+/// What everybody hears who has proved nothing.
+fn no_entry(door: Option<&Door>) -> Reply {
+    door.inspect(|door| door.telemetry.refused(RefusedWhy::Signature));
+    problem(StatusCode::UNAUTHORIZED, "there is no such channel, or the signature is missing, wrong or too old")
+}
+
+/// A GET is a handshake or nothing.
+fn shake_hands(door: Option<&Door>, request: &RawRequest) -> Reply {
+    match door.and_then(|door| door.provider.handshake(request)) {
+        Some(words) if words.status < 300 => spoken(words),
+        _ => no_entry(door),
+    }
+}
+
+fn refuse_body(door: Option<&Door>, bad: BadBody) -> Reply {
     let (why, status, detail) = match bad {
         BadBody::TooLarge => (RefusedWhy::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this channel takes"),
         BadBody::Slow => (RefusedWhy::Slow, StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
@@ -338,6 +390,6 @@ fn refuse_body(door: &Door, bad: BadBody) -> Reply {
             (RefusedWhy::Overload, StatusCode::SERVICE_UNAVAILABLE, "too much is being handled at once; send it again")
         }
     };
-    door.telemetry.refused(why);
+    door.inspect(|door| door.telemetry.refused(why));
     if bad == BadBody::NoRoom { later(status, detail, 1) } else { problem(status, detail) }
 }

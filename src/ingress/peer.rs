@@ -48,7 +48,7 @@ fn read(text: &str) -> Option<IpAddr> {
 }
 
 /// Whoever has one IPv6 address has all of its /64.
-fn one_household(address: IpAddr) -> IpAddr {
+pub(super) fn one_household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)).into(),
         address => address,

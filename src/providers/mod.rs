@@ -123,6 +123,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// False when the headers alone show that [`Provider::verify`] would refuse, so that the body need not be read for it.
+    fn may_pass(&self, headers: &HeaderMap) -> bool {
+        self.signature_headers().iter().any(|name| headers.contains_key(name))
+    }
+
     /// Checks the signature over the raw bytes, in constant time.
     fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused>;
 

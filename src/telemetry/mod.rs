@@ -26,6 +26,7 @@ pub struct Telemetry {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
     connections: Gauge,
+    connections_cut: Counter,
     purged_keys: Counter,
     purged_events: Counter,
     memory_hits: Counter,
@@ -63,6 +64,7 @@ impl Telemetry {
         let handle = recorder.handle();
         Self {
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
+            connections_cut: counter_in(&recorder, names::CONNECTIONS_CUT, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
             purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
             tokens_refused: counter_in(&recorder, names::TOKENS_REFUSED, &[]),
@@ -100,6 +102,11 @@ impl Telemetry {
 
     pub fn connection_closed(&self) {
         self.connections.decrement(1.0);
+    }
+
+    /// A connection was closed to make room, or because its address had too many.
+    pub fn connection_cut(&self) {
+        self.connections_cut.increment(1);
     }
 
     pub fn connection_not_taken(&self, error: &std::io::Error) {

@@ -72,6 +72,8 @@ pub const STORE_FAILED: &str = "hapax_store_failures_total";
 pub const TOKENS_REFUSED: &str = "hapax_tokens_refused_total";
 /// Connections that could not be taken from the kernel.
 pub const ACCEPT_FAILED: &str = "hapax_connections_failed_total";
+/// Connections closed to make room for others.
+pub const CONNECTIONS_CUT: &str = "hapax_connections_cut_total";
 pub const CONNECTIONS: &str = "hapax_connections";
 pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
 pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
@@ -126,6 +128,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (STORE_FAILED, "Calls the store could not answer"),
     (TOKENS_REFUSED, "Requests with a token that nobody has"),
     (ACCEPT_FAILED, "Connections that could not be taken from the kernel"),
+    (CONNECTIONS_CUT, "Connections closed to make room for others"),
     (PURGED_KEYS, "Keys removed after their window"),
     (PURGED_EVENTS, "Events removed after their retention"),
 ];

@@ -20,7 +20,7 @@ on_every_store! {
     chunked_and_length_together_are_read_one_way_and_the_connection_closes
     signed_but_broken_json_is_quarantined_and_answered_200
     one_odd_event_does_not_block_the_others
-    an_unknown_channel_is_404
+    a_channel_that_is_not_there_looks_like_a_wrong_signature
     other_methods_are_405_and_the_handshake_works
     headers_beyond_the_limits_are_431
     garbage_on_the_wire_ends_the_connection_only
@@ -55,11 +55,15 @@ async fn a_wrong_or_missing_signature_is_401_and_nothing_is_stored(opened: Opene
 async fn a_body_over_the_limit_is_413(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     let mut announced = Wire::open(rig.address).await;
-    announced.send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\ncontent-length: 10485760\r\n\r\n").await;
+    announced
+        .send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-hub-signature-256: sha256=00\r\ncontent-length: 10485760\r\n\r\n")
+        .await;
     assert_eq!(announced.hear().await.expect("an answer before the body").status, 413);
 
     let mut chunked = Wire::open(rig.address).await;
-    chunked.send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    chunked
+        .send(b"POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-hub-signature-256: sha256=00\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await;
     let chunk = [b"100000\r\n".as_slice(), &vec![b'x'; 1 << 20], b"\r\n"].concat();
     for _ in 0..10 {
         chunked.send_if_wanted(&chunk).await;
@@ -111,7 +115,8 @@ async fn five_hundred_slow_sockets_do_not_hold_up_a_real_request(opened: Opened)
 
 /// Together they announce 2 GB, eight times what all bodies may take.
 async fn five_hundred_slow_bodies_do_not_hold_up_a_real_request(opened: Opened) {
-    a_real_request_beside_500(opened, "POST /in/shop HTTP/1.1\r\nhost: hapax\r\ncontent-length: 4194304\r\n\r\n{").await;
+    let beginning = "POST /in/shop HTTP/1.1\r\nhost: hapax\r\nx-hub-signature-256: sha256=00\r\ncontent-length: 4194304\r\n\r\n{";
+    a_real_request_beside_500(opened, beginning).await;
 }
 
 async fn a_real_request_beside_500(opened: Opened, beginning: &str) {
@@ -186,12 +191,38 @@ async fn one_odd_event_does_not_block_the_others(opened: Opened) {
     assert_eq!(bot.calls().len(), 2);
 }
 
-async fn an_unknown_channel_is_404(opened: Opened) {
+/// Whoever has proved nothing must not find out which channels there are, neither by the answer nor by when it comes.
+async fn a_channel_that_is_not_there_looks_like_a_wrong_signature(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     for path in ["nobody", "", "shop/", "Shop", "../shop"] {
         let mut wire = Wire::open(rig.address).await;
         wire.send(&signed(path, &text("wamid.A", "1"))).await;
-        assert_eq!(wire.hear().await.expect("an answer").status, 404, "{path}");
+        assert_eq!(wire.hear().await.expect("an answer").status, 401, "{path}");
+    }
+    let bare = "content-length: 3\r\n\r\n";
+    let forged = "x-hub-signature-256: sha256=00\r\ncontent-length: 3\r\n\r\n";
+    let large = "x-hub-signature-256: sha256=00\r\ncontent-length: 10485760\r\n\r\n";
+    for (method, rest, body, status) in [
+        ("POST", bare, "", 401),
+        ("POST", forged, "abc", 401),
+        ("POST", large, "", 413),
+        ("GET", "\r\n", "", 401),
+        ("PUT", bare, "", 405),
+    ] {
+        let mut heard = Vec::new();
+        for name in ["shop", "nobody"] {
+            let mut wire = Wire::open(rig.address).await;
+            wire.send(format!("{method} /in/{name} HTTP/1.1\r\nhost: hapax\r\n{rest}").as_bytes()).await;
+            if !body.is_empty() {
+                assert!(!wire.speaks_now().await, "{name}: the body comes first");
+                wire.send(body.as_bytes()).await;
+            }
+            let mut answer = wire.hear().await.expect("an answer");
+            answer.head = answer.head.lines().filter(|line| !line.starts_with("date:")).collect();
+            heard.push(answer);
+        }
+        assert_eq!(heard[0], heard[1], "{method} {rest}");
+        assert_eq!(heard[0].status, status, "{method} {rest}");
     }
     only_this_is_stored(&rig).await;
 }

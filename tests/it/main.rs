@@ -11,6 +11,7 @@ mod clocks;
 mod conversation;
 mod copies;
 mod crash;
+mod crowds;
 mod delivery;
 mod doors;
 mod faulty;

@@ -110,6 +110,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
             connections: limits::CONNECTIONS_MAX,
             header_timeout_ms: limits::HEADER_TIMEOUT_MS,
             body_timeout_ms: limits::BODY_TIMEOUT_MS,
+            bodies_bytes: limits::BODIES_IN_FLIGHT_BYTES,
             store_queue: 10_000,
             disk_floor_bytes: 0,
             cache_keys: limits::CACHE_KEYS,

@@ -1,9 +1,10 @@
 //! HTTP by hand: what no client library would send, and what must be cheap to send very often.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// One connection, kept open.
 pub(crate) struct Wire {
@@ -21,6 +22,18 @@ pub(crate) struct Heard {
 impl Wire {
     pub(crate) async fn open(address: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(address).await.expect("a connection"), read: Vec::new() }
+    }
+
+    /// Connects from another address of this machine.
+    pub(crate) async fn open_from(from: [u8; 4], address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from((from, 0))).expect("an address of this machine");
+        Self { stream: socket.connect(address).await.expect("a connection"), read: Vec::new() }
+    }
+
+    /// True when the other side has said something already, as far as that can be seen at once.
+    pub(crate) async fn speaks_now(&mut self) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), self.stream.readable()).await.is_ok()
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {

@@ -104,6 +104,10 @@ impl Provider for Generic {
         NAME
     }
 
+    fn may_pass(&self, headers: &HeaderMap) -> bool {
+        self.check.may_pass(headers)
+    }
+
     fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
         self.check.check(&request.headers, &request.body)?;
         Ok(Verified::after_check(request))
