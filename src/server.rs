@@ -242,6 +242,7 @@ impl Server {
             telemetry: Arc::clone(&self.telemetry),
             spool: self.spool.clone(),
             purges: Arc::clone(purges),
+            sending: self.sendings().into_keys().map(|channel| channel.to_string()).collect(),
             retention: crate::api::retention(&self.config),
         }
     }

@@ -227,7 +227,7 @@ fn mistakes_about_sending_say_what_to_do() {
 #[test]
 fn risky_ways_to_send_are_warned_of() {
     let warned = |rest: &str| {
-        let text = format!("[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\ntarget = 'http://b'\n{rest}");
+        let text = format!("[channel.c]\nprovider = 'gowa'\nsecret = 'a-secret-of-24-characters'\ntarget = 'https://b'\n{rest}");
         warnings(&load_with(&text, &[], Flags::default()).expect("a good config"))
     };
     assert!(warned("api_base = 'http://127.0.0.1:1'\ntoken = 'a:b'").is_empty());
@@ -408,7 +408,7 @@ fn the_admin_surface_is_not_opened_to_the_world_by_accident() {
         ["listen = '0.0.0.0:1'", "listen = '[::]:1'", "listen = '192.0.2.1:1'", "listen = '0.0.0.0:1'\nadmin_public = false"]
     {
         let said = said(open, &[]).expect_err("refused");
-        let names = ["t.toml:1: listen: ", "admin_listen = \"127.0.0.1:4273\"", "admin_public = true", "-p 127.0.0.1:4273:4273"];
+        let names = ["hapax.toml:1: listen: ", "admin_listen = \"127.0.0.1:4273\"", "admin_public = true", "-p 127.0.0.1:4273:4273"];
         assert!(names.iter().all(|name| said.contains(name)), "{said}");
     }
     assert!(said("", &[("PORT", "3")]).is_err());

@@ -9,7 +9,7 @@ use crate::api::{PurgeLog, purge_step};
 use crate::clock::Clock;
 use crate::ingress::Ingress;
 use crate::ingress::spool::Spool;
-use crate::store::{Purged, Store, StoreError, in_time};
+use crate::store::{MessageRow, OutboxQuery, OutboxState, Purged, Store, StoreError, in_time};
 use crate::telemetry::Telemetry;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -19,6 +19,8 @@ const SIZES_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
 /// A store that hangs must not keep the rest of the upkeep from being done.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages looked through for one that is not in doubt.
+const OUTBOX_LOOKED_AT: usize = 200;
 /// Between two purge steps, so that accept always comes in between.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -29,6 +31,8 @@ pub(super) struct Upkeep {
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) purges: Arc<PurgeLog>,
+    /// The channels that can send.
+    pub(super) sending: Vec<String>,
     /// By channel.
     pub(super) retention: Vec<(String, i64)>,
 }
@@ -77,8 +81,34 @@ impl Upkeep {
             }
         }
         match in_time("counting", PATIENCE, self.store.stats()).await {
-            Ok(stats) => self.telemetry.sizes(&stats, self.clock.now_ms()),
+            Ok(stats) => {
+                self.telemetry.sizes(&stats, self.clock.now_ms());
+                self.measure_outbox(stats.outbox_waiting > 0).await;
+            }
             Err(error) => self.telemetry.store_unavailable("stats", &error),
+        }
+    }
+
+    /// The age of the oldest message that is not in doubt, where anything waits at all.
+    async fn measure_outbox(&self, anything: bool) {
+        for channel in &self.sending {
+            let mut oldest_ms = None;
+            // Most often the first is it; messages in doubt may stand before it.
+            for limit in if anything { [1, OUTBOX_LOOKED_AT].as_slice() } else { &[] } {
+                let query = OutboxQuery { channel: Some(channel.clone()), limit: *limit, ..OutboxQuery::default() };
+                let page = match in_time("looking into the outbox", PATIENCE, self.store.outbox(query)).await {
+                    Ok(page) => page,
+                    Err(error) => return self.telemetry.store_unavailable("outbox", &error),
+                };
+                let waits = |row: &&MessageRow| {
+                    row.outbox.as_ref().is_some_and(|place| !matches!(place.state, OutboxState::Unknown { .. }))
+                };
+                oldest_ms = page.rows.iter().find(waits).map(|row| row.created_ms);
+                if oldest_ms.is_some() || !page.more {
+                    break;
+                }
+            }
+            self.telemetry.oldest_outgoing(channel, oldest_ms, self.clock.now_ms());
         }
     }
 

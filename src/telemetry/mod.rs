@@ -8,7 +8,9 @@ mod outbox;
 mod sending;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -33,6 +35,8 @@ pub struct Telemetry {
     full: outbox::FullOutboxes,
     tokens_refused: Counter,
     watch: Option<mpsc::Sender<Happening>>,
+    /// Those whose sizes are shown: the configured ones, and any that the store had something of.
+    channels: Mutex<BTreeSet<String>>,
 }
 
 impl Telemetry {
@@ -62,7 +66,11 @@ impl Telemetry {
             recorder.describe_histogram((*name).into(), None, (*help).into());
         }
         let handle = recorder.handle();
+        for call in names::STORE_CALLS {
+            counter_in(&recorder, names::STORE_FAILED, &[("call", call)]).increment(0);
+        }
         Self {
+            channels: Mutex::default(),
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
             connections_cut: counter_in(&recorder, names::CONNECTIONS_CUT, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
@@ -88,6 +96,8 @@ impl Telemetry {
 
     /// The meters of one channel, made once.
     pub fn channel(&self, name: &str) -> ChannelTelemetry {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.inbox(&ChannelCounts { channel: name.to_owned(), ..ChannelCounts::default() }, 0);
         ChannelTelemetry::new(self, name)
     }
 
@@ -154,20 +164,38 @@ impl Telemetry {
         self.gauge(names::STORE_EVENTS, &[]).set(stats.events as f64);
         self.gauge(names::STORE_BYTES, &[]).set(stats.store_bytes as f64);
         self.gauge(names::STORE_LOG_BYTES, &[]).set(stats.log_bytes as f64);
-        for counts in &stats.channels {
-            let channel = counts.channel.as_str();
-            let states = [
-                ("waiting", counts.waiting),
-                ("leased", counts.leased),
-                ("parked", counts.parked),
-                ("quarantined", counts.quarantined),
-            ];
-            for (state, count) in states {
-                self.gauge(names::INBOX_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
-            }
-            let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
-            self.gauge(names::INBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+        for (state, count) in [("waiting", stats.outbox_waiting), ("unknown", stats.outbox_unknown)] {
+            self.gauge(names::OUTBOX_ITEMS, &[("state", state)]).set(count as f64);
         }
+        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(stats.channels.iter().map(|counts| counts.channel.clone()));
+        // The store says nothing of a channel that is empty.
+        for channel in known.iter() {
+            let nothing = ChannelCounts { channel: channel.clone(), ..ChannelCounts::default() };
+            let counts = stats.channels.iter().find(|counts| counts.channel == *channel);
+            self.inbox(counts.unwrap_or(&nothing), now_ms);
+        }
+    }
+
+    fn inbox(&self, counts: &ChannelCounts, now_ms: i64) {
+        let channel = counts.channel.as_str();
+        let states = [
+            ("waiting", counts.waiting),
+            ("leased", counts.leased),
+            ("parked", counts.parked),
+            ("quarantined", counts.quarantined),
+        ];
+        for (state, count) in states {
+            self.gauge(names::INBOX_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
+        }
+        let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
+        self.gauge(names::INBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+    }
+
+    /// When the oldest message on its way out of a channel was made; `None`: there is none.
+    pub fn oldest_outgoing(&self, channel: &str, made_ms: Option<i64>, now_ms: i64) {
+        let age_ms = made_ms.map_or(0, |made_ms| (now_ms - made_ms).max(0));
+        self.gauge(names::OUTBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
     }
 
     /// What the store promises now.
@@ -247,6 +275,31 @@ mod tests {
         assert!(text.contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 1"#), "{text}");
         assert!(text.contains(r#"hapax_accept_seconds_bucket{channel="shop",le="0.0025"} 1"#), "{text}");
         assert!(text.contains("# HELP hapax_deliveries_total Items the target took"), "{text}");
+    }
+
+    #[test]
+    fn a_channel_that_is_empty_again_shows_zero() {
+        let telemetry = Telemetry::new();
+        telemetry.channel("shop");
+        let line = |value: &str| format!(r#"hapax_inbox_items{{channel="shop",state="waiting"}} {value}"#);
+        assert!(telemetry.render().contains(&line("0")), "from the first scrape");
+        let waiting =
+            ChannelCounts { channel: "shop".to_owned(), waiting: 3, oldest_ms: Some(1_000), ..ChannelCounts::default() };
+        telemetry.sizes(&Stats { channels: vec![waiting], outbox_waiting: 2, ..Stats::default() }, 5_000);
+        let text = telemetry.render();
+        assert!(text.contains(&line("3")) && text.contains(r#"hapax_inbox_oldest_seconds{channel="shop"} 4"#), "{text}");
+        assert!(text.contains(r#"hapax_outbox_items{state="waiting"} 2"#), "{text}");
+        telemetry.sizes(&Stats::default(), 9_000);
+        let text = telemetry.render();
+        assert!(text.contains(&line("0")) && text.contains(r#"hapax_inbox_oldest_seconds{channel="shop"} 0"#), "{text}");
+    }
+
+    #[test]
+    fn failures_of_the_store_are_counted_from_zero() {
+        let text = Telemetry::new().render();
+        for call in ["accept", "lease_inbox", "settle_outbox", "ping"] {
+            assert!(text.contains(&format!("hapax_store_failures_total{{call=\"{call}\"}} 0")), "{call}: {text}");
+        }
     }
 
     #[test]

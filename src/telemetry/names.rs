@@ -89,10 +89,35 @@ pub const STORE_KEYS: &str = "hapax_store_keys";
 pub const STORE_EVENTS: &str = "hapax_store_events";
 pub const STORE_BYTES: &str = "hapax_store_bytes";
 pub const STORE_LOG_BYTES: &str = "hapax_store_log_bytes";
+/// Messages on their way out, and those in doubt; label `state`.
+pub const OUTBOX_ITEMS: &str = "hapax_outbox_items";
+/// Age of the oldest message on its way out, in seconds.
+pub const OUTBOX_OLDEST_SECONDS: &str = "hapax_outbox_oldest_seconds";
 /// Open items; label `state`.
 pub const INBOX_ITEMS: &str = "hapax_inbox_items";
 /// Age of the oldest item on its way, in seconds.
 pub const INBOX_OLDEST_SECONDS: &str = "hapax_inbox_oldest_seconds";
+
+/// The calls that [`STORE_FAILED`] counts: each is there from the first scrape, at zero.
+pub(super) const STORE_CALLS: [&str; 17] = [
+    "accept",
+    "amend",
+    "answer",
+    "begin",
+    "extend",
+    "extend_outbox",
+    "lease_inbox",
+    "lease_outbox",
+    "note_copies",
+    "outbox",
+    "pause_account",
+    "ping",
+    "purge",
+    "settle_inbox",
+    "settle_outbox",
+    "spool",
+    "stats",
+];
 
 /// Name and help text, as `/metrics` shows them.
 pub(super) const COUNTERS: &[(&str, &str)] = &[
@@ -147,6 +172,8 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (STORE_BYTES, "Size of the store"),
     (STORE_LOG_BYTES, "Size of the store's write-ahead log"),
     (INBOX_ITEMS, "Open items"),
+    (OUTBOX_ITEMS, "Messages on their way out, and those in doubt"),
+    (OUTBOX_OLDEST_SECONDS, "Age of the oldest message on its way out"),
     (INBOX_OLDEST_SECONDS, "Age of the oldest item on its way"),
 ];
 

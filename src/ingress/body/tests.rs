@@ -106,7 +106,7 @@ async fn strangers_cannot_take_all_the_room_and_the_oldest_goes_first() {
         cut.push(matches!(futures_util::poll!(&mut *stall), Poll::Ready(Err(BadBody::NoRoom))));
     }
     assert_eq!(cut, [false, false, true, false], "the oldest of the channel that has no room");
-    stalls.remove(2);
+    drop(stalls.remove(2));
     assert!(real.await.is_ok());
 }
 
