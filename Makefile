@@ -34,9 +34,10 @@ soak: ## Run the long forms of the tests: 2,000 random sequences per store, 200 
 	@tests/install-servers.sh
 	cargo nextest run --all-features --profile soak
 
-lint: ## Check formatting and lints; any warning is an error
+lint: ## Check formatting, lints, house rules, and where dependencies come from; any warning is an error
 	cargo fmt --check
 	cargo clippy --all-targets --all-features -- -D warnings
+	cargo test --quiet --test tidy
 
 bench: ## Measure this machine: accept, copies and delivery against a server that stores nothing
 	cargo run --release -- bench

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use scan::{attributes_before, code_of, functions_of, line_of, places_of, test_modules};
 
+#[path = "tidy/dependencies.rs"]
+mod dependencies;
 #[path = "tidy/scan.rs"]
 mod scan;
 
@@ -123,6 +125,26 @@ fn every_guarantee_names_tests_that_exist() {
         }
         let missing = row.tests.iter().filter(|test| !sources.iter().any(|source| source.defines(test)));
         broken.extend(missing.map(|test| format!("{}: there is no test `{test}`", row.id)));
+    }
+    report(broken);
+}
+
+#[test]
+fn every_control_names_tests_that_exist() {
+    let text = read(&root().join("SECURITY.md"));
+    let controls = text.split("## Controls").nth(1).expect("a section with the controls");
+    let rows: Vec<&str> = controls.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| control")).collect();
+    assert!(rows.len() > 10, "the table is gone");
+    let sources = sources();
+    let mut broken = Vec::new();
+    for row in rows {
+        let tests: Vec<&str> = row.split('`').skip(1).step_by(2).filter(|name| name.contains("::")).collect();
+        let shown: String = row.chars().take(60).collect();
+        if tests.is_empty() {
+            broken.push(format!("SECURITY.md: `{shown}` names no test"));
+        }
+        let missing = tests.iter().filter(|test| !sources.iter().any(|source| source.defines(test)));
+        broken.extend(missing.map(|test| format!("SECURITY.md: there is no test `{test}`")));
     }
     report(broken);
 }

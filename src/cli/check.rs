@@ -20,7 +20,8 @@ impl Check {
         let name = sources.file.as_ref().map(|file| file.name.clone());
         match config::load(&sources) {
             Ok(config) => {
-                let warnings = config::warnings(&config);
+                let mut warnings = config::warnings(&config);
+                warnings.extend(sources::open_files(name.as_deref(), &config));
                 if output.json {
                     output.json(&json!({ "ok": true, "file": name, "mistakes": [], "warnings": warnings }));
                     return Ok(());

@@ -231,4 +231,10 @@ mod tests {
         let said = Source::new(endless, ProgressBar::hidden()).err().expect("refused").to_string();
         assert!(said.contains("line 1 is longer than 64 MB"), "{said}");
     }
+
+    #[test]
+    fn tokens_are_never_moved() {
+        let setting = |name: &str| Moved::Setting { name: name.to_owned(), value: "x".to_owned() };
+        assert!(is_private(&setting("admin_token_hash")) && is_private(&setting("tokens")) && !is_private(&setting("other")));
+    }
 }

@@ -17,6 +17,10 @@ use crate::providers::samples;
 use crate::server::{Listeners, Server, StartError};
 use crate::store::Promise;
 use crate::telemetry::Telemetry;
+use crate::telemetry::harmless::HarmlessStderr;
+
+/// Files for everything that is not a connection from outside: the store, targets, providers.
+const FILES_KEPT: usize = 256;
 
 /// A server with its sockets open, ready to run.
 pub(super) struct Launch {
@@ -24,6 +28,8 @@ pub(super) struct Launch {
     listeners: Listeners,
     public: SocketAddr,
     admin: Option<SocketAddr>,
+    /// Warnings about files that others may read.
+    open_files: Vec<String>,
 }
 
 /// Reads the config. Where there is none and none was named, writes one to start from and gives its name back.
@@ -37,7 +43,7 @@ pub(super) fn prepare(global: &Global, flags: Flags) -> Result<(Config, Option<S
 
 pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).context("log.filter cannot be read")?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(HarmlessStderr);
     // Fails only when logs were started already, and then they run.
     let _ = if json { logs.json().try_init() } else { logs.try_init() };
     Ok(())
@@ -45,8 +51,16 @@ pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
 
 impl Launch {
     /// Opens the sockets first: webhooks wait in the kernel while the store opens.
-    pub(super) async fn open(config: Config, telemetry: Telemetry) -> Result<Self, Failure> {
-        allow_many_files();
+    pub(super) async fn open(mut config: Config, telemetry: Telemetry) -> Result<Self, Failure> {
+        let places = allow_many_files().saturating_sub(FILES_KEPT).max(1);
+        if config.limits.connections > places {
+            tracing::warn!(
+                places,
+                "the system allows fewer open files than `limits.connections`; raise it with `ulimit -n` or LimitNOFILE"
+            );
+            config.limits.connections = places;
+        }
+        let open_files = sources::open_files(Path::new(DEFAULT_FILE).exists().then_some(DEFAULT_FILE), &config);
         let public = bind(config.listen).await?;
         let admin = match config.admin_listen {
             Some(address) => Some(bind(address).await?),
@@ -60,7 +74,7 @@ impl Launch {
                 Failure::plain(format!("the admin token cannot be written to {TOKEN_FILE} ({why}); {todo}"))
             })?;
         }
-        Ok(Self { server, listeners: Listeners { public, admin }, public: at, admin: admin_at })
+        Ok(Self { server, listeners: Listeners { public, admin }, public: at, admin: admin_at, open_files })
     }
 
     /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
@@ -81,7 +95,7 @@ impl Launch {
             output.line(format_args!("config  {file}, written just now with fresh secrets; put your bot in as `target`"));
         }
         output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
-        for warning in config::warnings(config) {
+        for warning in config::warnings(config).into_iter().chain(self.open_files.iter().cloned()) {
             output.warn(printable(&warning));
         }
         if self.server.admin_token().fresh.is_some() {
@@ -191,11 +205,14 @@ fn store_words(store: &StoreUrl, promise: &Promise) -> String {
 }
 
 /// Every connection is a file, and the usual soft limit of 1024 is less than what we allow.
-fn allow_many_files() {
+///
+/// Gives how many there may be.
+fn allow_many_files() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!(%error, "the limit on open files stays as it is");
     }
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize)
 }

@@ -7,6 +7,8 @@ use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, 
 use owo_colors::OwoColorize;
 use serde_json::Value;
 
+use crate::telemetry::harmless::{harmless, steers};
+
 /// The two streams of a command, and how to write on them.
 pub struct Output {
     pub json: bool,
@@ -23,7 +25,7 @@ impl Output {
 
     /// Prints a line of the answer. A reader that has seen enough (`| head`) is no failure.
     pub fn line(&self, line: impl Display) {
-        let _ = writeln!(anstream::stdout(), "{line}");
+        let _ = writeln!(anstream::stdout(), "{}", harmless(&line.to_string()));
     }
 
     /// Prints text as it is.
@@ -32,20 +34,29 @@ impl Output {
     }
 
     pub fn json(&self, value: &Value) {
-        self.line(format_args!("{value:#}"));
+        let escaped = |mut text: String, c: char| {
+            match steers(c) {
+                true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+                false => text.push(c),
+            }
+            text
+        };
+        let text = format!("{value:#}");
+        // Programs get what was there, terminals no mark of it.
+        self.line(if text.contains(steers) { text.chars().fold(String::new(), escaped) } else { text });
     }
 
     /// Says something beside the answer, so that pipes do not get it.
     pub fn note(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{words}");
+        let _ = writeln!(anstream::stderr(), "{}", harmless(&words.to_string()));
     }
 
     pub fn warn(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{} {words}", "warning:".yellow().bold());
+        let _ = writeln!(anstream::stderr(), "{} {}", "warning:".yellow().bold(), harmless(&words.to_string()));
     }
 
     pub fn complain(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{} {words}", "hapax:".red().bold());
+        let _ = writeln!(anstream::stderr(), "{} {}", "hapax:".red().bold(), harmless(&words.to_string()));
     }
 
     /// Prints rows under a head on a terminal, and tab-separated without it elsewhere.
@@ -93,8 +104,7 @@ impl Output {
 
 /// Names and reasons come from strangers: nothing in them may move the cursor, forge a column or reorder the line.
 pub(super) fn printable(text: &str) -> String {
-    let turns_text = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() || turns_text(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Picks a text out of the server's JSON; nothing there is an empty cell.

@@ -8,7 +8,7 @@ use rand::RngCore;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, Global};
-use crate::config::{self, Config, Environment, Flags, SourceFile, Sources};
+use crate::config::{self, Config, Environment, Flags, SourceFile, Sources, StoreUrl};
 
 /// The config file that is used when none is named.
 pub const DEFAULT_FILE: &str = "hapax.toml";
@@ -69,6 +69,28 @@ fn private_file() -> std::fs::OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Names the files of a config that others may look into: they hold secrets, tokens and what people write to each other.
+pub(super) fn open_files(file: Option<&str>, config: &Config) -> Vec<String> {
+    let store = match &config.store {
+        StoreUrl::Sqlite(path) => Some(path.as_path()),
+        _ => None,
+    };
+    let files = [file.map(Path::new), store, Some(config.spool.as_path()), Some(Path::new(TOKEN_FILE))];
+    let open = files.into_iter().flatten().filter(|path| is_open(path));
+    open.map(|path| format!("{} can be read by others on this machine; run `chmod 600 {0}`", path.display())).collect()
+}
+
+#[cfg(unix)]
+fn is_open(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open(_: &Path) -> bool {
+    false
 }
 
 /// Reads and checks the whole config.

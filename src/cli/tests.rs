@@ -207,3 +207,27 @@ async fn a_server_that_is_not_there_is_code_4() {
     assert_eq!(exit_code(&["stats"], &server, TOKEN).await, 4);
     assert_eq!(exit_code(&["stats"], "not an address", TOKEN).await, 2);
 }
+
+#[cfg(unix)]
+#[test]
+fn files_that_others_may_read_are_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, store) = (folder.path().join("hapax.toml"), folder.path().join("hapax.db"));
+    let text = format!("store = 'sqlite:{}'\nspool = '{}/spool.db'", store.display(), folder.path().display());
+    let source = Some(crate::config::SourceFile { name: "t".to_owned(), text: text.clone() });
+    let env = crate::config::Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+    let config = crate::config::load(&crate::config::Sources { file: source, env, flags: Default::default() }).expect("good");
+    for path in [&file, &store] {
+        std::fs::write(path, "").expect("written");
+    }
+    let named = |mode: u32| {
+        for path in [&file, &store] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+        }
+        sources::open_files(file.to_str(), &config)
+    };
+    assert_eq!(named(0o600), Vec::<String>::new());
+    let said = named(0o640);
+    assert!(said.len() == 2 && said[0].contains("chmod 600") && said[1].contains("hapax.db"), "{said:?}");
+}

@@ -408,7 +408,8 @@ fn the_admin_surface_is_not_opened_to_the_world_by_accident() {
         ["listen = '0.0.0.0:1'", "listen = '[::]:1'", "listen = '192.0.2.1:1'", "listen = '0.0.0.0:1'\nadmin_public = false"]
     {
         let said = said(open, &[]).expect_err("refused");
-        let names = ["hapax.toml:1: listen: ", "admin_listen = \"127.0.0.1:4273\"", "admin_public = true", "-p 127.0.0.1:4273:4273"];
+        let names =
+            ["hapax.toml:1: listen: ", "admin_listen = \"127.0.0.1:4273\"", "admin_public = true", "-p 127.0.0.1:4273:4273"];
         assert!(names.iter().all(|name| said.contains(name)), "{said}");
     }
     assert!(said("", &[("PORT", "3")]).is_err());

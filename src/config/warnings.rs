@@ -1,5 +1,7 @@
 //! What a config may mean, and probably does not.
 
+use secrecy::ExposeSecret;
+
 use super::{Channel, Config, OnStoreFailure, OnUnknown, Send, StoreUrl};
 use crate::providers::settings::{Settings, SignatureRule};
 
@@ -41,6 +43,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
         if channel.send.as_ref().is_some_and(is_open_to_all) {
             said.push(format!("channel.{name}: `api_base` is http:// and not on this machine: the token can be read on the way"));
         }
+        if let Some(bytes) = shortest_secret(&channel.provider).filter(|bytes| *bytes < SECRET_SOON_BYTES) {
+            said.push(format!(
+                "channel.{name}: a secret of {bytes} bytes can be guessed; the next version takes {SECRET_SOON_BYTES} and more (`openssl rand -hex 24`)"
+            ));
+        }
         said.extend(on_store_failure(config, channel));
         let unsigned =
             matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
@@ -54,6 +61,25 @@ pub fn warnings(config: &Config) -> Vec<String> {
         said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
     }
     said
+}
+
+/// Secrets shorter than this will be refused.
+const SECRET_SOON_BYTES: usize = 16;
+
+fn shortest_secret(provider: &Settings) -> Option<usize> {
+    let secrets = match provider {
+        Settings::Whatsapp { secrets, .. }
+        | Settings::Telegram { secrets, .. }
+        | Settings::Gowa { secrets }
+        | Settings::Stripe { secrets }
+        | Settings::Github { secrets } => secrets,
+        Settings::Generic(generic) => match &generic.signature {
+            SignatureRule::Hmac { secrets, .. } | SignatureRule::Token { secrets, .. } => secrets,
+            SignatureRule::Basic { passwords, .. } => passwords,
+            SignatureRule::None => return None,
+        },
+    };
+    secrets.iter().map(|secret| secret.expose_secret().len()).min()
 }
 
 /// What a channel's `on_store_failure` means, where it is not what one might think.
@@ -134,6 +160,13 @@ mod tests {
         ] {
             assert_eq!(is_open_on_the_way(&StoreUrl::read(address).expect("an address")), open, "{address}");
         }
+    }
+
+    #[test]
+    fn short_secrets_are_worth_a_word() {
+        let gowa = |secret: &str| Settings::Gowa { secrets: vec!["0123456789abcdef".into(), secret.into()] };
+        assert_eq!(shortest_secret(&gowa("12345678")), Some(8));
+        assert_eq!(shortest_secret(&gowa("a longer secret than that")), Some(16));
     }
 
     #[test]

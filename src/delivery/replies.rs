@@ -115,13 +115,23 @@ fn own_way((to, payload): (String, Bytes)) -> Result<Wanted, String> {
 }
 
 fn read_declared(body: &[u8]) -> Result<Vec<Result<Wanted, String>>, String> {
-    let body: Body<'_> =
-        serde_json::from_slice(body).map_err(|error| format!("the answer is not {{\"replies\": [..]}}: {error}"))?;
+    let body: Body<'_> = serde_json::from_slice(body)
+        .map_err(|error| format!("the answer is not {{\"replies\": [..]}}: {}", where_it_is_odd(&error)))?;
     Ok(body.replies.into_iter().map(|raw| read_one(raw.get())).collect())
 }
 
+/// What is wrong with an answer, without its words: the parser's own message repeats values, and this one is logged.
+fn where_it_is_odd(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Data => "something of another type than expected",
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
+    };
+    format!("{what}, at line {} column {}", error.line(), error.column())
+}
+
 fn read_one(text: &str) -> Result<Wanted, String> {
-    let reply: Reply<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let reply: Reply<'_> = serde_json::from_str(text).map_err(|error| where_it_is_odd(&error))?;
     let payload = match (reply.text, reply.payload) {
         (Some(text), None) => serde_json::json!({ "text": text }).to_string(),
         (None, Some(payload)) if payload.get().starts_with('{') => payload.get().to_owned(),
@@ -259,5 +269,21 @@ mod tests {
         let answer = Answer { status: 200, content_type: Some(CONTENT_TYPE.to_owned()), body };
         assert_eq!(read(&lease(false), &answer, sending.as_ref(), Mode::Queue).bad, 1);
         assert_eq!(read(&lease(true), &answer, None, Mode::Queue).bad, 1);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told_without_its_words() {
+        for odd in [
+            r#"{"replies":"hunter2"}"#,
+            r#"{"replies":[{"text":{"a":"hunter2"}}]}"#,
+            r#"{"replies":[{"to":["hunter2"],"text":"x"}]}"#,
+            "hunter2",
+        ] {
+            let why = match read_declared(odd.as_bytes()) {
+                Err(why) => why,
+                Ok(replies) => replies.into_iter().find_map(Result::err).expect("refused"),
+            };
+            assert!(!why.contains("hunter2") && why.contains("column"), "{why}");
+        }
     }
 }

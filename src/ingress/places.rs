@@ -187,7 +187,9 @@ impl Drop for Place {
 impl Standing {
     /// A request has begun.
     pub(super) fn asks(&self) {
-        self.places.inner().stand(self.id, Some(Rank::Asking));
+        let mut inner = self.places.inner();
+        let known = inner.open.get(&self.id).is_some_and(|open| open.known);
+        inner.stand(self.id, Some(if known { Rank::Known } else { Rank::Asking }));
     }
 
     /// What was asked is believed: it is not cut off any more.

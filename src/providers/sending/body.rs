@@ -91,6 +91,14 @@ pub(super) fn check_text(text: &str, most_chars: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// A name as one segment of a path. Dots alone would climb out of it, whoever wrote them.
+pub(super) fn segment(what: &str, name: &str) -> Result<String, String> {
+    if name.is_empty() || name.bytes().all(|byte| byte == b'.') {
+        return Err(format!("{what} cannot be part of an address"));
+    }
+    Ok(encoded(name))
+}
+
 /// Percent-encodes everything but letters, digits and `-._~@`, for a path or a query.
 pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

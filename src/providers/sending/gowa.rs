@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::answer::{by_status, retry_after_ms};
-use super::body::{Body, check_text, encoded};
+use super::body::{Body, check_text, encoded, segment};
 use super::credentials::{Credentials, json_content};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::providers::json;
@@ -184,7 +184,7 @@ fn path_of(body: &Body<'_>) -> Result<String, String> {
     }
     if ACTIONS.contains(&method.as_str()) {
         let id = body.text("message_id").ok_or_else(|| format!("`message_id` is missing: whose {method}?"))?;
-        return Ok(format!("/message/{}/{method}", encoded(&id)));
+        return Ok(format!("/message/{}/{method}", segment("the message id", &id)?));
     }
     let known: Vec<&str> = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS).chain([PRESENCE]).collect();
     Err(format!("`method` is none of {}", known.join(", ")))

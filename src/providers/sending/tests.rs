@@ -487,3 +487,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_account_of_dots_is_no_part_of_an_address() {
+    for name in ["", ".", "..", "..."] {
+        assert!(super::body::segment("the account", name).is_err(), "{name}");
+    }
+    assert_eq!(super::body::segment("the account", "../7").as_deref(), Ok("..%2F7"));
+    assert_eq!(super::body::segment("the account", "700001").as_deref(), Ok("700001"));
+}

@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::answer::{by_status, retry_after_ms};
-use super::body::{Body, check_text, encoded, quoted};
+use super::body::{Body, check_text, quoted, segment};
 use super::credentials::{Credentials, json_content};
 use super::{Call, CallAnswer, Outgoing, Reconcile, Sending, Verdict};
 use crate::providers::json;
@@ -75,7 +75,7 @@ impl Sending for Whatsapp {
         }
         Ok(Call {
             method: Method::POST,
-            path: format!("/{VERSION}/{}/messages", encoded(message.account)),
+            path: format!("/{VERSION}/{}/messages", segment("the account", message.account)?),
             headers: vec![self.credentials.bearer()?, json_content()],
             body: body.write(),
         })
