@@ -26,7 +26,15 @@ async fn narrow(opened: Opened, shop: &FakeBot, desk: &FakeBot, phones: &Phones)
 }
 
 async fn ready(rig: &Rig) -> serde_json::Value {
-    rig.client.get(rig.url("/readyz")).send().await.expect("an answer").json().await.expect("JSON")
+    rig.client
+        .get(rig.url("/readyz"))
+        .bearer_auth("an admin token for tests")
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON")
 }
 
 async fn a_full_outbox_stops_no_other_channel(opened: Opened) {
