@@ -166,3 +166,13 @@ async fn a_token_made_once_does_not_come_back_when_the_operators_own_is_unset(op
     running.await.expect("it ends").expect("it ends well");
     drop(folder);
 }
+
+#[tokio::test]
+async fn the_real_program_does_not_open_its_admin_surface_by_accident() {
+    let folder = crate::quick_folder();
+    let config = "listen = \"0.0.0.0:0\"\nstore = \"memory:\"\n";
+    let program = hapax::testkit::process::Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config");
+    let ended = program.ends().await.expect("it runs");
+    assert_eq!(ended.code, Some(3), "{}", ended.words);
+    assert!(ended.words.contains("admin_listen") && ended.words.contains("Docker"), "{}", ended.words);
+}
