@@ -60,13 +60,25 @@ pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result
     caller.need_all_channels()?;
     let retention = retention(&api.config);
     let mut all = Purged::default();
+    let mut failed = None;
     for _ in 0..STEPS_MAX {
-        all = all.and(purge_step(&*api.store, &retention).await?);
-        if !all.more {
+        match purge_step(&*api.store, &retention).await {
+            Ok(step) => all = all.and(step),
+            Err(error) => failed = Some(error),
+        }
+        if failed.is_some() || !all.more {
             break;
         }
         tokio::task::yield_now().await;
     }
-    api.purges.record(api.clock.now_ms(), all);
+    api.telemetry.purged(all);
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let now_ms = api.clock.now_ms();
+    api.purges.record(now_ms, all);
+    if !all.more {
+        api.telemetry.purge_ended(now_ms);
+    }
     Ok(Json(Done { keys: all.keys, events: all.events, more: all.more }))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
-use crate::domain::Fence;
+use crate::domain::{Fence, Identity};
 use crate::store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState};
 
 #[derive(Serialize)]
@@ -42,6 +42,7 @@ pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
 
 fn steps(detail: &EventDetail, now_ms: i64) -> Vec<Step> {
     let mut steps = vec![received(&detail.row), claimed(&detail.row)];
+    steps.extend(doubt(&detail.row));
     steps.extend(detail.copies.iter().flat_map(copies));
     steps.extend(detail.attempts.iter().flat_map(attempt));
     steps.sort_by_key(|step| step.at_ms);
@@ -74,6 +75,16 @@ fn claimed(row: &EventRow) -> Step {
         EventState::Waiting | EventState::Delivered | EventState::Parked => "recorded and put in line",
     };
     step(row.received_ms, "claimed", format!("its key was new: {then}"))
+}
+
+/// What is to be said of an event without an id of its own.
+fn doubt(row: &EventRow) -> Option<Step> {
+    let words = match Identity::of_shown(&row.provider_id) {
+        Identity::Named => return None,
+        Identity::Fallback => "it has no id: while its provider retries, its copies are known by a hash of all it says",
+        Identity::Unknown => "it has neither an id nor a time: a copy of it is delivered too",
+    };
+    Some(step(row.received_ms, "no id", words.to_owned()))
 }
 
 /// Copies are counted, not listed: their step stands at the time of the last one.

@@ -61,15 +61,13 @@ pub(super) const LEASE_MS: RangeInclusive<i64> = 5 * SECOND..=HOUR;
 /// What differs between providers.
 struct Facts {
     name: &'static str,
-    /// As long as the provider itself goes on retrying.
-    retries_ms: i64,
     window_ms: i64,
     max_body: usize,
     on_store_failure: OnStoreFailure,
 }
 
-const fn facts(name: &'static str, retries_ms: i64, window_ms: i64) -> Facts {
-    Facts { name, retries_ms, window_ms, max_body: BODY_MAX_BYTES, on_store_failure: OnStoreFailure::Retry }
+const fn facts(name: &'static str, window_ms: i64) -> Facts {
+    Facts { name, window_ms, max_body: BODY_MAX_BYTES, on_store_failure: OnStoreFailure::Retry }
 }
 
 /// For providers that send once, or give up within minutes: a 503 would lose the webhook.
@@ -78,16 +76,16 @@ const fn once(facts: Facts) -> Facts {
 }
 
 const PROVIDERS: [Facts; 6] = [
-    facts("whatsapp", 7 * DAY, 8 * DAY),
-    facts("telegram", DAY, 2 * DAY),
-    once(facts("gowa", HOUR, 2 * DAY)),
-    facts("stripe", 3 * DAY, 4 * DAY),
-    Facts { max_body: 26 << 20, ..once(facts("github", HOUR, 2 * DAY)) },
-    facts("generic", HOUR, 2 * DAY),
+    facts("whatsapp", 8 * DAY),
+    facts("telegram", 2 * DAY),
+    once(facts("gowa", 2 * DAY)),
+    facts("stripe", 4 * DAY),
+    Facts { max_body: 26 << 20, ..once(facts("github", 2 * DAY)) },
+    facts("generic", 2 * DAY),
 ];
 
 /// Stands in while the rest of a channel with a wrong provider is looked at.
-const UNKNOWN: Facts = facts("unknown", HOUR, 2 * DAY);
+const UNKNOWN: Facts = facts("unknown", 2 * DAY);
 
 pub(super) fn provider_names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|facts| facts.name)
@@ -125,7 +123,7 @@ pub(super) fn read(
     let facts = facts.unwrap_or(&UNKNOWN);
     let mode = read_mode(own, section, mistakes);
     let deliver = section.get("deliver").and_then(|found| read_deliver(&found, mistakes));
-    let window_ms = read_window(name, section, facts, mistakes);
+    let window_ms = read_window(section, facts, mistakes);
     let retry = read_retry(section, mistakes);
     let (park_on_4xx, on_poison) = read_endings(section, mistakes);
     let on_store_failure = read_on_store_failure(section, facts, mode, embedded, mistakes);
@@ -302,21 +300,9 @@ fn read_deliver(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<Deliver> {
     Some(deliver)
 }
 
-fn read_window(name: &str, section: &Section<'_>, facts: &Facts, mistakes: &mut Mistakes) -> i64 {
+fn read_window(section: &Section<'_>, facts: &Facts, mistakes: &mut Mistakes) -> i64 {
     let Some(found) = section.get("window") else { return facts.window_ms };
-    let Some(window_ms) = found.ms(SECOND..=YEAR, mistakes) else { return 0 };
-    if window_ms <= facts.retries_ms {
-        let (window, least, usual) = (write_ms(window_ms), write_ms(facts.retries_ms), write_ms(facts.window_ms));
-        let provider = facts.name;
-        let why = match facts.retries_ms {
-            HOUR => format!("{window} is too short to recognise the copies of {provider} in channel `{name}`"),
-            _ => format!(
-                "{window} is not longer than {provider} goes on retrying ({least}), so channel `{name}` would take a copy for new"
-            ),
-        };
-        found.refuse(mistakes, format!("{why}; write more than \"{least}\", better \"{usual}\""));
-    }
-    window_ms
+    found.ms(SECOND..=YEAR, mistakes).unwrap_or_default()
 }
 
 fn read_retry(section: &Section<'_>, mistakes: &mut Mistakes) -> RetryPolicy {

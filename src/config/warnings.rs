@@ -2,6 +2,7 @@
 
 use secrecy::ExposeSecret;
 
+use super::units::write_ms;
 use super::{Channel, Config, OnStoreFailure, OnUnknown, Send, StoreUrl};
 use crate::providers::settings::{Settings, SignatureRule};
 
@@ -48,6 +49,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "channel.{name}: a secret of {bytes} bytes can be guessed; the next version takes {SECRET_SOON_BYTES} and more (`openssl rand -hex 24`)"
             ));
         }
+        said.extend(window(channel));
         said.extend(on_store_failure(config, channel));
         let unsigned =
             matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
@@ -80,6 +82,18 @@ fn shortest_secret(provider: &Settings) -> Option<usize> {
         },
     };
     secrets.iter().map(|secret| secret.expose_secret().len()).min()
+}
+
+/// What a window costs that ends before the provider has given up.
+fn window(channel: &Channel) -> Option<String> {
+    let (window_ms, retries_ms) = (channel.window_ms, channel.provider.retries_ms());
+    let (name, provider) = (&channel.name, channel.provider.provider());
+    let (window, retries) = (write_ms(window_ms), write_ms(retries_ms));
+    (window_ms <= retries_ms).then(|| {
+        format!(
+            "channel.{name}: window = \"{window}\": {provider} may send a webhook again for {retries}; a copy that comes after the window is taken for new"
+        )
+    })
 }
 
 /// What a channel's `on_store_failure` means, where it is not what one might think.

@@ -42,15 +42,47 @@ impl Kind {
     }
 }
 
+/// How surely an event's key tells its copies from other events that look alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identity {
+    /// The provider names it, or the channel says what does.
+    #[default]
+    Named,
+    /// It has no id. The key is made of all it says, its time included, and is believed only while the provider retries.
+    Fallback,
+    /// It has neither an id nor a time: it may be a copy or not, so it is never taken for one.
+    Unknown,
+}
+
+impl Identity {
+    /// What stands before the id that is shown for an event without one.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Identity::Named => "",
+            Identity::Fallback => "fallback:",
+            Identity::Unknown => "unknown:",
+        }
+    }
+
+    /// Reads it off the id that is shown.
+    pub fn of_shown(id: &str) -> Self {
+        let marked = [Identity::Fallback, Identity::Unknown].into_iter().find(|identity| id.starts_with(identity.mark()));
+        marked.unwrap_or_default()
+    }
+}
+
 /// An event before any store has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub kind: Kind,
     /// The provider's own identity inside the channel: phone_number_id, device, bot.
     pub account: String,
-    /// The provider's id, readable beside the key; may be empty when the key was made from content.
+    /// The provider's id, readable beside the key; without one, the mark of its identity and a hash, or empty.
     pub id: String,
     pub key: EventKey,
+    pub identity: Identity,
+    /// How long the key is remembered, where that is not the channel's window.
+    pub window_ms: Option<i64>,
     /// Whom it is about; `None` where the provider knows no conversations (payments, pushes).
     pub peer: Option<String>,
     /// Other names of the same peer (phone, lid, bsuid), never the one in `peer`.
@@ -79,6 +111,8 @@ impl Event {
             account: account.to_owned(),
             id: id.to_owned(),
             key,
+            identity: Identity::Named,
+            window_ms: None,
             peer: None,
             aliases: Vec::new(),
             echo: false,
@@ -89,6 +123,14 @@ impl Event {
             fingerprint,
             index: 0,
         }
+    }
+
+    /// Starts an event that names no id, from all it says. `at` is its provider's time, as it stands there.
+    pub fn without_id(provider: &str, kind: Kind, account: &str, at: Option<&str>, content: &[u8], fingerprint: u32) -> Self {
+        let identity = if at.is_some() { Identity::Fallback } else { Identity::Unknown };
+        let key = EventKey::of(provider, account, kind, "", &[identity.mark(), at.unwrap_or_default()]).with(content);
+        let id = format!("{}{}", identity.mark(), hex::encode(&key.0[..8]));
+        Self { identity, ..Self::new(kind, account, &id, key, fingerprint) }
     }
 
     pub fn thread(&self) -> Option<ThreadId> {

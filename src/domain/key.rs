@@ -34,6 +34,14 @@ impl EventKey {
         Self(hasher.finish())
     }
 
+    /// Derives the key of one of several things that share a key so far: `what` tells them apart.
+    pub fn with(&self, what: &[u8]) -> Self {
+        let mut hasher = KeyHasher::new("with");
+        hasher.part(&self.0);
+        hasher.part(what);
+        Self(hasher.finish())
+    }
+
     /// Derives the key under which one channel claims the event: what another channel got is no copy of it.
     pub fn in_channel(&self, channel: &ChannelKey) -> Self {
         Self(*blake3::keyed_hash(&channel.0, &self.0).as_bytes())

@@ -13,7 +13,7 @@ pub mod retry;
 pub mod status;
 pub mod thread;
 
-pub use event::{Event, Kind};
+pub use event::{Event, Identity, Kind};
 pub use ids::{EventId, Fence, ItemId, MessageId};
 pub use key::{ChannelKey, EventKey};
 pub use message::{Direction, Priority, Steps};

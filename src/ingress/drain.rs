@@ -106,7 +106,7 @@ impl Ingress {
             return false;
         }
         if let Ok(accepted) = accepted {
-            self.learn(door, &sent, &accepted, now_ms);
+            self.learn(&sent, &accepted, now_ms);
             self.count(door, &sent, &accepted, now_ms);
             door.telemetry.drained();
         }

@@ -2,8 +2,12 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::Nonce;
 use crate::domain::limits::KEPT_HEADERS_MAX_BYTES;
 use crate::store::KeptHeaders;
+
+/// Names the nonce of a webhook in the spool.
+const NONCE: &str = "hapax-nonce";
 
 /// Keeps what describes the webhook; leaves out what belonged to the connection, to proxies, or carries a secret.
 pub(super) fn keep(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeaders {
@@ -20,13 +24,26 @@ pub(super) fn keep(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeader
     kept
 }
 
-/// Keeps all that an adapter may look at, for a webhook that is read again later: everything but secrets and signatures.
-pub(super) fn keep_for_reading(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeaders {
+/// Keeps all that an adapter may look at, for a webhook that is read again later: everything but secrets and signatures. Read again it is
+/// the same webhook, with the same nonce.
+pub(super) fn keep_for_reading(headers: &HeaderMap, signatures: &[HeaderName], nonce: &Nonce) -> KeptHeaders {
     let mut kept = KeptHeaders::default();
+    kept.push(NONCE, hex::encode(nonce).as_bytes());
     for (name, value) in headers.iter().filter(|(name, _)| !is_secret(name.as_str()) && !signatures.contains(name)) {
         kept.push(name.as_str(), value.as_bytes());
     }
     kept
+}
+
+/// The nonce of a kept webhook: the first of that name, because a provider's own comes later.
+pub(super) fn nonce(kept: &KeptHeaders) -> Nonce {
+    let value = kept.iter().find(|(name, _)| *name == NONCE).map(|(_, value)| value);
+    let mut nonce = Nonce::default();
+    match hex::decode_to_slice(value.unwrap_or_default(), &mut nonce) {
+        Ok(()) => nonce,
+        // It was spooled by an earlier version.
+        Err(_) => rand::random(),
+    }
 }
 
 /// The headers that were kept, as a request has them.
@@ -127,7 +144,10 @@ mod tests {
             ("authorization", "Bearer x"),
             ("x-hub-signature-256", "sha256=00"),
         ]);
-        let back = read_back(&keep_for_reading(&sent, &[HeaderName::from_static("x-hub-signature-256")]));
+        let kept = keep_for_reading(&sent, &[HeaderName::from_static("x-hub-signature-256")], &[7; 16]);
+        assert_eq!(nonce(&kept), [7; 16]);
+        let mut back = read_back(&kept);
+        back.remove(NONCE);
         assert_eq!(back, headers(&[("idempotency-key", "one"), ("via", "a"), ("via", "b")]));
     }
 

@@ -37,7 +37,7 @@ use self::trouble::STORE_PATIENCE;
 use crate::clock::Clock;
 use crate::config::{self, Deliver, Limits, Mode, OnStoreFailure};
 use crate::delivery::Delivery;
-use crate::domain::{ChannelKey, Event, EventId, EventKey, Kind, fingerprint, limits};
+use crate::domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
 use crate::providers::{Parsed, Problem, Provider, RawRequest};
 use crate::store::{Accepted, Arrival, NewEvent, Store, Then, in_time};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
@@ -90,6 +90,8 @@ struct Door {
     provider: Arc<dyn Provider>,
     deliver: Deliver,
     window_ms: i64,
+    /// As long as the provider goes on retrying: so long is a key believed that stands in for an id.
+    retries_ms: i64,
     room: ChannelRoom,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
@@ -99,10 +101,18 @@ struct Door {
     telemetry: ChannelTelemetry,
 }
 
+/// Told apart from every other webhook: what has no identity of its own gets this one's.
+pub(super) type Nonce = [u8; 16];
+
+/// A key that nothing else has need not be remembered for long.
+const UNKNOWN_WINDOW_MS: i64 = 60_000;
+
 /// What is needed of an event after it went to the store.
 struct Sent {
     key: EventKey,
     fingerprint: u32,
+    window_ms: i64,
+    identity: Identity,
     quarantined: Option<String>,
     delivers: bool,
     /// Only when somebody watches.
@@ -121,6 +131,7 @@ impl Ingress {
                 name: Arc::clone(&channel.name),
                 key: ChannelKey::of(&channel.name),
                 provider,
+                retries_ms: channel.provider.retries_ms(),
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
                 room: room.channel(channel.max_body),
@@ -229,7 +240,8 @@ impl Ingress {
         let now_ms = self.clock.now_ms();
         let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
         believed();
-        let events = door.sort_out(door.provider.parse(&verified));
+        let nonce: Nonce = rand::random();
+        let events = door.sort_out(door.provider.parse(&verified), &nonce);
         if events.is_empty() {
             door.telemetry.ignored();
             return counted(0, 0);
@@ -241,7 +253,7 @@ impl Ingress {
                 known
             }
             None if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) => {
-                return self.put_in_spool(door, &verified, &sent).await;
+                return self.put_in_spool(door, &verified, &sent, &nonce).await;
             }
             None => {
                 let headers = headers::keep(verified.headers(), door.provider.signature_headers());
@@ -249,10 +261,10 @@ impl Ingress {
                 let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
                 match in_time("taking in", STORE_PATIENCE, self.store.accept(arrival)).await {
                     Ok(accepted) => {
-                        self.learn(door, &sent, &accepted, now_ms);
+                        self.learn(&sent, &accepted, now_ms);
                         accepted
                     }
-                    Err(error) => return self.in_trouble(door, &verified, &sent, &error).await,
+                    Err(error) => return self.in_trouble(door, &verified, &sent, &nonce, &error).await,
                 }
             }
         };
@@ -268,9 +280,9 @@ impl Ingress {
         sent.iter().map(|sent| self.seen.look(&sent.key, sent.fingerprint, now_ms)).collect()
     }
 
-    fn learn(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], now_ms: i64) {
+    fn learn(&self, sent: &[Sent], accepted: &[Accepted], now_ms: i64) {
         for (sent, accepted) in sent.iter().zip(accepted) {
-            self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, door.window_ms);
+            self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, sent.window_ms);
         }
     }
 
@@ -281,6 +293,7 @@ impl Ingress {
             match *accepted {
                 Accepted::New(id) => {
                     new += 1;
+                    door.telemetry.without_id(id, sent.identity);
                     if let Some(why) = &sent.quarantined {
                         door.telemetry.quarantined(id, why);
                     } else if let Some(event) = &sent.event {
@@ -333,15 +346,31 @@ impl Ingress {
 
 impl Door {
     /// Says of every part of the webhook what is to become of it.
-    fn sort_out(&self, parsed: Parsed) -> Vec<NewEvent> {
+    fn sort_out(&self, parsed: Parsed, nonce: &Nonce) -> Vec<NewEvent> {
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
+        let mut alike: HashMap<EventKey, u32> = HashMap::new();
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
-            let event = Event { key: event.key.in_channel(&self.key), ..event };
+            let (key, window_ms) = self.identify(&event, nonce, &mut alike);
+            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), ..event };
             NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
         events
+    }
+
+    /// The key of an event, and how long it is remembered. In doubt two events are two.
+    fn identify(&self, event: &Event, nonce: &Nonce, alike: &mut HashMap<EventKey, u32>) -> (EventKey, i64) {
+        match event.identity {
+            Identity::Named => (event.key, self.window_ms),
+            Identity::Unknown => (event.key.with(nonce).with(&event.index.to_le_bytes()), UNKNOWN_WINDOW_MS),
+            Identity::Fallback => {
+                // Equal parts of one webhook are not copies of each other.
+                let before = alike.entry(event.key).or_default();
+                *before += 1;
+                (event.key.with(&before.to_le_bytes()), self.retries_ms.min(self.window_ms))
+            }
+        }
     }
 
     fn quarantine(&self, problem: Problem) -> NewEvent {
@@ -356,6 +385,8 @@ impl Door {
         let of = |new: &NewEvent| Sent {
             key: new.event.key,
             fingerprint: new.event.fingerprint,
+            window_ms: new.event.window_ms.unwrap_or(self.window_ms),
+            identity: new.event.identity,
             quarantined: match &new.then {
                 Then::Quarantine { why, .. } => Some(why.clone()),
                 Then::Deliver | Then::Keep => None,

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::answer::{Reply, counted, later, passed_on};
 use super::spool::Spooled;
-use super::{Door, Ingress, Sent, headers};
+use super::{Door, Ingress, Nonce, Sent, headers};
 use crate::config::OnStoreFailure;
 use crate::delivery::{Passage, Passed};
 use crate::domain::EventKey;
@@ -26,14 +26,21 @@ const IDS_LOGGED: usize = 10;
 
 impl Ingress {
     /// Does what the channel chose for a store that fails. The signature was checked long before.
-    pub(super) async fn in_trouble(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], error: &StoreError) -> Reply {
+    pub(super) async fn in_trouble(
+        &self,
+        door: &Door,
+        verified: &Verified<'_>,
+        sent: &[Sent],
+        nonce: &Nonce,
+        error: &StoreError,
+    ) -> Reply {
         self.telemetry.store_unavailable("accept", error);
         match door.on_store_failure {
             OnStoreFailure::Retry => refuse(door, if matches!(error, StoreError::Busy) { 1 } else { RETRY_AFTER_S }),
-            OnStoreFailure::Spool => self.put_in_spool(door, verified, sent).await,
-            OnStoreFailure::Pass => self.pass(door, verified, sent).await,
+            OnStoreFailure::Spool => self.put_in_spool(door, verified, sent, nonce).await,
+            OnStoreFailure::Pass => self.pass(door, verified, sent, nonce).await,
             OnStoreFailure::Drop => {
-                let events = door.sort_out(door.provider.parse(verified));
+                let events = door.sort_out(door.provider.parse(verified), nonce);
                 let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
                 door.telemetry.dropped(events.len(), &ids);
                 counted(0, 0)
@@ -42,9 +49,9 @@ impl Ingress {
     }
 
     /// Keeps the webhook on our own disk, behind those that wait there.
-    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent]) -> Reply {
+    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
         let (Some(spool), Some(gate)) = (&self.spool, &door.gate) else { return refuse(door, RETRY_AFTER_S) };
-        let headers = headers::keep_for_reading(verified.headers(), door.provider.signature_headers());
+        let headers = headers::keep_for_reading(verified.headers(), door.provider.signature_headers(), nonce);
         let body = verified.body().clone();
         // An id in a header that is not kept, say: read again it would be another event, and the provider's copy would be new.
         let again = door.read_back(&headers, &body);
@@ -67,8 +74,8 @@ impl Ingress {
     }
 
     /// Hands the webhook to the target as it is. What the target would not get anyway is left for the provider to send again.
-    async fn pass(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent]) -> Reply {
-        let events = door.sort_out(door.provider.parse(verified));
+    async fn pass(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
+        let events = door.sort_out(door.provider.parse(verified), nonce);
         let wanted = || events.iter().filter(|new| new.then == Then::Deliver).map(|new| &new.event);
         let thread = wanted().next().and_then(|first| first.thread());
         let passed = Passed {
@@ -104,7 +111,7 @@ impl Door {
             headers: headers::read_back(kept),
             body: body.clone(),
         };
-        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)));
+        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
         Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
     }

@@ -50,15 +50,21 @@ impl Provider for Github {
 
 fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     let text = |header| headers.get(header).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-    let id = name("the header X-GitHub-Delivery", text(DELIVERY))?;
     let account = match text(HOOK) {
         Some(hook) if !hook.is_empty() => name("the header X-GitHub-Hook-ID", Some(hook))?,
         _ => "",
     };
     let payload = payload(headers, body)?;
     json::object::<IgnoredAny>(&payload)?;
-    let key = EventKey::of(NAME, account, Kind::Notice, id, &[]);
-    Ok(Event::new(Kind::Notice, account, id, key, fingerprint_of(&payload, &[])?))
+    let fingerprint = fingerprint_of(&payload, &[])?;
+    match text(DELIVERY).filter(|id| !id.is_empty()) {
+        // Pushes say no time that all of them have.
+        None => Ok(Event::without_id(NAME, Kind::Notice, account, None, payload.as_bytes(), fingerprint)),
+        found => {
+            let id = name("the header X-GitHub-Delivery", found)?;
+            Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, account, Kind::Notice, id, &[]), fingerprint))
+        }
+    }
 }
 
 fn payload<'b>(headers: &HeaderMap, body: &'b str) -> Result<Cow<'b, str>, String> {

@@ -191,25 +191,37 @@ fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, Str
         _ if is_stub(envelope.payload) => (Kind::Notice, &payload.id, Some("stub")),
         _ => (Kind::Message, &payload.id, None),
     };
-    let id = name("the message's id", id.get())?;
-    let key = match tag {
-        Some(tag) => EventKey::of(NAME, account, kind, id, &[&people.sender, whose, tag]),
-        None => EventKey::of(NAME, account, kind, id, &[&people.sender, whose]),
+    let event = match id.name() {
+        None => without_id(text, envelope, kind, account, payload.timestamp.name())?,
+        found => {
+            let id = name("the message's id", found)?;
+            let key = match tag {
+                Some(tag) => EventKey::of(NAME, account, kind, id, &[&people.sender, whose, tag]),
+                None => EventKey::of(NAME, account, kind, id, &[&people.sender, whose]),
+            };
+            Event::new(kind, account, id, key, fingerprint_of(text, VOLATILE)?)
+        }
     };
     let (peer, aliases) = people.peer()?;
     let at_ms = instant(&payload.timestamp).or_else(|| instant(&envelope.timestamp));
-    let event = Event::new(kind, account, id, key, fingerprint_of(text, VOLATILE)?);
     let text = json::text(payload.body.or(payload.reaction));
     Ok(Event { peer, aliases, echo: payload.is_from_me.0, at_ms, text, ..event })
 }
 
-/// Groups, labels, calls and what is yet to be invented: known by content, without what changes between copies.
+/// Known by all it says (who, where, when, what), without what changes between copies.
+fn without_id(text: &str, envelope: &Envelope<'_>, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
+    let content = json::canonical(text, VOLATILE).ok_or("nested too deeply")?;
+    let at = at.or(envelope.timestamp.name());
+    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(text, VOLATILE)?))
+}
+
+/// Groups, labels, calls and what is yet to be invented.
 fn notice(text: &str, envelope: &Envelope<'_>) -> Result<Event, String> {
     let account = account_of(envelope)?;
     name("event", envelope.event.get())?;
-    let content = json::canonical(text, VOLATILE).ok_or("nested too deeply")?;
-    let key = EventKey::of_content(NAME, account, &content);
-    let event = Event::new(Kind::Notice, account, "", key, fingerprint_of(text, VOLATILE)?);
+    let payload = payload_of(envelope).ok();
+    let at = payload.as_ref().and_then(|payload| payload.timestamp.name());
+    let event = without_id(text, envelope, Kind::Notice, account, at)?;
     Ok(Event { at_ms: instant(&envelope.timestamp), ..event })
 }
 

@@ -92,7 +92,25 @@ pub enum Encoding {
     Base64,
 }
 
+const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
 impl Settings {
+    /// As long as the provider itself goes on sending what was not taken; for those that do not say, as long as most do.
+    ///
+    /// A window that is not longer forgets keys whose copies may still come, and a key made in place of an id is believed no longer.
+    pub fn retries_ms(&self) -> i64 {
+        match self {
+            Settings::Whatsapp { .. } => 7 * DAY_MS,
+            Settings::Telegram { .. } => DAY_MS,
+            Settings::Stripe { .. } => 3 * DAY_MS,
+            // Five tries within 30 seconds; the rest is for a slow network.
+            Settings::Gowa { .. } => 2 * MINUTE_MS,
+            Settings::Github { .. } | Settings::Generic(_) => HOUR_MS,
+        }
+    }
+
     pub fn provider(&self) -> &'static str {
         match self {
             Settings::Whatsapp { .. } => "whatsapp",

@@ -85,6 +85,8 @@ impl<'h> Claim<'h> {
 struct StripeEvent<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
+    #[serde(borrow, default, rename = "type")]
+    sort: Text<'a>,
     /// The connected account; absent for one's own.
     #[serde(borrow, default)]
     account: Text<'a>,
@@ -94,12 +96,22 @@ struct StripeEvent<'a> {
 
 fn read(body: &str) -> Result<Event, String> {
     let read: StripeEvent<'_> = json::object(body)?;
-    let id = name("the event's id", read.id.get())?;
     let account = match read.account.name() {
         Some(account) => name("account", Some(account))?,
         None => "",
     };
-    let key = EventKey::of(NAME, account, Kind::Notice, id, &[]);
-    let event = Event::new(Kind::Notice, account, id, key, fingerprint_of(body, VOLATILE)?);
+    let fingerprint = fingerprint_of(body, VOLATILE)?;
+    let event = match read.id.name() {
+        None => {
+            name("neither an id nor a type: the type", read.sort.get())?;
+            let content = json::canonical(body, VOLATILE).ok_or("nested too deeply")?;
+            let created = read.created.0.map(|created| created.to_string());
+            Event::without_id(NAME, Kind::Notice, account, created.as_deref(), &content, fingerprint)
+        }
+        found => {
+            let id = name("the event's id", found)?;
+            Event::new(Kind::Notice, account, id, EventKey::of(NAME, account, Kind::Notice, id, &[]), fingerprint)
+        }
+    };
     Ok(Event { at_ms: seconds_to_ms(read.created.0), ..event })
 }

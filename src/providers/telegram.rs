@@ -105,7 +105,6 @@ struct Emoji<'a> {
 
 fn read(bot: &str, body: &str) -> Result<Event, String> {
     let update: UpdateId = json::object(body)?;
-    let id = update.update_id.0.ok_or("update_id is missing")?.to_string();
     let account = name("the bot's name", Some(bot))?;
     let members = json::members(body).ok_or("expected a JSON object")?;
     // Exactly one other member says what happened. It may be of a kind that did not exist when this was written.
@@ -116,8 +115,18 @@ fn read(bot: &str, body: &str) -> Result<Event, String> {
     if peer.is_none() && matches!(kind, Kind::Message | Kind::Edit) {
         return Err("chat.id is missing".to_owned());
     }
-    let key = EventKey::of(NAME, account, kind, &id, &[]);
-    let event = Event::new(kind, account, &id, key, fingerprint_of(body, &[])?);
+    let fingerprint = fingerprint_of(body, &[])?;
+    let event = match update.update_id.0 {
+        Some(id) => {
+            let id = id.to_string();
+            Event::new(kind, account, &id, EventKey::of(NAME, account, kind, &id, &[]), fingerprint)
+        }
+        None => {
+            let content = json::canonical(body, &[]).ok_or("nested too deeply")?;
+            let at = happening.at_ms().map(|at_ms| at_ms.to_string());
+            Event::without_id(NAME, kind, account, at.as_deref(), &content, fingerprint)
+        }
+    };
     Ok(Event { peer, at_ms: happening.at_ms(), text: happening.words(), ..event })
 }
 

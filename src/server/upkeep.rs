@@ -130,22 +130,33 @@ impl Upkeep {
     async fn purge_now_and_then(&self, stop: &CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
             self.purge_spool(stop).await;
-            let mut all = Purged::default();
-            loop {
-                match purge_step(&*self.store, &self.retention).await {
-                    Ok(step) => all = all.and(step),
-                    Err(error) => {
-                        self.telemetry.store_unavailable("purge", &error);
-                        break;
-                    }
-                }
-                if !all.more || stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
-                    break;
+            let (removed, ended) = self.purge_all(stop).await;
+            self.telemetry.purged(removed);
+            if ended {
+                let now_ms = self.clock.now_ms();
+                self.purges.record(now_ms, removed);
+                self.telemetry.purge_ended(now_ms);
+            }
+        }
+    }
+
+    /// What was removed, and whether it came to its end: a run that failed is none.
+    async fn purge_all(&self, stop: &CancellationToken) -> (Purged, bool) {
+        let mut all = Purged::default();
+        loop {
+            match purge_step(&*self.store, &self.retention).await {
+                Ok(step) => all = all.and(step),
+                Err(error) => {
+                    self.telemetry.store_unavailable("purge", &error);
+                    return (all, false);
                 }
             }
-            let now_ms = self.clock.now_ms();
-            self.purges.record(now_ms, all);
-            self.telemetry.purged(all, now_ms);
+            if !all.more {
+                return (all, true);
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                return (all, false);
+            }
         }
     }
 }

@@ -10,12 +10,19 @@ use crate::domain::{Event, EventId};
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub channel: Arc<str>,
-    /// How long the keys are remembered.
+    /// How long keys are remembered, where the event does not say otherwise.
     pub window_ms: i64,
     pub headers: KeptHeaders,
     /// The request body, byte for byte. Stored once, whatever the number of events.
     pub body: Bytes,
     pub events: Vec<NewEvent>,
+}
+
+impl Arrival {
+    /// How long the key of one of its events is remembered.
+    pub fn window_of(&self, event: &Event) -> i64 {
+        event.window_ms.unwrap_or(self.window_ms)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 use tokio::sync::mpsc;
 
+use super::sparse::Sparse;
 use super::{Happening, Telemetry, names};
-use crate::domain::{Event, EventId, Fence};
+use crate::domain::{Event, EventId, Fence, Identity};
 
 /// Why ingress turned a request away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,10 @@ pub struct ChannelTelemetry {
     accepted: Counter,
     duplicates: Counter,
     conflicts: Counter,
+    fallback_keys: Counter,
+    no_key: Counter,
+    copy_lines: Sparse,
+    no_key_lines: Sparse,
     quarantined: Counter,
     ignored: Counter,
     spooled: Counter,
@@ -80,6 +85,10 @@ impl ChannelTelemetry {
             accepted: counter(names::ACCEPTED),
             duplicates: counter(names::DUPLICATES),
             conflicts: counter(names::CONFLICTS),
+            fallback_keys: counter(names::FALLBACK_KEYS),
+            no_key: counter(names::NO_KEY),
+            copy_lines: Sparse::default(),
+            no_key_lines: Sparse::default(),
             quarantined: counter(names::QUARANTINED),
             ignored: counter(names::IGNORED),
             spooled: counter(names::SPOOLED),
@@ -126,8 +135,28 @@ impl ChannelTelemetry {
 
     pub fn duplicate(&self, event: EventId) {
         self.duplicates.increment(1);
-        tracing::debug!(channel = &*self.channel, %event, "suppressed a copy");
+        match self.copy_lines.pass() {
+            Some(more) => tracing::info!(channel = &*self.channel, %event, more, "suppressed a copy"),
+            None => tracing::debug!(channel = &*self.channel, %event, "suppressed a copy"),
+        }
         self.tell(|channel| Happening::Suppressed { channel, event, conflict: false });
+    }
+
+    /// A new event has no id of its own; `more` lines like it were held back.
+    pub fn without_id(&self, event: EventId, identity: Identity) {
+        match identity {
+            Identity::Named => {}
+            Identity::Fallback => {
+                self.fallback_keys.increment(1);
+                tracing::debug!(channel = &*self.channel, %event, "no id; its copies are known by what they say, while the provider retries");
+            }
+            Identity::Unknown => {
+                self.no_key.increment(1);
+                if let Some(more) = self.no_key_lines.pass() {
+                    tracing::warn!(channel = &*self.channel, %event, more, "neither an id nor a time: a copy of it will be delivered too");
+                }
+            }
+        }
     }
 
     pub fn conflict(&self, event: EventId) {

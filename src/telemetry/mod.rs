@@ -7,6 +7,7 @@ pub mod harmless;
 pub mod names;
 mod outbox;
 mod sending;
+mod sparse;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -151,8 +152,12 @@ impl Telemetry {
     }
 
     /// Purge came to its end for now.
-    pub fn purged(&self, purged: Purged, now_ms: i64) {
+    pub fn purge_ended(&self, now_ms: i64) {
         self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
+    }
+
+    /// What a purge removed, also one that failed half way.
+    pub fn purged(&self, purged: Purged) {
         self.purged_keys.increment(purged.keys);
         self.purged_events.increment(purged.events);
         if purged.keys + purged.events > 0 {
@@ -317,7 +322,9 @@ mod tests {
     #[test]
     fn a_purge_shows_what_it_removed_and_when() {
         let telemetry = Telemetry::new();
-        telemetry.purged(Purged { keys: 3, events: 1, more: false }, 5_000);
+        telemetry.purged(Purged { keys: 3, events: 1, more: true });
+        assert!(!telemetry.render().contains("hapax_purge_last_run_timestamp_seconds 5"));
+        telemetry.purge_ended(5_000);
         let text = telemetry.render();
         assert!(text.contains("hapax_purged_keys_total 3"), "{text}");
         assert!(text.contains("hapax_purge_last_run_timestamp_seconds 5"), "{text}");

@@ -6,6 +6,10 @@ pub const ACCEPTED: &str = "hapax_events_accepted_total";
 pub const DUPLICATES: &str = "hapax_events_duplicate_total";
 /// Copies with another content than the first.
 pub const CONFLICTS: &str = "hapax_events_conflict_total";
+/// New events without an id, known by a hash of what they say.
+pub const FALLBACK_KEYS: &str = "hapax_events_fallback_key_total";
+/// New events that nothing tells from a copy; a copy of one is delivered too.
+pub const NO_KEY: &str = "hapax_events_without_key_total";
 /// Signed parts that could not be read.
 pub const QUARANTINED: &str = "hapax_events_quarantined_total";
 /// Well-formed webhooks with nothing in them for us.
@@ -124,6 +128,8 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (ACCEPTED, "New events, on disk"),
     (DUPLICATES, "Copies that were suppressed"),
     (CONFLICTS, "Copies with another content than the first"),
+    (FALLBACK_KEYS, "New events without an id, known by a hash of what they say"),
+    (NO_KEY, "New events without an id or a time: a copy of one is delivered too"),
     (QUARANTINED, "Signed parts that could not be read"),
     (IGNORED, "Webhooks with nothing in them to take in"),
     (REFUSED, "Requests that got no further than ingress"),

@@ -39,6 +39,7 @@ mod stopping;
 mod store_trouble;
 mod stores;
 mod wire;
+mod without_id;
 
 /// A new folder for tests that care about logic, not about power cuts: in memory where the system offers that.
 fn quick_folder() -> tempfile::TempDir {

@@ -24,9 +24,10 @@ pub(super) enum Finder {
 
 /// What stands at a place.
 pub(super) enum Found {
-    /// Nothing, `null` or an empty text: none of them names anything.
-    Nothing,
-    /// A text or a whole number.
+    Missing,
+    /// `null` or an empty text: it is there, and names nothing.
+    Empty,
+    /// A text or a whole number, with all its digits.
     Text(String),
     /// Anything else, as canonical JSON.
     Odd(String),
@@ -81,24 +82,59 @@ impl Finder {
     pub(super) fn find(&self, request: &mut Request<'_>) -> Result<Found, String> {
         match self {
             Finder::Header(name) => Ok(match request.headers.get(name) {
-                None => Found::Nothing,
+                None => Found::Missing,
                 Some(value) => match std::str::from_utf8(value.as_bytes()) {
-                    Ok("") => Found::Nothing,
+                    Ok("") => Found::Empty,
                     Ok(text) => Found::Text(text.to_owned()),
                     Err(_) => Found::Odd(hex::encode(value.as_bytes())),
                 },
             }),
             Finder::Pointer(steps) => {
                 let found = steps.iter().try_fold(request.text()?, |part, step| one_step(part, step).map(RawValue::get));
-                found.map_or(Ok(Found::Nothing), found_in)
+                found.map_or(Ok(Found::Missing), found_in)
             }
             Finder::Path(path) => {
+                let text = request.text()?;
                 let matches = js_path_process(path, request.tree()?).unwrap_or_default();
-                matches.into_iter().next().map_or(Ok(Found::Nothing), |first| found_in(&first.val.to_string()))
+                let Some(first) = matches.into_iter().next() else { return Ok(Found::Missing) };
+                // The tree has rounded what does not fit 64 bits; the text has not.
+                let steps = steps_of(&first.path).unwrap_or_default();
+                let exact = steps.iter().try_fold(text, |part, step| one_step(part, step).map(RawValue::get));
+                match exact {
+                    Some(exact) if !steps.is_empty() => found_in(exact),
+                    _ => found_in(&first.val.to_string()),
+                }
             }
-            Finder::Nowhere => Ok(Found::Nothing),
+            Finder::Nowhere => Ok(Found::Missing),
         }
     }
+}
+
+/// The steps of a path that names one place, `$['items'][0]`; nothing when it is written in a way that is not read here.
+fn steps_of(path: &str) -> Option<Vec<String>> {
+    let mut rest = path.strip_prefix('$')?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        rest = rest.strip_prefix('[')?;
+        let step = match rest.strip_prefix('\'') {
+            Some(name) => {
+                let (name, after) = name.split_once("']")?;
+                rest = after;
+                name
+            }
+            None => {
+                let (index, after) = rest.split_once(']')?;
+                rest = after;
+                index
+            }
+        };
+        // An escaped name would have to be read back first: the tree's value will do.
+        if step.contains('\\') {
+            return None;
+        }
+        steps.push(step.to_owned());
+    }
+    Some(steps)
 }
 
 fn one_step<'t>(part: &'t str, step: &str) -> Option<&'t RawValue> {
@@ -114,10 +150,10 @@ fn found_in(part: &str) -> Result<Found, String> {
     let part = part.trim_ascii();
     let is_whole = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     Ok(match part.as_bytes().first() {
-        None => Found::Nothing,
-        Some(b'n') => Found::Nothing,
+        None => Found::Missing,
+        Some(b'n') => Found::Empty,
         Some(b'"') => match serde_json::from_str::<String>(part) {
-            Ok(text) if text.is_empty() => Found::Nothing,
+            Ok(text) if text.is_empty() => Found::Empty,
             Ok(text) => Found::Text(text),
             Err(_) => Found::Odd(part.to_owned()),
         },

@@ -39,53 +39,64 @@ impl Generic {
 
     fn read(&self, headers: &HeaderMap, body: &Bytes) -> Result<Event, String> {
         let mut request = Request::new(headers, body);
-        let (id, key) = self.identity(&mut request)?;
+        let fingerprint = match std::str::from_utf8(body) {
+            Ok(text) => fingerprint_of(text, &[])?,
+            Err(_) => fingerprint::of_bytes(body),
+        };
+        let event = self.identify(&mut request, fingerprint)?;
         let peer = match &self.thread {
             Some(thread) => match thread.find(&mut request)? {
-                Found::Nothing => None,
+                Found::Missing | Found::Empty => None,
                 Found::Text(peer) => Some(name("the thread", Some(&peer))?.to_owned()),
                 Found::Odd(_) => return Err("the thread is neither a text nor a whole number".to_owned()),
             },
             None => None,
         };
-        let fingerprint = match std::str::from_utf8(body) {
-            Ok(text) => fingerprint_of(text, &[])?,
-            Err(_) => fingerprint::of_bytes(body),
-        };
-        Ok(Event { peer, ..Event::new(KIND, &self.channel, &id, key, fingerprint) })
+        Ok(Event { peer, ..event })
     }
 
-    /// The id where the channel says it is; else the chosen parts; else the whole body.
-    fn identity(&self, request: &mut Request<'_>) -> Result<(String, EventKey), String> {
+    /// The id where the channel says it is; else the chosen parts; the whole body where the channel chose neither.
+    ///
+    /// Where it chose and nothing is there, the request may be a copy or not: it has no identity.
+    fn identify(&self, request: &mut Request<'_>, fingerprint: u32) -> Result<Event, String> {
         let account = self.channel.as_str();
+        let named = |id: &str, key| Event::new(KIND, account, id, key, fingerprint);
         if let Some(id) = &self.id {
             match id.find(request)? {
                 Found::Text(id) => {
                     let id = name("the id", Some(&id))?;
-                    return Ok((id.to_owned(), EventKey::of(NAME, account, KIND, id, &[])));
+                    return Ok(named(id, EventKey::of(NAME, account, KIND, id, &[])));
                 }
                 Found::Odd(_) => return Err("the id is neither a text nor a whole number".to_owned()),
-                Found::Nothing => {}
+                Found::Missing | Found::Empty => {}
             }
         }
         let mut parts = Vec::with_capacity(self.id_parts.len());
+        let mut says_something = false;
         for part in &self.id_parts {
-            parts.push(match part.find(request)? {
+            let found = part.find(request)?;
+            says_something |= matches!(found, Found::Text(_) | Found::Odd(_));
+            parts.push(match found {
                 Found::Text(part) => format!("={part}"),
                 Found::Odd(json) => format!("~{json}"),
-                Found::Nothing => String::new(),
+                Found::Empty => "=".to_owned(),
+                Found::Missing => String::new(),
             });
         }
-        // When no part is there at all, the parts would make every event alike.
-        if parts.iter().any(|part| !part.is_empty()) {
+        // Where no part says anything, the parts would make every event alike.
+        if says_something {
             let rest: Vec<&str> = parts.iter().map(String::as_str).collect();
             // No real id is empty, so parts never meet an id.
-            return Ok((String::new(), EventKey::of(NAME, account, KIND, "", &rest)));
+            return Ok(named("", EventKey::of(NAME, account, KIND, "", &rest)));
         }
         if request.body.is_empty() {
             return Err("no id, and no body to make one from".to_owned());
         }
-        Ok((String::new(), EventKey::of_content(NAME, account, &content_of(request.body))))
+        let content = content_of(request.body);
+        Ok(match self.id.is_none() && self.id_parts.is_empty() {
+            true => named("", EventKey::of_content(NAME, account, &content)),
+            false => Event::without_id(NAME, KIND, account, None, &content, fingerprint),
+        })
     }
 }
 

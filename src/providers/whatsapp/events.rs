@@ -59,7 +59,7 @@ fn read_change(text: &str, place: &Place<'_>, entry: &Entry<'_>, change: &Change
         Shape::Odd(why) => odd(reading, text, place, why),
         Shape::Whole => {
             let part = raw_at(text, place);
-            reading.take(part.as_bytes(), || notice(entry.id.get().unwrap_or_default(), part));
+            reading.take(part.as_bytes(), || notice(entry.id.get().unwrap_or_default(), entry, part));
         }
         Shape::Lists(value) => {
             for (list_name, list) in value.lists() {
@@ -81,29 +81,38 @@ fn read_element(entry: &Entry<'_>, value: &Value<'_>, list: ListName, element: &
         ListName::Messages => message(account()?, value, element, false),
         ListName::Echoes => message(account()?, value, element, true),
         ListName::Statuses => status(account()?, element),
-        ListName::Errors => notice(phone_number_id.or(entry.id.name()).unwrap_or_default(), element.get()),
+        ListName::Errors => notice(phone_number_id.or(entry.id.name()).unwrap_or_default(), entry, element.get()),
     }
 }
 
-/// Something that names no id of its own: known by its content.
-fn notice(account: &str, part: &str) -> Result<Event, String> {
+/// Something that names no id of its own: known by its content and the time of its entry. A template that is approved, paused and
+/// approved again makes two changes with the same content.
+fn notice(account: &str, entry: &Entry<'_>, part: &str) -> Result<Event, String> {
     let account = if account.is_empty() { account } else { name("the account", Some(account))? };
+    without_id(Kind::Notice, account, entry.time.map(RawValue::get).filter(|time| *time != "null"), part)
+}
+
+fn without_id(kind: Kind, account: &str, at: Option<&str>, part: &str) -> Result<Event, String> {
     let content = json::canonical(part, &[]).ok_or("nested too deeply")?;
-    let key = EventKey::of_content(NAME, account, &content);
-    Ok(Event::new(Kind::Notice, account, "", key, fingerprint_of(part, &[])?))
+    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(part, &[])?))
 }
 
 fn message(account: &str, value: &Value<'_>, element: &RawValue, echo: bool) -> Result<Event, String> {
     let message = json::object::<Message<'_>>(element.get())?;
-    let id = name("the message's id", message.id.get())?;
     let sort = message.kind.name().ok_or("the message's type is missing")?;
     let stub = is_stub(&message, sort);
     let kind = if stub { Kind::Notice } else { kind_of(sort) };
-    // A stub must not claim the message's key: the full message may follow under the same id.
-    let key = EventKey::of(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
+    let event = match message.id.name() {
+        None => without_id(kind, account, message.timestamp.name(), element.get())?,
+        found => {
+            let id = name("the message's id", found)?;
+            // A stub must not claim the message's key: the full message may follow under the same id.
+            let key = EventKey::of(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
+            Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?)
+        }
+    };
     let (peer, aliases) = peer_of(&names_of(&message, value, echo))?;
     let (at_ms, text) = (seconds(&message.timestamp), json::text(wording(&message, sort)));
-    let event = Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?);
     Ok(Event { peer, aliases, echo, at_ms, text, ..event })
 }
 

@@ -19,6 +19,9 @@ pub(super) struct Entry<'a> {
     /// The WhatsApp business account.
     #[serde(borrow, default)]
     pub(super) id: Text<'a>,
+    /// When Meta made the notification; the only thing that tells two equal changes apart.
+    #[serde(borrow, default)]
+    pub(super) time: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) changes: List<Object<Change<'a>>>,
 }

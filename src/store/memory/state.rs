@@ -132,7 +132,8 @@ impl State {
                 continue;
             }
             let id = EventId(self.id(now));
-            let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms: now + arrival.window_ms };
+            let expires_ms = now + new.event.window_ms.unwrap_or(arrival.window_ms);
+            let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms };
             self.keys.insert(new.event.key, claim);
             let lane = new.event.lane().map(|thread| thread.to_string());
             let mut part = None;

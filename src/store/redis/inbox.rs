@@ -191,9 +191,12 @@ impl RedisStore {
 }
 
 fn accept_args(call: Call, arrival: &Arrival, moved_to: u64, account: u32, indexes: &[usize]) -> Call {
-    let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
+    let call = call.arg(&*arrival.channel).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
     let call = call.arg(arrival.events.len()).arg(indexes.len());
-    indexes.iter().fold(call, |call, &index| event_args(call, &arrival.events[index], moved_to, account))
+    indexes.iter().fold(call, |call, &index| {
+        let new = &arrival.events[index];
+        event_args(call.arg(arrival.window_of(&new.event)), new, moved_to, account)
+    })
 }
 
 fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {

@@ -59,7 +59,8 @@ impl Writer {
             }
             let number = self.number();
             let place = self.keys.numbering.place_of(number);
-            let claim = Claim::new(place, new.event.fingerprint, self.now_ms, arrival.window_ms + self.lag_ms());
+            let window_ms = arrival.window_of(&new.event) + self.lag_ms();
+            let claim = Claim::new(place, new.event.fingerprint, self.now_ms, window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
             let item = self.put_in_line(channel, number, new, hashed.lane, &mut gathered)?;
             let said = self.hear(channel, number, new, &hashed.names)?;

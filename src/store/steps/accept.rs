@@ -67,7 +67,7 @@ impl AcceptAll {
                     event,
                     at_ms: now_ms,
                     fingerprint: new.event.fingerprint,
-                    expires_ms: now_ms + arrival.window_ms,
+                    expires_ms: now_ms + arrival.window_of(&new.event),
                 });
             }
         }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::fixtures::Fixture;
 use super::subjects::{SECRET, Subject};
 use super::{keys, read};
+use crate::domain::Identity;
 use crate::domain::limits::{EVENTS_PER_WEBHOOK, NAME_MAX_BYTES};
 
 /// A fixture with another id; nothing where the provider could not send such an id.
@@ -85,10 +86,17 @@ fn an_id_too_long_to_keep_is_a_problem_and_never_cut() {
 }
 
 #[test]
-fn an_empty_id_is_a_problem_or_falls_back_to_content() {
-    for name in ["whatsapp", "gowa", "stripe", "github"] {
+fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
+    for (name, identity) in [
+        ("whatsapp", Identity::Fallback),
+        ("gowa", Identity::Fallback),
+        ("stripe", Identity::Fallback),
+        ("github", Identity::Unknown),
+    ] {
         let parsed = read(&Subject::of(name, &[SECRET]), &with_id(name, "").expect("legal"));
-        assert_eq!((parsed.events.len(), parsed.problems.len()), (0, 1), "{name}");
+        assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0), "{name}");
+        assert_eq!(parsed.events[0].identity, identity, "{name}");
+        assert_eq!(Identity::of_shown(&parsed.events[0].id), identity, "{name}");
     }
     let generic = Subject::of("generic", &[SECRET]);
     let key = |body: &str| keys(&read(&generic, &Fixture::named("generic", "content").with_body(body.as_bytes().to_vec())));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::domain::Event;
+use crate::domain::{Event, Identity};
 use crate::providers::samples::Sample;
 use crate::providers::{Parsed, RawRequest};
 
@@ -141,7 +141,8 @@ fn summary_of(event: &Event) -> Value {
     let mut say = |name: &str, value: Value| summary.insert(name.to_owned(), value);
     say("kind", json!(event.kind.name()));
     say("account", json!(event.account));
-    say("id", json!(event.id));
+    // What stands in for an id is a hash: the mark before it says enough.
+    say("id", if event.identity == Identity::Named { json!(event.id) } else { json!(event.identity.mark()) });
     event.peer.as_ref().map(|peer| say("peer", json!(peer)));
     event.status.map(|status| say("status", json!(status.name())));
     event.at_ms.map(|at_ms| say("at_ms", json!(at_ms)));

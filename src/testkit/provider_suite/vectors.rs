@@ -5,7 +5,7 @@ use secrecy::SecretString;
 
 use super::fixtures::Fixture;
 use super::subjects::{NOW_MS, SECRET, Subject, generic};
-use crate::domain::EventKey;
+use crate::domain::{EventKey, Identity};
 use crate::providers::settings::{Encoding, HmacAlgorithm, SignatureRule};
 use crate::providers::{RawRequest, Refused, build};
 
@@ -170,5 +170,57 @@ fn accounts_keep_equal_ids_apart() {
         let subject = Subject::of(provider, &[SECRET]);
         let fixture = Fixture::named(provider, name);
         assert_ne!(only_key(&subject, &fixture.with_text(from, "another")).0, only_key(&subject, &fixture).0, "{provider}");
+    }
+}
+
+#[test]
+fn equal_changes_at_other_times_are_two_changes() {
+    let whatsapp = Subject::of("whatsapp", &[SECRET]);
+    let at = |fixture: &Fixture, from: &str, to: &str| {
+        let body = std::str::from_utf8(&fixture.body).unwrap();
+        assert!(body.contains(from), "{}", fixture.name);
+        fixture.with_body(body.replace(from, to).into_bytes())
+    };
+    for name in ["template", "batch"] {
+        let first = Fixture::named("whatsapp", name);
+        let later = at(&first, "1760000100", "1760000900");
+        let of = |fixture: &Fixture| super::read(&whatsapp, fixture).events;
+        let unnamed = |fixture: &Fixture| of(fixture).into_iter().find(|event| event.identity == Identity::Fallback).unwrap();
+        assert_eq!(unnamed(&first).key, unnamed(&first).key, "{name}: a retry is a copy");
+        assert_ne!(unnamed(&first).key, unnamed(&later).key, "{name}");
+    }
+    let timeless = at(&Fixture::named("whatsapp", "template"), "\"time\": 1760000100,", "");
+    assert_eq!(super::read(&whatsapp, &timeless).events[0].identity, Identity::Unknown);
+}
+
+#[test]
+fn a_gowa_message_without_an_id_is_known_by_all_it_says() {
+    let gowa = Subject::of("gowa", &[SECRET]);
+    let nameless = Fixture::named("gowa", "no_id");
+    let key = |fixture: &Fixture| only_key(&gowa, fixture).0;
+    assert_eq!(key(&nameless), key(&nameless));
+    for (from, to) in
+        [("oi", "ola"), ("2026-08-22T10:00:00Z", "2026-08-22T10:00:01Z"), ("551188887777@s.whatsapp.net", "666@s.whatsapp.net")]
+    {
+        assert_ne!(key(&nameless.with_text(from, to)), key(&nameless), "{to}");
+    }
+}
+
+#[test]
+fn parts_that_are_missing_empty_or_too_large_for_a_number_are_told_apart() {
+    let orders = Subject::of("generic", &[SECRET]);
+    let of = |body: &str| {
+        let fixture = Fixture::named("generic", "parts").with_body(body.as_bytes().to_vec());
+        let event = super::read(&orders, &fixture).events.remove(0);
+        (event.key, event.identity)
+    };
+    let sku = |sku: &str| of(&format!(r#"{{"items":[{{"sku":{sku}}}]}}"#)).0;
+    assert_ne!(sku("123456789012345678901"), sku("123456789012345678902"), "all digits count");
+    assert_ne!(sku("1"), sku("\"1.0\""));
+    assert_eq!(sku("\"a\""), sku(" \"\\u0061\" "));
+    let kind = |rest: &str| of(&format!(r#"{{"event":{{"kind":"x"}}{rest}}}"#)).0;
+    assert_ne!(kind(""), kind(r#","items":[{"sku":""}]"#), "missing is not empty");
+    for nothing in [r#"{"n":1}"#, r#"{"event":{"kind":""}}"#, r#"{"event":{"kind":null},"items":[]}"#] {
+        assert_eq!(of(nothing).1, Identity::Unknown, "{nothing}");
     }
 }

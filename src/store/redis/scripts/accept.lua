@@ -1,11 +1,11 @@
 -- Takes in the events of one webhook that are of this account. A claim is `k:`: the event, when, its fingerprint, when it ends, and which
 -- call won it with which of its events, so that the same call made again after a cut gets the same answer.
 if not is_account(take()) then return 'U' end
-local channel, window, headers, body, total, count = take(), number(), take(), take(), take(), number()
+local channel, headers, body, total, count = take(), take(), take(), take(), number()
 local webhook, webhook_events, new_items, any = false, {}, {}, false
 
 local function take_event()
-  local event = { key = take(), fingerprint = number(), kind = take(), id = take(), peer = maybe(), aliases = {} }
+  local event = { window = number(), key = take(), fingerprint = number(), kind = take(), id = take(), peer = maybe(), aliases = {} }
   for n = 1, number() do event.aliases[n] = take() end
   event.echo, event.status, event.handle = take() == '1', maybe_number(), maybe()
   event.handle_s, event.at_ms, event.text, event.preview = maybe_number(), maybe_number(), maybe(), maybe()
@@ -16,10 +16,10 @@ end
 
 local function claim(event, n)
   local seq = next_seq()
-  local ends = now + window
+  local ends = now + event.window
   local kept = cmsgpack.pack({ seq, now, event.fingerprint, ends, ARGV[2], n })
   if by_server then
-    redis.call('SET', key('k', event.key), kept, 'PX', window + 86400000)
+    redis.call('SET', key('k', event.key), kept, 'PX', event.window + 86400000)
   else
     redis.call('SET', key('k', event.key), kept)
   end
