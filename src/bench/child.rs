@@ -147,6 +147,7 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         on_poison: OnPoison::Park,
         park_on_4xx: true,
         on_store_failure: OnStoreFailure::Retry,
+        replay_guard: false,
         stale_after_ms: None,
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,

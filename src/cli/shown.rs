@@ -68,6 +68,8 @@ struct ShownChannel {
     on_poison: &'static str,
     park_on_4xx: bool,
     on_store_failure: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replay_guard: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stale_after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +151,7 @@ fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
         },
         park_on_4xx: channel.park_on_4xx,
         on_store_failure: config.on_store_failure(channel).name(),
+        replay_guard: channel.replay_guard,
         stale_after: channel.stale_after_ms.map(write_ms),
         sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
         max_body: write_bytes(channel.max_body as i64),

@@ -34,6 +34,7 @@ const KEYS: &[&str] = &[
     "on_poison",
     "park_on_4xx",
     "on_store_failure",
+    "replay_guard",
     "stale_after",
     "sign_with",
     "allow_unsigned",
@@ -129,6 +130,8 @@ pub(super) fn read(
     let on_store_failure = read_on_store_failure(section, facts, mode, embedded, mistakes);
     let sign_with = section.get("sign_with").and_then(|found| read_secret(&found, mistakes));
     let max_body = read_max_body(section, facts, mistakes);
+    // Everywhere else the id stands in what was signed.
+    let replay_guard = section.get("replay_guard").and_then(|found| found.truth(mistakes)).unwrap_or(facts.name == "github");
     let concurrency = whole(section, "concurrency", 1..=1_000, mistakes) as usize;
     let send = send::facts_of(facts.name).and_then(|facts| send::read(own, section, facts, retry, mistakes));
     let mut ms = |key: &str, allowed| section.get(key).and_then(|found| found.ms(allowed, mistakes));
@@ -147,6 +150,7 @@ pub(super) fn read(
         on_poison,
         park_on_4xx,
         on_store_failure,
+        replay_guard,
         sign_with,
         max_body,
         concurrency,
@@ -178,6 +182,7 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
     let sends = send::facts_of(facts.name).is_some();
     let foreign = |key: &&str| match *key {
         "verify_token" => facts.name != "whatsapp",
+        "replay_guard" => !matches!(facts.name, "github" | "generic"),
         key if send::KEYS.contains(&key) => !sends,
         key => GENERIC_KEYS.contains(&key) && facts.name != "generic",
     };
@@ -188,6 +193,10 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
             key if send::KEYS.contains(&key) => {
                 format!("`{key}` is for providers that send ({}), this is \"{}\"; take it out", send::names(), facts.name)
             }
+            "replay_guard" => format!(
+                "`{key}` is for \"github\" and \"generic\", whose ids may be unsigned; \"{}\" signs them; take it out",
+                facts.name
+            ),
             "verify_token" => format!("`{key}` is for provider \"whatsapp\" only, this is \"{}\"; take it out", facts.name),
             _ => format!("`{key}` is for provider \"generic\" only, this is \"{}\"; take it out", facts.name),
         };

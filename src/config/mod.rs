@@ -83,6 +83,8 @@ pub struct Channel {
     pub park_on_4xx: bool,
     /// As it was chosen; [`Config::on_store_failure`] says what is done.
     pub on_store_failure: OnStoreFailure,
+    /// The same signed body under another id is parked as a suspected replay.
+    pub replay_guard: bool,
     /// Events received longer ago than this are parked, not delivered.
     pub stale_after_ms: Option<i64>,
     /// Adds Standard Webhooks headers made with this secret.

@@ -83,6 +83,8 @@ pub struct Event {
     pub identity: Identity,
     /// How long the key is remembered, where that is not the channel's window.
     pub window_ms: Option<i64>,
+    /// Stands for what was signed, where the id was not: whatever comes with it under another key is a suspected replay.
+    pub guard: Option<EventKey>,
     /// Whom it is about; `None` where the provider knows no conversations (payments, pushes).
     pub peer: Option<String>,
     /// Other names of the same peer (phone, lid, bsuid), never the one in `peer`.
@@ -113,6 +115,7 @@ impl Event {
             key,
             identity: Identity::Named,
             window_ms: None,
+            guard: None,
             peer: None,
             aliases: Vec::new(),
             echo: false,

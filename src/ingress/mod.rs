@@ -92,6 +92,8 @@ struct Door {
     window_ms: i64,
     /// As long as the provider goes on retrying: so long is a key believed that stands in for an id.
     retries_ms: i64,
+    /// The same signed body under another id is a suspected replay.
+    replay_guard: bool,
     room: ChannelRoom,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
@@ -134,6 +136,7 @@ impl Ingress {
                 retries_ms: channel.provider.retries_ms(),
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
+                replay_guard: channel.replay_guard,
                 room: room.channel(channel.max_body),
                 proxy_wait,
                 on_store_failure: channel.on_store_failure,
@@ -241,7 +244,10 @@ impl Ingress {
         let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
         believed();
         let nonce: Nonce = rand::random();
-        let events = door.sort_out(door.provider.parse(&verified), &nonce);
+        let mut events = door.sort_out(door.provider.parse(&verified), verified.body(), &nonce);
+        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > door.window_ms) {
+            events = events.into_iter().map(|new| door.too_old(new, signed_ms, verified.body())).collect();
+        }
         if events.is_empty() {
             door.telemetry.ignored();
             return counted(0, 0);
@@ -300,6 +306,10 @@ impl Ingress {
                         door.telemetry.show_accepted(id, event);
                     }
                 }
+                Accepted::Suspected(id) => {
+                    new += 1;
+                    door.telemetry.suspected(id);
+                }
                 Accepted::Duplicate(id) => {
                     self.seen.count_copy(id, false, now_ms);
                     door.telemetry.duplicate(id);
@@ -319,7 +329,8 @@ impl Ingress {
     /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
     async fn wait_for_target(&self, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
         let mut events: Vec<(EventId, bool)> = Vec::new();
-        for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, _)| sent.delivers) {
+        let waits = |accepted: &Accepted| !matches!(accepted, Accepted::Suspected(_));
+        for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, accepted)| sent.delivers && waits(accepted)) {
             if !events.iter().any(|(id, _)| *id == accepted.event()) {
                 events.push((accepted.event(), accepted.is_new()));
             }
@@ -346,17 +357,26 @@ impl Ingress {
 
 impl Door {
     /// Says of every part of the webhook what is to become of it.
-    fn sort_out(&self, parsed: Parsed, nonce: &Nonce) -> Vec<NewEvent> {
+    fn sort_out(&self, parsed: Parsed, body: &Bytes, nonce: &Nonce) -> Vec<NewEvent> {
+        // The signature covers the body and nothing else; where a body is one event, it stands for that event.
+        let guarded = self.replay_guard && parsed.events.len() == 1;
+        let guard = guarded.then(|| EventKey::of_content("signed", &self.name, body).in_channel(&self.key));
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
             let (key, window_ms) = self.identify(&event, nonce, &mut alike);
-            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), ..event };
+            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, ..event };
             NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
         events
+    }
+
+    /// What was signed before the window began may be a replay of something that nobody remembers.
+    fn too_old(&self, new: NewEvent, signed_ms: i64, body: &Bytes) -> NewEvent {
+        let why = format!("signed at {signed_ms} ms, longer ago than keys are remembered: it may be a replay");
+        NewEvent { then: Then::Quarantine { why, part: body.clone() }, ..new }
     }
 
     /// The key of an event, and how long it is remembered. In doubt two events are two.

@@ -53,7 +53,7 @@ impl Seen {
     /// Remembers what the store said. A conflict teaches nothing: its fingerprint is not the first one's.
     pub(super) fn learn(&self, key: EventKey, fingerprint: u32, accepted: Accepted, now_ms: i64, window_ms: i64) {
         let expires_ms = match accepted {
-            Accepted::New(_) => now_ms + window_ms,
+            Accepted::New(_) | Accepted::Suspected(_) => now_ms + window_ms,
             // A hint of ours must not outlive the store's own knowledge.
             Accepted::Duplicate(first) => first.at_ms().unwrap_or(now_ms).saturating_add(window_ms).min(now_ms + LEARNED_MS),
             Accepted::Conflict(_) => return,

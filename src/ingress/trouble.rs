@@ -40,7 +40,7 @@ impl Ingress {
             OnStoreFailure::Spool => self.put_in_spool(door, verified, sent, nonce).await,
             OnStoreFailure::Pass => self.pass(door, verified, sent, nonce).await,
             OnStoreFailure::Drop => {
-                let events = door.sort_out(door.provider.parse(verified), nonce);
+                let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
                 let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
                 door.telemetry.dropped(events.len(), &ids);
                 counted(0, 0)
@@ -75,7 +75,7 @@ impl Ingress {
 
     /// Hands the webhook to the target as it is. What the target would not get anyway is left for the provider to send again.
     async fn pass(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
-        let events = door.sort_out(door.provider.parse(verified), nonce);
+        let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
         let wanted = || events.iter().filter(|new| new.then == Then::Deliver).map(|new| &new.event);
         let thread = wanted().next().and_then(|first| first.thread());
         let passed = Passed {
@@ -111,7 +111,7 @@ impl Door {
             headers: headers::read_back(kept),
             body: body.clone(),
         };
-        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), &headers::nonce(kept));
+        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), body, &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
         Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
     }

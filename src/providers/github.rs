@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::SecretString;
-use serde::de::IgnoredAny;
+use serde::Deserialize;
 
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
+use super::lenient::{Object, Text};
 use super::reading::{Reading, fingerprint_of, name};
 use super::{Parsed, Provider, RawRequest, Refused, Verified, form, json};
 use crate::domain::{Event, EventKey, Kind};
@@ -48,21 +49,48 @@ impl Provider for Github {
     }
 }
 
+/// Whose event it is, as the signed payload says: nobody can change that and keep the signature.
+#[derive(Deserialize)]
+struct Whose<'a> {
+    #[serde(borrow, default)]
+    repository: Object<Repository<'a>>,
+    #[serde(borrow, default)]
+    organization: Object<Organization<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Repository<'a> {
+    #[serde(borrow, default)]
+    full_name: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Organization<'a> {
+    #[serde(borrow, default)]
+    login: Text<'a>,
+}
+
 fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     let text = |header| headers.get(header).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-    let account = match text(HOOK) {
+    let hook = match text(HOOK) {
         Some(hook) if !hook.is_empty() => name("the header X-GitHub-Hook-ID", Some(hook))?,
         _ => "",
     };
     let payload = payload(headers, body)?;
-    json::object::<IgnoredAny>(&payload)?;
+    let whose: Whose<'_> = json::object(&payload)?;
+    let repository = whose.repository.0.as_ref().and_then(|repository| repository.full_name.name());
+    let organization = || whose.organization.0.as_ref().and_then(|organization| organization.login.name());
+    let account = match repository.or_else(organization) {
+        Some(account) => name("the repository", Some(account))?,
+        None => "",
+    };
     let fingerprint = fingerprint_of(&payload, &[])?;
     match text(DELIVERY).filter(|id| !id.is_empty()) {
         // Pushes say no time that all of them have.
         None => Ok(Event::without_id(NAME, Kind::Notice, account, None, payload.as_bytes(), fingerprint)),
         found => {
             let id = name("the header X-GitHub-Delivery", found)?;
-            Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, account, Kind::Notice, id, &[]), fingerprint))
+            Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, hook, Kind::Notice, id, &[]), fingerprint))
         }
     }
 }

@@ -51,17 +51,27 @@ impl fmt::Debug for RawRequest {
 #[derive(Debug)]
 pub struct Verified<'r> {
     request: &'r RawRequest,
+    /// When it was signed, where the signature says so.
+    signed_ms: Option<i64>,
 }
 
 impl<'r> Verified<'r> {
     /// Adapters call this after the check, and nobody else does.
     pub(in crate::providers) fn after_check(request: &'r RawRequest) -> Self {
-        Self { request }
+        Self { request, signed_ms: None }
+    }
+
+    pub(in crate::providers) fn signed_at(self, signed_ms: Option<i64>) -> Self {
+        Self { signed_ms, ..self }
     }
 
     /// For a request that was checked when it came and has been in our own keeping since: signatures grow old, and are never stored.
     pub(crate) fn kept(request: &'r RawRequest) -> Self {
-        Self { request }
+        Self { request, signed_ms: None }
+    }
+
+    pub fn signed_ms(&self) -> Option<i64> {
+        self.signed_ms
     }
 
     pub fn body(&self) -> &'r Bytes {

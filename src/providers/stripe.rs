@@ -43,7 +43,7 @@ impl Provider for Stripe {
         if now_ms.div_euclid(1_000).abs_diff(signed_s) > TOLERANCE_S {
             return Err(Refused::Stale);
         }
-        Ok(Verified::after_check(request))
+        Ok(Verified::after_check(request).signed_at(seconds_to_ms(Some(signed_s))))
     }
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {

@@ -42,10 +42,17 @@ pub enum Then {
     Quarantine { why: String, part: Bytes },
 }
 
+/// Why an event was parked as it came in; `first` is the event that came with the same signed content.
+pub fn suspected(first: EventId) -> String {
+    format!("suspected replay of {first}: the same signed content came under another id; redrive it if both are meant")
+}
+
 /// What became of one event of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     New(EventId),
+    /// New as well, and recorded; but another event holds its guard, so it is parked.
+    Suspected(EventId),
     /// The key was taken by this event.
     Duplicate(EventId),
     /// The key was taken by this event, and its content was another.
@@ -56,12 +63,13 @@ impl Accepted {
     /// The event that holds the key.
     pub fn event(self) -> EventId {
         match self {
-            Accepted::New(id) | Accepted::Duplicate(id) | Accepted::Conflict(id) => id,
+            Accepted::New(id) | Accepted::Suspected(id) | Accepted::Duplicate(id) | Accepted::Conflict(id) => id,
         }
     }
 
+    /// True when the event was recorded.
     pub fn is_new(self) -> bool {
-        matches!(self, Accepted::New(_))
+        matches!(self, Accepted::New(_) | Accepted::Suspected(_))
     }
 }
 

@@ -39,7 +39,7 @@ pub mod steps;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then};
+pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then, suspected};
 pub use awaited::Awaited;
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
@@ -72,6 +72,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   person from then on. Two accounts never share a thread.
     /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
     ///   the provider's answer to the send is kept for it. An echo or a status with our handle settles a send that was in doubt.
+    /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
+    ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller counts it with `note_copies`.
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
 

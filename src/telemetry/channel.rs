@@ -51,6 +51,7 @@ pub struct ChannelTelemetry {
     accepted: Counter,
     duplicates: Counter,
     conflicts: Counter,
+    suspected: Counter,
     fallback_keys: Counter,
     no_key: Counter,
     copy_lines: Sparse,
@@ -85,6 +86,7 @@ impl ChannelTelemetry {
             accepted: counter(names::ACCEPTED),
             duplicates: counter(names::DUPLICATES),
             conflicts: counter(names::CONFLICTS),
+            suspected: counter(names::SUSPECTED),
             fallback_keys: counter(names::FALLBACK_KEYS),
             no_key: counter(names::NO_KEY),
             copy_lines: Sparse::default(),
@@ -157,6 +159,12 @@ impl ChannelTelemetry {
                 }
             }
         }
+    }
+
+    pub fn suspected(&self, event: EventId) {
+        self.suspected.increment(1);
+        tracing::warn!(channel = &*self.channel, %event, "the same signed content came under another id; parked as a suspected replay");
+        self.tell(|channel| Happening::Parked { channel, event, why: "suspected replay".to_owned() });
     }
 
     pub fn conflict(&self, event: EventId) {

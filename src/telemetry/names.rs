@@ -6,6 +6,8 @@ pub const ACCEPTED: &str = "hapax_events_accepted_total";
 pub const DUPLICATES: &str = "hapax_events_duplicate_total";
 /// Copies with another content than the first.
 pub const CONFLICTS: &str = "hapax_events_conflict_total";
+/// Events parked because what was signed came before under another id.
+pub const SUSPECTED: &str = "hapax_events_suspected_total";
 /// New events without an id, known by a hash of what they say.
 pub const FALLBACK_KEYS: &str = "hapax_events_fallback_key_total";
 /// New events that nothing tells from a copy; a copy of one is delivered too.
@@ -128,6 +130,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (ACCEPTED, "New events, on disk"),
     (DUPLICATES, "Copies that were suppressed"),
     (CONFLICTS, "Copies with another content than the first"),
+    (SUSPECTED, "Events parked because the same signed content came before under another id"),
     (FALLBACK_KEYS, "New events without an id, known by a hash of what they say"),
     (NO_KEY, "New events without an id or a time: a copy of one is delivered too"),
     (QUARANTINED, "Signed parts that could not be read"),

@@ -34,6 +34,8 @@ macro_rules! store_suite {
             two_instances_have_one_winner_per_key
             a_stub_does_not_take_the_key_of_the_message
             copies_and_conflicts_are_counted
+            an_event_may_be_remembered_for_a_time_of_its_own
+            what_was_signed_before_is_parked_under_another_id
         );
         $crate::store_suite!(@leasing $bed;
             a_lease_carries_what_came

@@ -29,6 +29,7 @@ mod proxy;
 mod python;
 mod redis_cluster;
 mod redis_store;
+mod replays;
 mod replies;
 mod restart;
 mod sending;

@@ -88,6 +88,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         on_poison: OnPoison::Park,
         park_on_4xx: true,
         on_store_failure: OnStoreFailure::Retry,
+        replay_guard: false,
         stale_after_ms: None,
         sign_with: None,
         max_body: limits::BODY_MAX_BYTES,

@@ -11,7 +11,7 @@ use crate::domain::age::{Dated, sift};
 use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ids};
 use crate::store::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
-    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, why_kept,
+    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, suspected, why_kept,
 };
 
 #[derive(Default)]
@@ -135,6 +135,7 @@ impl State {
             let expires_ms = now + new.event.window_ms.unwrap_or(arrival.window_ms);
             let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms };
             self.keys.insert(new.event.key, claim);
+            let suspect = new.event.guard.and_then(|guard| self.guard(guard, id, now + arrival.window_ms, now));
             let lane = new.event.lane().map(|thread| thread.to_string());
             let mut part = None;
             let item = match new.then {
@@ -142,6 +143,9 @@ impl State {
                 Then::Quarantine { why, part: bytes } => {
                     part = Some(bytes);
                     Some(self.add_item(id, id, &arrival.channel, Place::Quarantined, Some(why), now))
+                }
+                Then::Deliver if suspect.is_some() => {
+                    Some(self.add_item(id, id, &arrival.channel, Place::Parked, suspect.map(suspected), now))
                 }
                 Then::Deliver => match lane.as_ref().and_then(|lane| new_items.get(lane)) {
                     Some(&item) => {
@@ -159,6 +163,7 @@ impl State {
                 },
             };
             let settles_ours = match new.event.echo {
+                _ if suspect.is_some() => true,
                 true => self.outbox.hear_echo(&new.event, now),
                 false => self.outbox.hear(&new.event, now),
             };
@@ -168,9 +173,18 @@ impl State {
             }
             let (event, channel) = (new.event, Arc::clone(&arrival.channel));
             self.events.insert(id, Recorded { event, channel, received_ms: now, webhook: Arc::clone(&webhook), item, part });
-            accepted.push(Accepted::New(id));
+            accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }
         accepted
+    }
+
+    /// Claims what a new event was signed with; gives the event that holds it already.
+    fn guard(&mut self, guard: EventKey, event: EventId, expires_ms: i64, now: i64) -> Option<EventId> {
+        if let Some(held) = self.keys.get(&guard).filter(|held| held.expires_ms > now) {
+            return Some(held.event);
+        }
+        self.keys.insert(guard, Claim { event, fingerprint: 0, expires_ms });
+        None
     }
 
     fn add_item(

@@ -8,7 +8,7 @@ use redis::Script;
 use super::RedisStore;
 use super::message_reads::read_steps;
 use super::moved::parts;
-use super::place::Seq;
+use super::place::{Seq, why_of};
 use super::registry::Seat;
 use super::row::{Row, int, odd};
 use super::script;
@@ -297,7 +297,7 @@ impl Telling<'_> {
             _ => return Err(odd("an unknown place")),
         };
         let (attempt, failures, replay) = (row.small()?, row.small()?, row.maybe_int()?.map(|replay| replay as u32));
-        let (why, due_ms, channel) = (row.maybe_text()?, row.int()?, row.text()?);
+        let (why, due_ms, channel) = (why_of(row.maybe_text()?, self.line.account), row.int()?, row.text()?);
         let (mut members, mut events) = (row.row()?, Vec::new());
         while let Some(event) = members.maybe_seq()? {
             events.push(self.number(event));

@@ -23,6 +23,8 @@ impl RedisStore {
     pub(super) async fn accept_all(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
         let moved = self.registry.moved(&self.link).await?;
         let mut accepted = self.copies_of_moved(&arrival, moved).await?;
+        let guards: Vec<_> = arrival.events.iter().map(|new| new.event.guard).collect();
+        let suspects = self.held_by_moved(&guards, moved).await?;
         let mut by_account: Vec<(&str, Vec<usize>)> = Vec::new();
         for (index, new) in arrival.events.iter().enumerate().filter(|(index, _)| accepted[*index].is_none()) {
             match by_account.iter_mut().find(|(account, _)| *account == new.event.account) {
@@ -31,7 +33,7 @@ impl RedisStore {
             }
         }
         for (account, indexes) in by_account {
-            let args = |call: Call, number: u32| accept_args(call, &arrival, moved.to, number, &indexes);
+            let args = |call: Call, number: u32| accept_args(call, &arrival, &suspects, (moved.to, number), &indexes);
             let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
             for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
                 accepted[index] = Some(read_accepted(answer?, number)?);
@@ -190,18 +192,28 @@ impl RedisStore {
     }
 }
 
-fn accept_args(call: Call, arrival: &Arrival, moved_to: u64, account: u32, indexes: &[usize]) -> Call {
-    let call = call.arg(&*arrival.channel).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
+fn accept_args(
+    call: Call,
+    arrival: &Arrival,
+    suspects: &[Option<(Seq, i64, i64)>],
+    (moved_to, account): (u64, u32),
+    indexes: &[usize],
+) -> Call {
+    let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
     let call = call.arg(arrival.events.len()).arg(indexes.len());
     indexes.iter().fold(call, |call, &index| {
         let new = &arrival.events[index];
-        event_args(call.arg(arrival.window_of(&new.event)), new, moved_to, account)
+        let call = call.arg(arrival.window_of(&new.event));
+        let first = suspects[index].map(|(seq, at_ms, _)| (seq.to_string(), at_ms));
+        let call = call.maybe(first.as_ref().map(|(seq, _)| seq)).maybe_int(first.as_ref().map(|(_, at_ms)| *at_ms));
+        event_args(call, new, moved_to, account)
     })
 }
 
 fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let event = &new.event;
     let handle = event.handle.and_then(|id| Mark::of(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
+    let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..]));
     let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
     let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
     let call = call.maybe_int(event.status.map(status_number));
@@ -226,6 +238,7 @@ fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
     let id = EventId(seq.id(row.int()?, account));
     match what {
         b'N' => Ok(Accepted::New(id)),
+        b'S' => Ok(Accepted::Suspected(id)),
         b'D' => Ok(Accepted::Duplicate(id)),
         b'C' => Ok(Accepted::Conflict(id)),
         _ => Err(odd("an unknown letter")),

@@ -48,29 +48,44 @@ impl RedisStore {
 
     /// Which events of a webhook are copies of events that were moved here.
     pub(super) async fn copies_of_moved(&self, arrival: &Arrival, moved: WasMoved) -> Result<Vec<Option<Accepted>>, StoreError> {
-        let mut copies = vec![None; arrival.events.len()];
+        let keys: Vec<Option<EventKey>> = arrival.events.iter().map(|new| Some(new.event.key)).collect();
+        let held = self.held_by_moved(&keys, moved).await?;
+        let copy = |(new, held): (&NewEvent, Option<(Seq, i64, i64)>)| {
+            let (seq, at_ms, fingerprint) = held?;
+            let id = EventId(seq.id(at_ms, 0));
+            let is_same = fingerprint == i64::from(new.event.fingerprint);
+            Some(if is_same { Accepted::Duplicate(id) } else { Accepted::Conflict(id) })
+        };
+        Ok(arrival.events.iter().zip(held).map(copy).collect())
+    }
+
+    /// Which of these keys events hold that were moved here: their numbers, times and fingerprints.
+    pub(super) async fn held_by_moved(
+        &self,
+        keys: &[Option<EventKey>],
+        moved: WasMoved,
+    ) -> Result<Vec<Option<(Seq, i64, i64)>>, StoreError> {
+        let mut held = vec![None; keys.len()];
         if !moved.has_keys {
-            return Ok(copies);
+            return Ok(held);
         }
         let asked = parts().filter_map(|part| {
-            let of_part = |index: &usize| part_of(&arrival.events[*index].event.key.0) == part;
-            let indexes: Vec<usize> = (0..arrival.events.len()).filter(of_part).collect();
-            (!indexes.is_empty()).then_some(async move {
-                let call = self.link.call_at(&script::FIND_KEYS, &self.link.root_of_moved(part)).arg(indexes.len());
-                let call = indexes.iter().fold(call, |call, &index| call.arg(&arrival.events[index].event.key.0[..]));
-                Ok::<_, StoreError>((Row::of(self.link.run("looking for moved keys", call).await?)?, indexes))
+            let of_part =
+                |(index, key): (usize, &Option<EventKey>)| key.filter(|key| part_of(&key.0) == part).map(|key| (index, key));
+            let wanted: Vec<(usize, EventKey)> = keys.iter().enumerate().filter_map(of_part).collect();
+            (!wanted.is_empty()).then_some(async move {
+                let call = self.link.call_at(&script::FIND_KEYS, &self.link.root_of_moved(part)).arg(wanted.len());
+                let call = wanted.iter().fold(call, |call, (_, key)| call.arg(&key.0[..]));
+                Ok::<_, StoreError>((Row::of(self.link.run("looking for moved keys", call).await?)?, wanted))
             })
         });
-        for (mut answer, indexes) in try_join_all(asked).await? {
-            for index in indexes {
-                let Some(mut held) = answer.maybe_row()? else { continue };
-                let (number, at_ms) = (held.seq()?.number(0), held.int()?);
-                let id = EventId(ids::numbered(at_ms, number));
-                let is_same = held.int()? == i64::from(arrival.events[index].event.fingerprint);
-                copies[index] = Some(if is_same { Accepted::Duplicate(id) } else { Accepted::Conflict(id) });
+        for (mut answer, wanted) in try_join_all(asked).await? {
+            for (index, _) in wanted {
+                let Some(mut row) = answer.maybe_row()? else { continue };
+                held[index] = Some((row.seq()?, row.int()?, row.int()?));
             }
         }
-        Ok(copies)
+        Ok(held)
     }
 
     pub(super) async fn count_moved_keys(&self) -> Result<u64, StoreError> {

@@ -5,8 +5,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::domain::ids;
-use crate::store::LaneRef;
+use crate::domain::{EventId, ids};
+use crate::store::{LaneRef, suspected};
 
 /// The low bits of a number are the account's, the rest counts within the account: so ids are in the order of their time, and within one
 /// second in the order of their account's counting.
@@ -50,6 +50,14 @@ impl Seq {
     pub(super) fn id(self, at_ms: i64, account: u32) -> Uuid {
         ids::numbered(at_ms, self.number(account))
     }
+}
+
+/// Why an item waits, in words. A script cannot write an id: of a suspected replay it names the first by number and time.
+pub(super) fn why_of(why: Option<String>, account: u32) -> Option<String> {
+    let first = why.as_deref().and_then(|why| why.strip_prefix('\u{1}')?.split_once(' '));
+    let Some((seq, at_ms)) = first else { return why };
+    let id = Seq::read(seq)?.id(at_ms.parse().ok()?, account);
+    Some(suspected(EventId(id)))
 }
 
 /// Where the counting of accounts begins in a store that numbers up to this one were moved into: the numbers are all above it, and so are

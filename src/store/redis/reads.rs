@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::RedisStore;
-use super::place::Mark;
+use super::place::{Mark, why_of};
 use super::registry::Seat;
 use super::row::{Row, odd};
 use super::script;
@@ -212,7 +212,7 @@ fn read_item(mut row: Row, account: u32) -> Result<InboxRow, StoreError> {
     let (seq, received_ms) = (row.seq()?, row.int()?);
     let (event_seq, event_ms, events, channel) = (row.seq()?, row.int()?, row.small()?, row.text()?);
     let (attempt, failures, replay) = (row.small()?, row.small()?, row.maybe_int()?.map(|replay| replay as u32));
-    let (place, why, due_ms) = (row.bytes()?, row.maybe_text()?, row.int()?);
+    let (place, why, due_ms) = (row.bytes()?, why_of(row.maybe_text()?, account), row.int()?);
     let state = match (&place[..], row.maybe_row()?) {
         (b"P", _) => ItemState::Parked,
         (b"Q", _) => ItemState::Quarantined,

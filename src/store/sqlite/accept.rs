@@ -1,6 +1,6 @@
 //! Taking in: keys, events and items of one webhook.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::keys::Claim;
 use super::lanes::{LaneName, Line, Waiting};
@@ -8,8 +8,8 @@ use super::rows::{event_id, kind_number};
 use super::threads::{NameHash, Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
-use crate::domain::{Event, Kind, ThreadId};
-use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then};
+use crate::domain::{Event, EventId, Kind, ThreadId};
+use crate::store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then, suspected};
 
 /// An item being gathered from the events of one webhook.
 struct Gathered {
@@ -62,13 +62,40 @@ impl Writer {
             let window_ms = arrival.window_of(&new.event) + self.lag_ms();
             let claim = Claim::new(place, new.event.fingerprint, self.now_ms, window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
-            let item = self.put_in_line(channel, number, new, hashed.lane, &mut gathered)?;
-            let said = self.hear(channel, number, new, &hashed.names)?;
+            let suspect = self.guard(new, number, arrival.window_ms)?;
+            let item = self.put_in_line(channel, number, new, suspect, hashed.lane, &mut gathered)?;
+            let said = if suspect.is_some() { None } else { self.hear(channel, number, new, &hashed.names)? };
             self.record(arrival, channel, number, new, item, said, &mut body_at)?;
-            accepted.push(Accepted::New(event_id(self.now_ms, number)));
+            let id = event_id(self.now_ms, number);
+            accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }
         self.queue(channel, gathered)?;
         Ok(accepted)
+    }
+
+    /// Claims what a new event was signed with; gives the event that holds it already.
+    fn guard(&mut self, new: &NewEvent, number: u64, window_ms: i64) -> Result<Option<EventId>, StepError> {
+        let Some(guard) = new.event.guard else { return Ok(None) };
+        let held = self
+            .db
+            .prepare_cached("SELECT at, event FROM guards WHERE key = ?1 AND expires > ?2")?
+            .query_row(params![guard.0, self.now_ms], |row| Ok(event_id(row.get(0)?, row.get::<_, i64>(1)? as u64)))
+            .optional()?;
+        if held.is_some() {
+            return Ok(held);
+        }
+        // One that came from another store is among the keys.
+        if let Some(moved) = self.keys.find(&self.db, &guard.0, self.now_ms / 1_000)? {
+            let first = self.keys.numbering.number_of(&self.db, moved)?.unwrap_or_default();
+            return Ok(Some(event_id(i64::from(moved.at_s) * 1_000, first)));
+        }
+        self.db.prepare_cached("INSERT OR REPLACE INTO guards VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            guard.0,
+            number as i64,
+            self.now_ms,
+            self.now_ms + window_ms + self.lag_ms()
+        ])?;
+        Ok(None)
     }
 
     /// Finds the event's item; gives nothing for an event that goes nowhere.
@@ -77,16 +104,15 @@ impl Writer {
         channel: i64,
         number: u64,
         new: &NewEvent,
+        suspect: Option<EventId>,
         lane: Option<LaneName>,
         gathered: &mut Vec<Gathered>,
     ) -> Result<Option<u64>, StepError> {
         match &new.then {
             Then::Keep => Ok(None),
-            Then::Quarantine { why, .. } => {
-                self.db
-                    .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, 1, 0, NULL)")?
-                    .execute(params![number as i64, channel, self.now_ms, why])?;
-                Ok(Some(number))
+            Then::Quarantine { why, .. } => self.park_new(channel, number, why, true),
+            Then::Deliver if suspect.is_some() => {
+                self.park_new(channel, number, &suspect.map(suspected).unwrap_or_default(), false)
             }
             Then::Deliver => {
                 let same = |item: &&mut Gathered| lane.is_some() && item.lane == lane;
@@ -98,6 +124,17 @@ impl Writer {
                 Ok(Some(number))
             }
         }
+    }
+
+    fn park_new(&mut self, channel: i64, number: u64, why: &str, quarantined: bool) -> Result<Option<u64>, StepError> {
+        self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, ?5, 0, NULL)")?.execute(params![
+            number as i64,
+            channel,
+            self.now_ms,
+            why,
+            quarantined
+        ])?;
+        Ok(Some(number))
     }
 
     /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.

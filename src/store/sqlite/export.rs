@@ -143,7 +143,9 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
     };
     let next = "SELECT period, sealed, moved_s FROM periods WHERE period >= ?1 ORDER BY period LIMIT 1";
     let next = db.prepare_cached(next)?.query_row([from], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get(2)?)));
-    let Some((period, sealed, moved_s)) = next.optional()? else { return Ok((Vec::new(), None)) };
+    let Some((period, sealed, moved_s)) = next.optional()? else {
+        return guards(db, from, last.as_deref(), limit, now_ms);
+    };
     let last = last.filter(|_| period == from).unwrap_or_default();
     let mut read: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     if sealed {
@@ -172,6 +174,25 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
         held.extend(key_of(db, &numbering, row, moved_s)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
     }
     Ok((held, Some(after)))
+}
+
+/// Guards come behind the last period, and are keys like others anywhere else.
+fn guards(db: &Connection, from: i64, last: Option<&[u8]>, limit: usize, now_ms: i64) -> rusqlite::Result<Dumped> {
+    let sql = "SELECT key, event, at, expires FROM guards WHERE key > ?1 AND expires > ?2 ORDER BY key LIMIT ?3";
+    let mut select = db.prepare_cached(sql)?;
+    let found = select.query_map(params![last.unwrap_or_default(), now_ms, limit as i64], |row| {
+        let key = KeyRec {
+            key: row.get(0)?,
+            event: row.get::<_, i64>(1)? as u64,
+            at_ms: row.get(2)?,
+            fingerprint: 0,
+            expires_ms: row.get(3)?,
+        };
+        Ok(key)
+    })?;
+    let held: Vec<KeyRec> = found.collect::<rusqlite::Result<_>>()?;
+    let after = held.last().filter(|_| held.len() >= limit).map(|key| After::Period(from, Some(key.key.to_vec())));
+    Ok((held.into_iter().map(Moved::Key).collect(), after))
 }
 
 fn key_of(db: &Connection, numbering: &Numbering, row: &[u8], moved_s: i64) -> rusqlite::Result<Option<KeyRec>> {

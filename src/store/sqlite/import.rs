@@ -62,8 +62,8 @@ impl Writer {
             return Err(StepError::Refused(half_filled()));
         }
         for table in [
-            "events", "inbox", "parked", "attempts", "copies", "answers", "messages", "outbox", "tries", "early", "paused",
-            "threads",
+            "events", "guards", "inbox", "parked", "attempts", "copies", "answers", "messages", "outbox", "tries", "early",
+            "paused", "threads",
         ] {
             if self.db.prepare(&format!("SELECT 1 FROM {table}"))?.exists([])? {
                 return Err(StepError::Refused(not_empty()));

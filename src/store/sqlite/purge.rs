@@ -56,7 +56,8 @@ impl Writer {
         spans.sort_unstable();
         spans.dedup();
         let more = self.keys.numbering.forget_moved(&self.db, self.now_ms / 1_000)?;
-        let mut purged = Purged { keys, events: 0, more: more || keys > 0 };
+        let guards = self.purge_guards(max)?;
+        let mut purged = Purged { keys: keys + guards, events: 0, more: more || keys > 0 || guards as usize >= max };
         for &keep_ms in &spans {
             // A channel that is not listed any more is kept as long as the one that is kept longest.
             let longest = spans.last().copied();
@@ -89,6 +90,11 @@ impl Writer {
             self.count.write_now = true;
         }
         Ok(purged)
+    }
+
+    fn purge_guards(&mut self, max: usize) -> rusqlite::Result<u64> {
+        let expired = "DELETE FROM guards WHERE key IN (SELECT key FROM guards WHERE expires <= ?1 LIMIT ?2)";
+        Ok(self.db.prepare_cached(expired)?.execute(params![self.now_ms, max as i64])? as u64)
     }
 
     /// Looks at the next `max` webhooks, and at no more once `max` events are gone; gives how many, and whether there are more to look at.

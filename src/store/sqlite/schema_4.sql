@@ -36,3 +36,11 @@ CREATE TRIGGER outbox_doubted AFTER UPDATE OF unknown ON outbox WHEN NEW.unknown
 END;
 -- By how much the ends of a period's keys are moved: below zero when the clock was set back after they were claimed.
 ALTER TABLE periods ADD COLUMN moved_s INTEGER NOT NULL DEFAULT 0;
+-- What events were signed with, where their ids were not: few, and kept for their window.
+CREATE TABLE guards (
+    key BLOB PRIMARY KEY,
+    event INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX guards_expire ON guards (expires);

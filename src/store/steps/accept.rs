@@ -10,8 +10,8 @@ use super::records::{Carried, EventRec, Hash, ItemRec, KeyRec, Place, Queue, lan
 use super::run::Step;
 use super::threads::{names_in, talker};
 use super::work::Work;
-use crate::domain::{Event, EventId, ids};
-use crate::store::{Accepted, Arrival, NewEvent, Then};
+use crate::domain::{EventId, ids};
+use crate::store::{Accepted, Arrival, NewEvent, Then, suspected};
 
 /// Webhooks that share a transaction.
 pub(super) struct AcceptAll(pub(super) Vec<Arrival>);
@@ -29,6 +29,7 @@ impl Step for AcceptAll {
         let mut first = First::default();
         for (arrival, new) in self.0.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
             first.keys.push(new.event.key.0);
+            first.keys.extend(new.event.guard.map(|guard| guard.0));
             if new.then == Then::Deliver && new.event.lane().is_some() {
                 first.lanes.push(lane_of_event(&arrival.channel, &new.event, 0));
             }
@@ -42,15 +43,23 @@ impl Step for AcceptAll {
         let now_ms = tx.now_ms();
         let numbers: Vec<Vec<u64>> = self.0.iter().map(|arrival| arrival.events.iter().map(|_| tx.number()).collect()).collect();
         let holders = self.claim(tx, &numbers, now_ms).await?;
-        let verdicts: Vec<Vec<Accepted>> =
+        let mut verdicts: Vec<Vec<Accepted>> =
             self.0.iter().zip(&numbers).map(|(arrival, own)| judge(arrival, own, &holders)).collect();
+        let suspects = self.guard(tx, &numbers, &verdicts, now_ms).await?;
         let mut work = Work::new(now_ms);
         self.load(tx, &mut work, &verdicts).await?;
         for ((arrival, numbers), verdicts) in self.0.iter().zip(&numbers).zip(&verdicts) {
-            work.record(arrival, numbers, verdicts);
+            work.record(arrival, numbers, verdicts, &suspects);
         }
         if verdicts.iter().flatten().any(|verdict| verdict.is_new()) {
             tx.save(&work.changes()).await?;
+        }
+        for verdict in verdicts.iter_mut().flatten() {
+            if let Accepted::New(id) = *verdict
+                && suspects.contains_key(&ids::number_of(id.0))
+            {
+                *verdict = Accepted::Suspected(id);
+            }
         }
         Ok(verdicts)
     }
@@ -77,6 +86,39 @@ impl AcceptAll {
             first.insert(holder.key, holder);
         }
         Ok(first)
+    }
+
+    /// Claims what the new events were signed with. Gives those of them whose guard another event holds, and that event.
+    async fn guard<T: Tx>(
+        &self,
+        tx: &mut T,
+        numbers: &[Vec<u64>],
+        verdicts: &[Vec<Accepted>],
+        now_ms: i64,
+    ) -> Result<HashMap<u64, EventId>, Trouble> {
+        let mut first: HashMap<Hash, KeyRec> = HashMap::new();
+        let mut guarded: Vec<(Hash, u64)> = Vec::new();
+        for ((arrival, numbers), verdicts) in self.0.iter().zip(numbers).zip(verdicts) {
+            for (_, place, new) in new_in(arrival, verdicts) {
+                let (Some(guard), Some(&event)) = (new.event.guard, numbers.get(place)) else { continue };
+                let expires_ms = now_ms + arrival.window_ms;
+                guarded.push((guard.0, event));
+                first.entry(guard.0).or_insert(KeyRec { key: guard.0, event, at_ms: now_ms, fingerprint: 0, expires_ms });
+            }
+        }
+        if guarded.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut keys: Vec<KeyRec> = first.values().cloned().collect();
+        keys.sort_unstable_by_key(|key| key.key);
+        for holder in tx.claim(&keys).await?.into_iter().flatten() {
+            first.insert(holder.key, holder);
+        }
+        let suspect = |(guard, event): (Hash, u64)| {
+            let holder = first.get(&guard).filter(|holder| holder.event != event)?;
+            Some((event, EventId(ids::numbered(holder.at_ms, holder.event))))
+        };
+        Ok(guarded.into_iter().filter_map(suspect).collect())
     }
 
     /// Loads all that the new events may change.
@@ -146,7 +188,7 @@ fn judge(arrival: &Arrival, numbers: &[u64], holders: &HashMap<Hash, KeyRec>) ->
 
 impl Work {
     /// Records the new events of one webhook, in order.
-    fn record(&mut self, arrival: &Arrival, numbers: &[u64], verdicts: &[Accepted]) {
+    fn record(&mut self, arrival: &Arrival, numbers: &[u64], verdicts: &[Accepted], suspects: &HashMap<u64, EventId>) {
         let mut items: HashMap<Hash, u64> = HashMap::new();
         let carrier = new_in(arrival, verdicts)
             .find(|(_, _, new)| !matches!(new.then, Then::Quarantine { .. }))
@@ -157,8 +199,13 @@ impl Work {
                 Then::Quarantine { .. } => number,
                 Then::Keep | Then::Deliver => carrier.unwrap_or(number),
             };
-            let item = self.line_up(arrival, &new.event, &new.then, (number, webhook), &mut items);
-            let settles_ours = if new.event.echo { self.hear_echo(&new.event) } else { self.hear_status(&new.event) };
+            let suspect = suspects.get(&number).copied();
+            let item = self.line_up(arrival, new, suspect, (number, webhook), &mut items);
+            let settles_ours = match new.event.echo {
+                _ if suspect.is_some() => true,
+                true => self.hear_echo(&new.event),
+                false => self.hear_status(&new.event),
+            };
             let part = matches!(new.then, Then::Quarantine { .. });
             // An echo of a message that is in the thread already is not said twice.
             let thread = if part || settles_ours { None } else { self.hear_message(&new.event, &arrival.channel) };
@@ -199,8 +246,8 @@ impl Work {
     fn line_up(
         &mut self,
         arrival: &Arrival,
-        event: &Event,
-        then: &Then,
+        NewEvent { event, then }: &NewEvent,
+        suspect: Option<EventId>,
         (number, webhook): (u64, u64),
         items: &mut HashMap<Hash, u64>,
     ) -> Option<u64> {
@@ -227,6 +274,10 @@ impl Work {
                 item.place = Place::Quarantined;
                 item.why = Some(why.clone());
                 item.lane = own_lane(Queue::Inbox, number);
+            }
+            Then::Deliver if suspect.is_some() => {
+                item.place = Place::Parked;
+                item.why = suspect.map(suspected);
             }
             Then::Deliver => {
                 if let Some(&first) = items.get(&item.lane) {

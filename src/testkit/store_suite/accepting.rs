@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::domain::{Event, EventKey, Kind};
-use crate::store::{Accepted, Copies};
+use crate::store::{Accepted, Copies, EventState, Redrive, suspected};
 use crate::testkit::store_bed::{Bed, WINDOW_MS, accept, accept_one, lease, message, notice, webhook};
 
 pub async fn a_new_event_is_taken_in_once(bed: &dyn Bed) {
@@ -126,4 +126,41 @@ pub async fn copies_and_conflicts_are_counted(bed: &dyn Bed) {
     }
     let detail = store.event(id).await.unwrap_or_else(|error| unreachable!("{error}"));
     assert_eq!(detail.and_then(|detail| detail.copies), Some(copies(5, 1, 10)));
+}
+
+pub async fn an_event_may_be_remembered_for_a_time_of_its_own(bed: &dyn Bed) {
+    let store = bed.open();
+    let brief = || Event { window_ms: Some(60_000), ..message("m1", "ana") };
+    let accepted = accept(&*store, webhook(vec![brief(), message("m2", "ana")])).await;
+    assert_eq!(accept(&*store, webhook(vec![brief()])).await, [Accepted::Duplicate(accepted[0].event())]);
+    bed.clock().advance(240_000);
+    let again = accept(&*store, webhook(vec![brief(), message("m2", "ana")])).await;
+    assert!(matches!(again[0], Accepted::New(id) if id != accepted[0].event()), "{again:?}");
+    assert_eq!(again[1], Accepted::Duplicate(accepted[1].event()));
+}
+
+pub async fn what_was_signed_before_is_parked_under_another_id(bed: &dyn Bed) {
+    let store = bed.open();
+    let guard = Some(EventKey::of_content("signed", "shop", b"a body"));
+    let signed = |id: &str| Event { guard, ..notice(id) };
+    let first = accept(&*store, webhook(vec![signed("d1")])).await[0];
+    assert!(matches!(first, Accepted::New(_)), "{first:?}");
+    assert_eq!(
+        accept(&*store, webhook(vec![signed("d1")])).await,
+        [Accepted::Duplicate(first.event())],
+        "a redelivery is a copy"
+    );
+    let store = bed.crash();
+    let replayed = accept(&*store, webhook(vec![signed("d2")])).await[0];
+    let Accepted::Suspected(id) = replayed else { unreachable!("{replayed:?}") };
+    assert_eq!(accept(&*store, webhook(vec![signed("d2")])).await, [Accepted::Duplicate(id)]);
+    let detail = store.event(id).await.ok().flatten().unwrap_or_else(|| unreachable!("it is recorded"));
+    assert_eq!(detail.row.state, EventState::Parked);
+    assert_eq!(detail.open[0].why, Some(suspected(first.event())));
+    assert_eq!(lease(&*store, 10).await.len(), 1, "only the first is delivered");
+    assert_eq!(store.redrive(Redrive::Event(id), 10).await.ok(), Some(1));
+    let leases = lease(&*store, 10).await;
+    assert_eq!(leases.iter().map(|lease| lease.events[0].id).collect::<Vec<_>>(), [id], "a person may say so");
+    bed.clock().advance(WINDOW_MS + 120_000);
+    assert!(matches!(accept(&*store, webhook(vec![signed("d3")])).await[..], [Accepted::New(_)]), "after the window it is new");
 }

@@ -1,11 +1,12 @@
 -- Takes in the events of one webhook that are of this account. A claim is `k:`: the event, when, its fingerprint, when it ends, and which
 -- call won it with which of its events, so that the same call made again after a cut gets the same answer.
 if not is_account(take()) then return 'U' end
-local channel, headers, body, total, count = take(), take(), take(), take(), number()
+local channel, window, headers, body, total, count = take(), number(), take(), take(), take(), number()
 local webhook, webhook_events, new_items, any = false, {}, {}, false
 
 local function take_event()
-  local event = { window = number(), key = take(), fingerprint = number(), kind = take(), id = take(), peer = maybe(), aliases = {} }
+  local event = { window = number(), moved_first = maybe(), moved_first_at = maybe_number(), guard = maybe(), aliases = {} }
+  event.key, event.fingerprint, event.kind, event.id, event.peer = take(), number(), take(), take(), maybe()
   for n = 1, number() do event.aliases[n] = take() end
   event.echo, event.status, event.handle = take() == '1', maybe_number(), maybe()
   event.handle_s, event.at_ms, event.text, event.preview = maybe_number(), maybe_number(), maybe(), maybe()
@@ -14,17 +15,30 @@ local function take_event()
   return event
 end
 
-local function claim(event, n)
-  local seq = next_seq()
-  local ends = now + event.window
-  local kept = cmsgpack.pack({ seq, now, event.fingerprint, ends, ARGV[2], n })
+local function claim(name, lasts, fingerprint, seq, n)
+  local ends = now + lasts
+  local kept = cmsgpack.pack({ seq, now, fingerprint, ends, ARGV[2], n })
   if by_server then
-    redis.call('SET', key('k', event.key), kept, 'PX', event.window + 86400000)
+    redis.call('SET', key('k', name), kept, 'PX', lasts + 86400000)
   else
-    redis.call('SET', key('k', event.key), kept)
+    redis.call('SET', key('k', name), kept)
   end
-  redis.call('ZADD', key('keys'), ends, event.key)
-  return seq
+  redis.call('ZADD', key('keys'), ends, name)
+end
+
+local function holder_of(name)
+  local won = redis.call('GET', key('k', name))
+  won = won and cmsgpack.unpack(won)
+  return won and won[4] > now and won
+end
+
+-- Claims what a new event was signed with; says who holds it already: its number and its time.
+local function guarded_by(event, seq, n)
+  if not event.guard then return false end
+  if event.moved_first then return { event.moved_first, event.moved_first_at } end
+  local held = holder_of(event.guard)
+  if not held then claim(event.guard, window, 0, seq, n) end
+  return held and { held[1], held[2] }
 end
 
 local function keep_webhook(seq, bytes)
@@ -46,13 +60,19 @@ local function place(event, seq)
   webhook_events[#webhook_events + 1] = seq
   if event.to == 'K' then return webhook, false end
   local lane = event.waits and event.peer and lane_of(channel, event.peer)
-  local item = lane and new_items[lane]
+  local item = lane and not event.suspect and new_items[lane]
   if item then
     redis.call('HSET', key('i', item), 'events', redis.call('HGET', key('i', item), 'events') .. ',' .. seq)
     return webhook, item
   end
   add_item(seq, channel, webhook, seq)
   redis.call('HSET', key('i', seq), 'lane', lane or '#' .. seq)
+  if event.suspect then
+    local first = event.suspect[1] .. ' ' .. string.format('%.0f', event.suspect[2])
+    redis.call('HSET', key('i', seq), 'place', 'P', 'suspect', 1, 'why', '\1' .. first)
+    redis.call('ZADD', key('park', channel), score(seq), seq)
+    return webhook, seq
+  end
   join_lane(lane or '#' .. seq, channel, seq)
   if lane then new_items[lane] = seq end
   return webhook, seq
@@ -92,10 +112,18 @@ local function hear_echo(event)
 end
 
 local function take_in(event, n)
-  local seq = claim(event, n)
+  local seq = next_seq()
+  claim(event.key, event.window, event.fingerprint, seq, n)
+  event.suspect = guarded_by(event, seq, n)
   local of_webhook, item = place(event, seq)
   local ours = false
-  if event.echo then ours = hear_echo(event) else ours = hear_status(event) end
+  if event.suspect then
+    ours = true
+  elseif event.echo then
+    ours = hear_echo(event)
+  else
+    ours = hear_status(event)
+  end
   local thread = false
   -- An echo of a message that is in the thread already is not said twice.
   if event.to ~= 'Q' and not ours and event.kind == 'message' and event.peer then
@@ -107,17 +135,17 @@ local function take_in(event, n)
     event.to == 'Q', event.waits,
   }))
   redis.call('ZADD', key('ev', channel), seq, seq)
-  return { 'N', seq, now }
+  return { event.suspect and 'S' or 'N', seq, now }
 end
 
 local answers = {}
 for n = 1, count do
   local event = take_event()
-  local won = redis.call('GET', key('k', event.key))
-  won = won and cmsgpack.unpack(won)
-  if won and won[4] > now then
-    local copy = won[3] == event.fingerprint and 'D' or 'C'
-    answers[n] = { won[5] == ARGV[2] and won[6] == n and 'N' or copy, won[1], won[2] }
+  local won = holder_of(event.key)
+  if won then
+    local word = won[3] == event.fingerprint and 'D' or 'C'
+    if won[5] == ARGV[2] and won[6] == n then word = redis.call('HGET', key('i', won[1]), 'suspect') and 'S' or 'N' end
+    answers[n] = { word, won[1], won[2] }
   else
     answers[n], any = take_in(event, n), true
   end

@@ -1,0 +1,84 @@
+//! Captured requests that somebody sends again.
+
+use hapax::config::Channel;
+use hapax::providers::settings::Settings;
+use hapax::store::{EventState, Redrive};
+use hapax::testkit::fake_bot::FakeBot;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+
+use crate::rig::{Opened, Rig, SECRET, channel, eventually};
+
+on_every_store! {
+    a_signed_body_under_a_new_delivery_id_is_parked_and_a_redelivery_is_a_copy
+    without_the_guard_a_new_delivery_id_is_a_new_event
+    what_was_signed_before_the_window_is_quarantined
+}
+
+fn github(target: String) -> Channel {
+    Channel { provider: Settings::Github { secrets: vec![SECRET.into()] }, replay_guard: true, ..channel("repo", Some(target)) }
+}
+
+async fn push(rig: &Rig, delivery: &str, hook: &str) -> Value {
+    let body = br#"{"ref":"refs/heads/main","after":"6113728f","repository":{"id":1,"full_name":"ana/shop"}}"#;
+    let request = rig.request("repo", body).header("x-github-event", "push").header("x-github-delivery", delivery);
+    let answer = request.header("x-github-hook-id", hook).body(body.to_vec()).send().await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+    answer.json::<Value>().await.expect("JSON")["status"].clone()
+}
+
+async fn a_signed_body_under_a_new_delivery_id_is_parked_and_a_redelivery_is_a_copy(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![github(bot.url())]).await;
+    assert_eq!(push(&rig, "d1", "7").await, "accepted");
+    assert_eq!(push(&rig, "d1", "7").await, "duplicate", "GitHub's own redelivery keeps the id");
+    assert_eq!(push(&rig, "d2", "7").await, "accepted");
+    assert_eq!(push(&rig, "d3", "8").await, "accepted", "the hook's id is not signed either");
+    assert_eq!(push(&rig, "d2", "7").await, "duplicate");
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 1, "only the first reached the bot");
+    rig.counted(r#"hapax_events_suspected_total{channel="repo"}"#, 2).await;
+    let events = rig.events().await;
+    let parked: Vec<_> = events.iter().filter(|event| event.state == EventState::Parked).collect();
+    assert_eq!(parked.len(), 2, "nothing is suppressed without a word");
+    let first = events.last().expect("the first").id;
+    let why = rig.inbox().await[0].why.clone().expect("a reason");
+    assert!(why.contains(&format!("suspected replay of {first}")), "{why}");
+
+    rig.store.redrive(Redrive::Event(parked[0].id), 10).await.expect("redriven");
+    eventually("the bot has both", async || bot.calls().len() == 2).await;
+}
+
+async fn without_the_guard_a_new_delivery_id_is_a_new_event(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![Channel { replay_guard: false, ..github(bot.url()) }]).await;
+    assert_eq!(push(&rig, "d1", "7").await, "accepted");
+    assert_eq!(push(&rig, "d2", "7").await, "accepted");
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 2);
+}
+
+async fn what_was_signed_before_the_window_is_quarantined(opened: Opened) {
+    let now_s = opened.clock.wall_ms() / 1_000;
+    let pay = Channel { provider: Settings::Stripe { secrets: vec![SECRET.into()] }, window_ms: 60_000, ..channel("pay", None) };
+    let rig = Rig::start(opened, vec![pay]).await;
+    let post = async |id: &str, signed_s: i64| {
+        let body = format!(r#"{{"id":"{id}","object":"event","type":"invoice.paid"}}"#);
+        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("any length will do");
+        mac.update(format!("{signed_s}.{body}").as_bytes());
+        let signature = format!("t={signed_s},v1={}", hex::encode(mac.finalize().into_bytes()));
+        let request = rig.client.post(rig.url("/in/pay")).header("stripe-signature", signature).body(body);
+        request.send().await.expect("an answer").status().as_u16()
+    };
+    assert_eq!(post("evt_1", now_s).await, 200);
+    assert_eq!(post("evt_2", now_s - 200).await, 200, "within what clocks may differ, and older than keys are kept");
+    assert_eq!(post("evt_3", now_s - 900).await, 401, "and this is simply too old");
+    let state = |id: &str, events: &[hapax::store::EventRow]| {
+        events.iter().find(|event| event.provider_id == id).map(|event| event.state)
+    };
+    let events = rig.events().await;
+    assert_eq!(state("evt_1", &events), Some(EventState::Waiting));
+    assert_eq!(state("evt_2", &events), Some(EventState::Quarantined));
+    assert_eq!(events.len(), 2);
+}
