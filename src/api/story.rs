@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
-use crate::domain::{Fence, Identity};
-use crate::store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState};
+use crate::domain::{Fence, Identity, limits};
+use crate::store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState, Reason, why_beside};
 
 #[derive(Serialize)]
 pub(super) struct Story {
@@ -36,7 +36,13 @@ pub(super) struct Step {
 
 pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
     let detail = events::find(&api, &caller, &id).await?;
-    let steps = steps(&detail, api.clock.now_ms());
+    let beside = match detail.copies.and_then(|copies| copies.kept) {
+        Some(kept) => api.store.event(kept).await?,
+        None => None,
+    };
+    let mut steps = steps(&detail, api.clock.now_ms());
+    steps.extend(beside.as_ref().and_then(kept_beside));
+    steps.sort_by_key(|step| step.at_ms);
     Ok(Json(Story { event: detail.row.into(), steps }))
 }
 
@@ -68,7 +74,22 @@ fn received(row: &EventRow) -> Step {
     step(row.received_ms, "received", words)
 }
 
+/// What was kept beside the event, when it came.
+fn kept_beside(detail: &EventDetail) -> Option<Step> {
+    let (reason, _) = Reason::of_shown(&detail.row.provider_id)?;
+    let name = match reason {
+        Reason::Conflict => "conflict",
+        Reason::Unsent => "reply not sent",
+    };
+    let why = why_beside(&detail.headers).unwrap_or_default();
+    let said = limits::preview(&String::from_utf8_lossy(&detail.body));
+    Some(step(detail.row.received_ms, name, format!("{why}; kept as {}, {} bytes: {said}", detail.row.id, detail.row.body_bytes)))
+}
+
 fn claimed(row: &EventRow) -> Step {
+    if let Some((_, first)) = Reason::of_shown(&row.provider_id) {
+        return step(row.received_ms, "claimed", format!("kept beside {first}, and meant for nobody"));
+    }
     let then = match row.state {
         EventState::Kept => "kept, and by the channel's `deliver` meant for nobody",
         EventState::Quarantined => "it could not be read: kept aside for a person",
@@ -174,7 +195,7 @@ mod tests {
             },
             headers: Default::default(),
             body: Default::default(),
-            copies: Some(Copies { event, copies: 4, conflicts: 1, last_ms: 2_500 }),
+            copies: Some(Copies { event, copies: 4, conflicts: 1, last_ms: 2_500, kept: None }),
             attempts: vec![attempt(1, 1_100, 2_000, "retry", "503"), attempt(2, 3_000, 3_100, "parked", "404")],
             open: vec![InboxRow {
                 item,

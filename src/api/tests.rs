@@ -204,7 +204,7 @@ async fn a_story_tells_copies_attempts_and_the_end() {
     let fixture = Fixture::new();
     let id = fixture.accept("m1", Then::Deliver).await;
     let last_ms = fixture.clock.now_ms() + 1;
-    let copies = Copies { event: id.parse().expect("an id"), copies: 4, conflicts: 0, last_ms };
+    let copies = Copies { event: id.parse().expect("an id"), copies: 4, conflicts: 0, last_ms, kept: None };
     fixture.store.note_copies(vec![copies]).await.expect("noted");
     fixture.settle(Outcome::Retry { wait_ms: 0, why: "503".to_owned() }).await;
     fixture.settle(Outcome::Delivered { status: 200, answer: None, replies: vec![] }).await;

@@ -176,6 +176,9 @@ pub(super) struct CopiesOf {
     copies: u64,
     conflicts: u64,
     last_ms: i64,
+    /// Not there in a file of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -311,8 +314,9 @@ impl From<Moved> for Line {
             }
             Moved::Name(NameRec { account, name, peer }) => Line::Name(Name { account, name, peer }),
             Moved::Event(event) => Line::Event(Box::new(event.into())),
-            Moved::Copies(Copies { event, copies, conflicts, last_ms }) => {
-                Line::Copies(CopiesOf { event: event.to_string(), copies, conflicts, last_ms })
+            Moved::Copies(Copies { event, copies, conflicts, last_ms, kept }) => {
+                let kept = kept.map(|kept| kept.to_string());
+                Line::Copies(CopiesOf { event: event.to_string(), copies, conflicts, last_ms, kept })
             }
             Moved::Answer(AnswerRec { event, answer: Answer { status, content_type, body } }) => {
                 Line::Answer(AnswerTo { event, status, content_type, body: Base64::of(&body) })
@@ -350,8 +354,9 @@ impl TryFrom<Line> for Moved {
             }
             Line::Name(Name { account, name, peer }) => Moved::Name(NameRec { account, name, peer }),
             Line::Event(event) => Moved::Event(event.read()?),
-            Line::Copies(CopiesOf { event, copies, conflicts, last_ms }) => {
-                Moved::Copies(Copies { event: read_event_id(&event)?, copies, conflicts, last_ms })
+            Line::Copies(CopiesOf { event, copies, conflicts, last_ms, kept }) => {
+                let kept = kept.as_deref().map(read_event_id).transpose()?;
+                Moved::Copies(Copies { event: read_event_id(&event)?, copies, conflicts, last_ms, kept })
             }
             Line::Answer(AnswerTo { event, status, content_type, body }) => {
                 Moved::Answer(AnswerRec { event, answer: Answer { status, content_type, body: body.0.into() } })

@@ -286,7 +286,7 @@ hapax.toml:6: limits.connections: expected a whole number, found a text
 hapax.toml:7: otel: `otel` is not available in this version; take it out
 hapax.toml:9: log.filter: `a=b=c` is not a log filter; write "info" or "hapax=debug,info"
 hapax.toml:12: channel.shop.secret: `secret` is GOWA's default and known to everybody; make one with `openssl rand -hex 24` and set it at the provider too
-hapax.toml:13: channel.shop.window: 2d is not longer than whatsapp goes on retrying (7d), so channel `shop` would take a copy for new; write more than "7d", better "8d"
+hapax.toml:13: channel.shop.window: 400d is out of range; write "1s" to "365d"
 hapax.toml:14: channel.shop.coalesce: `coalesce` is not available in this version; take it out
 hapax.toml:15: channel.shop.lease: expected a time with its unit, like "30s", "5m" or "8d", found a number
 hapax.toml:16: channel.shop.mode: `pull` is not available in this version; write "queue", "proxy"
@@ -330,6 +330,16 @@ fn a_window_that_ends_before_the_retries_is_taken_and_warned_about() {
         assert!(said(short).is_some_and(|said| said.contains("taken for new")), "{provider}");
         assert_eq!(said(enough), None, "{provider}");
     }
+}
+
+#[test]
+fn the_replay_guard_is_on_for_github_and_refused_where_ids_are_signed() {
+    let with = |provider: &str, rest: &str| format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}");
+    assert!(one(&with("github", "")).replay_guard);
+    assert!(!one(&with("github", "replay_guard = false")).replay_guard);
+    assert!(!one(&with("generic", "")).replay_guard);
+    assert!(one(&with("generic", "replay_guard = true")).replay_guard);
+    assert!(first_mistake(&with("whatsapp", "replay_guard = true")).contains("channel.c.replay_guard"));
 }
 
 #[test]

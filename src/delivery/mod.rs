@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 pub use passing::{Passage, Passed};
 pub use target::BadTarget;
 pub(crate) use target::innermost;
@@ -20,13 +22,18 @@ use self::judge::{Heard, Judgement, judge, next_wait_ms};
 use self::target::Target;
 use crate::clock::Clock;
 use crate::config::{self, Mode};
-use crate::domain::{EventId, Fence};
+use crate::domain::{EventId, Fence, fingerprint};
 use crate::ingress::proxy::{Answers, Verdict};
 use crate::providers::Provider;
 use crate::providers::sending::Sending;
-use crate::store::{Answer, InboxLease, LaneRef, LeaseAsk, Outcome, Settled, Store, StoreError};
+use crate::store::{
+    Answer, Beside, InboxLease, LaneRef, LeaseAsk, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
+};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Hold, Work};
+
+/// How long the store may take to keep a reply that was not sent.
+const KEEP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Delivers the inbox of all channels that have a target.
 pub struct Delivery {
@@ -48,6 +55,14 @@ struct Attempt {
     /// For the provider that waits, in proxy mode.
     verdict: Verdict,
     took: Duration,
+    /// Replies that could not be sent.
+    unsent: Option<Unsent>,
+}
+
+/// An answer with replies in it that could not be sent.
+struct Unsent {
+    why: String,
+    content: Bytes,
 }
 
 impl Delivery {
@@ -110,6 +125,7 @@ impl Delivery {
         {
             judgement = Judgement::Again { why: why.clone(), asked_ms: *asked_ms };
         }
+        let mut unsent = None;
         let outcome = if let Judgement::Dead { why, asked_ms } = &judgement {
             let trip = pass.dead(self.clock.now_ms(), *asked_ms);
             if trip.opened {
@@ -121,9 +137,9 @@ impl Delivery {
             if pass.alive() {
                 target.telemetry.circuit_closed();
             }
-            outcome_of(target, lease, judgement, &heard, answer.as_ref())
+            outcome_of(target, lease, judgement, &heard, answer.as_ref(), &mut unsent)
         };
-        Attempt { verdict: verdict_of(&heard, answer), outcome, took }
+        Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
     }
 
     /// Writes the outcome down. False when it does not count.
@@ -144,6 +160,24 @@ impl Delivery {
                 false
             }
             None => false,
+        }
+    }
+
+    /// Shows in the event's story what was not sent. It was counted and logged already.
+    async fn keep_unsent(&self, target: &Target, lease: &InboxLease, Unsent { why, content }: Unsent) {
+        let thread = lease.events.first().and_then(|event| event.thread.as_ref());
+        let beside = Beside {
+            reason: Reason::Unsent,
+            first: first_event(lease),
+            channel: Arc::clone(&lease.channel),
+            account: thread.map_or_else(String::new, |thread| thread.account.clone()),
+            window_ms: target.settings.window_ms,
+            why: format!("the handler's reply was not sent: {why}"),
+            fingerprint: fingerprint::of_bytes(&content),
+            content,
+        };
+        if let Err(error) = in_time("keeping a reply", KEEP_PATIENCE, keep_beside(&*self.store, beside)).await {
+            self.telemetry.store_unavailable("accept", &error);
         }
     }
 
@@ -201,7 +235,7 @@ impl Work for Delivery {
         // Only channels with a target are asked for.
         let Some(target) = self.targets.get(&lease.channel) else { return };
         let called = AtomicBool::new(false);
-        let attempt = tokio::select! {
+        let mut attempt = tokio::select! {
             biased;
             attempt = self.attempt(target, &lease, &called) => attempt,
             () = hold.ended() => {
@@ -215,14 +249,18 @@ impl Work for Delivery {
         };
         hold.free_slot();
         if self.settle(target, &lease, &hold, &attempt.outcome).await {
+            let unsent = attempt.unsent.take();
             self.tell(target, &lease, attempt);
+            if let Some(unsent) = unsent {
+                self.keep_unsent(target, &lease, unsent).await;
+            }
         }
     }
 }
 
 impl Attempt {
     fn without_request(outcome: Outcome, status: u16) -> Self {
-        Self { outcome, verdict: Verdict::Failed { status }, took: Duration::ZERO }
+        Self { outcome, verdict: Verdict::Failed { status }, took: Duration::ZERO, unsent: None }
     }
 }
 
@@ -230,15 +268,25 @@ fn first_event(lease: &InboxLease) -> EventId {
     lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
 }
 
-fn outcome_of(target: &Target, lease: &InboxLease, judgement: Judgement, heard: &Heard, answer: Option<&Answer>) -> Outcome {
+fn outcome_of(
+    target: &Target,
+    lease: &InboxLease,
+    judgement: Judgement,
+    heard: &Heard,
+    answer: Option<&Answer>,
+    unsent: &mut Option<Unsent>,
+) -> Outcome {
     let (settings, failure) = (&target.settings, lease.failures + 1);
     match judgement {
         Judgement::Taken => {
             let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
-            let replies = answer.map(|answer| replies::read(lease, answer, target.sending.as_ref(), settings.mode));
+            let (sending, reading) = (target.sending.as_ref(), target.reading.as_ref());
+            let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, settings.mode));
             let replies = replies.unwrap_or_default();
             if replies.bad > 0 {
                 target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
+                let content = answer.map(|answer| answer.body.clone()).unwrap_or_default();
+                *unsent = Some(Unsent { why: replies.why, content });
             }
             let kept = answer.filter(|_| settings.mode == Mode::Proxy).cloned();
             Outcome::Delivered { status, answer: kept, replies: replies.messages }

@@ -68,10 +68,20 @@ fn is_type(content_type: &str, wanted: &str) -> bool {
 /// Reads the replies out of an answer.
 ///
 /// In proxy mode the provider gets the answer itself and acts on its own kind of reply: only declared ones are ours then.
-pub(super) fn read(lease: &InboxLease, answer: &Answer, sending: Option<&Arc<dyn Sending>>, mode: Mode) -> Replies {
+///
+/// `reading` finds replies in the provider's own form, also where there is no `sending`: then they are not sent, and that is said.
+pub(super) fn read(
+    lease: &InboxLease,
+    answer: &Answer,
+    sending: Option<&Arc<dyn Sending>>,
+    reading: Option<&Arc<dyn Sending>>,
+    mode: Mode,
+) -> Replies {
     let declared = are_declared(answer.content_type.as_deref());
     let Some(sending) = sending else {
-        return if declared { Replies::none("this channel has no `token` to send with") } else { Replies::default() };
+        let own = reading.filter(|_| mode == Mode::Queue);
+        let own = own.is_some_and(|own| !own.replies_in_answer(&answer.body, answer.content_type.as_deref()).is_empty());
+        return if declared || own { Replies::none("this channel has no `token` to send with") } else { Replies::default() };
     };
     let found = if declared {
         read_declared(&answer.body)
@@ -212,7 +222,7 @@ mod tests {
         let sending = crate::providers::build_sending(settings, None);
         let body = Bytes::from(body.to_owned());
         let answer = Answer { status: 200, content_type: Some(content_type.to_owned()), body };
-        read(&lease(true), &answer, sending.as_ref(), mode)
+        read(&lease(true), &answer, sending.as_ref(), sending.as_ref(), mode)
     }
 
     fn read_whatsapp(body: &str) -> Replies {
@@ -267,8 +277,20 @@ mod tests {
         let sending = crate::providers::build_sending(&Settings::Gowa { secrets: vec![] }, None);
         let body = Bytes::from_static(br#"{"replies":[{"text":"a"}]}"#);
         let answer = Answer { status: 200, content_type: Some(CONTENT_TYPE.to_owned()), body };
-        assert_eq!(read(&lease(false), &answer, sending.as_ref(), Mode::Queue).bad, 1);
-        assert_eq!(read(&lease(true), &answer, None, Mode::Queue).bad, 1);
+        assert_eq!(read(&lease(false), &answer, sending.as_ref(), None, Mode::Queue).bad, 1);
+        assert_eq!(read(&lease(true), &answer, None, None, Mode::Queue).bad, 1);
+    }
+
+    #[test]
+    fn a_reply_in_telegrams_own_form_is_missed_where_there_is_no_token() {
+        let reading = crate::providers::build_sending(&Settings::Telegram { secrets: vec![], bot: "bot".to_owned() }, None);
+        let of = |body: &'static [u8], mode| {
+            let content_type = Some("application/json".to_owned());
+            let answer = Answer { status: 200, content_type, body: Bytes::from_static(body) };
+            read(&lease(true), &answer, None, reading.as_ref(), mode).bad
+        };
+        let own = br#"{"method":"sendMessage","chat_id":77,"text":"hello"}"#;
+        assert_eq!((of(own, Mode::Queue), of(own, Mode::Proxy), of(b"{}", Mode::Queue)), (1, 0, 0));
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::config::{self, Mode};
 use crate::domain::limits::ANSWER_MAX_BYTES;
 use crate::domain::{EventId, ThreadId};
 use crate::providers::Provider;
+use crate::providers::build_sending;
 use crate::providers::sending::Sending;
+use crate::providers::settings::Settings;
 use crate::store::{Answer, InboxLease, KeptHeaders};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 
@@ -65,6 +67,8 @@ pub(super) struct Target {
     provider: Arc<dyn Provider>,
     /// How replies go out; `None`: this channel only receives.
     pub(super) sending: Option<Arc<dyn Sending>>,
+    /// Reads replies in the provider's own form, whether they can be sent or not.
+    pub(super) reading: Option<Arc<dyn Sending>>,
     signer: Option<StandardSigner>,
     pub(super) settings: config::Channel,
     pub(super) circuit: Circuit,
@@ -86,10 +90,13 @@ impl Target {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad());
         }
+        let own_form = matches!(settings.provider, Settings::Telegram { .. });
+        let reading = || build_sending(&settings.provider, None).filter(|_| own_form);
         Ok(Some(Self {
             url,
             client: client.clone(),
             provider,
+            reading: sending.clone().or_else(reading),
             sending,
             signer: settings.sign_with.as_ref().and_then(StandardSigner::new),
             circuit: Circuit::default(),
@@ -131,7 +138,7 @@ impl Target {
         let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let declared = (200..300).contains(&status) && replies::are_declared(content_type.as_deref());
         let proxied = self.settings.mode == Mode::Proxy;
-        if !(proxied || declared || replies::are_possible(content_type.as_deref(), self.sending.as_ref())) {
+        if !(proxied || declared || replies::are_possible(content_type.as_deref(), self.reading.as_ref())) {
             // The status was said and decides. What follows is read only so that the connection can be used again.
             let _ = timeout(DRAIN_TIME, read_answer(response)).await;
             return (heard, None);

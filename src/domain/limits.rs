@@ -51,6 +51,11 @@ pub const PREVIEW_CHARS: usize = 200;
 /// until some have left.
 pub const OUTBOX_MAX: usize = 200_000;
 
+/// Contents that are kept beside an event for one reason, see `store::keep_beside`.
+pub const BESIDE_MAX: u32 = 8;
+/// How much is kept of each.
+pub const BESIDE_MAX_BYTES: usize = 256 << 10;
+
 /// The beginning of a text, for lists.
 pub fn preview(text: &str) -> String {
     if text.len() <= PREVIEW_CHARS { text.to_owned() } else { text.chars().take(PREVIEW_CHARS).collect() }

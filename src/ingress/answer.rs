@@ -11,14 +11,18 @@ pub(super) type Reply = Response<Full<Bytes>>;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Says how many events were new and how many were copies.
-pub(super) fn counted(accepted: usize, repeated: usize) -> Reply {
-    let body = match (accepted, repeated) {
-        (1, 0) => Bytes::from_static(br#"{"status":"accepted","accepted":1,"repeated":0}"#),
-        (0, 1) => Bytes::from_static(br#"{"status":"duplicate","accepted":0,"repeated":1}"#),
-        (0, 0) => Bytes::from_static(br#"{"status":"ignored","accepted":0,"repeated":0}"#),
-        (new, copies) => {
-            let status = if new > 0 { "accepted" } else { "duplicate" };
+/// Says how many events were new and how many were copies, and whether any of these had another content than the first.
+pub(super) fn counted(accepted: usize, repeated: usize, conflict: bool) -> Reply {
+    let body = match (accepted, repeated, conflict) {
+        (1, 0, _) => Bytes::from_static(br#"{"status":"accepted","accepted":1,"repeated":0}"#),
+        (0, 1, false) => Bytes::from_static(br#"{"status":"duplicate","accepted":0,"repeated":1}"#),
+        (0, 0, _) => Bytes::from_static(br#"{"status":"ignored","accepted":0,"repeated":0}"#),
+        (new, copies, conflict) => {
+            let status = match (new > 0, conflict) {
+                (true, _) => "accepted",
+                (false, true) => "conflict",
+                (false, false) => "duplicate",
+            };
             Bytes::from(format!(r#"{{"status":"{status}","accepted":{new},"repeated":{copies}}}"#))
         }
     };
@@ -72,10 +76,15 @@ mod tests {
 
     #[tokio::test]
     async fn ready_made_and_made_answers_have_one_shape() {
-        for (new, copies, status) in
-            [(1, 0, "accepted"), (0, 1, "duplicate"), (0, 0, "ignored"), (3, 2, "accepted"), (0, 4, "duplicate")]
-        {
-            let body = counted(new, copies).into_body().collect().await.expect("a whole body").to_bytes();
+        for (new, copies, conflict, status) in [
+            (1, 0, false, "accepted"),
+            (0, 1, false, "duplicate"),
+            (0, 1, true, "conflict"),
+            (0, 0, false, "ignored"),
+            (3, 2, true, "accepted"),
+            (0, 4, false, "duplicate"),
+        ] {
+            let body = counted(new, copies, conflict).into_body().collect().await.expect("a whole body").to_bytes();
             let json: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
             assert_eq!(json, serde_json::json!({"status": status, "accepted": new, "repeated": copies}));
         }

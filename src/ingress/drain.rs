@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::spool::{Gate, Spool};
 use super::{Door, Ingress};
 use crate::domain::{RetryPolicy, ThreadId};
+use crate::providers::Verified;
 use crate::store::{Arrival, InboxLease, StoreError, in_time};
 
 /// How long the store may take; nobody waits for the answer.
@@ -88,7 +89,13 @@ impl Ingress {
         let Waiting { lease, arrival } = waiting;
         let sent = door.remember_sent(&arrival.events);
         let now_ms = self.clock.now_ms();
-        let accepted = in_time("taking in from the spool", PATIENCE, self.store.accept(arrival.clone())).await;
+        let taken = async {
+            let accepted = self.store.accept(arrival.clone()).await?;
+            let request = door.request_of(&lease.headers, &lease.body);
+            self.keep_conflicts(door, &Verified::kept(&request), &sent, &accepted).await?;
+            Ok(accepted)
+        };
+        let accepted = in_time("taking in from the spool", PATIENCE, taken).await;
         let left = match &accepted {
             Ok(_) => spool.let_go(lease).await,
             Err(error) => {

@@ -38,8 +38,8 @@ use crate::clock::Clock;
 use crate::config::{self, Deliver, Limits, Mode, OnStoreFailure};
 use crate::delivery::Delivery;
 use crate::domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
-use crate::providers::{Parsed, Problem, Provider, RawRequest};
-use crate::store::{Accepted, Arrival, NewEvent, Store, Then, in_time};
+use crate::providers::{Parsed, Problem, Provider, RawRequest, Verified};
+use crate::store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError, Then, in_time, keep_beside};
 use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
@@ -113,6 +113,7 @@ const UNKNOWN_WINDOW_MS: i64 = 60_000;
 struct Sent {
     key: EventKey,
     fingerprint: u32,
+    index: u32,
     window_ms: i64,
     identity: Identity,
     quarantined: Option<String>,
@@ -250,7 +251,7 @@ impl Ingress {
         }
         if events.is_empty() {
             door.telemetry.ignored();
-            return counted(0, 0);
+            return counted(0, 0, false);
         }
         let sent = door.remember_sent(&events);
         let accepted = match self.all_known(&sent, now_ms) {
@@ -265,7 +266,12 @@ impl Ingress {
                 let headers = headers::keep(verified.headers(), door.provider.signature_headers());
                 let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
                 let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
-                match in_time("taking in", STORE_PATIENCE, self.store.accept(arrival)).await {
+                let taken = async {
+                    let accepted = self.store.accept(arrival).await?;
+                    self.keep_conflicts(door, &verified, &sent, &accepted).await?;
+                    Ok(accepted)
+                };
+                match in_time("taking in", STORE_PATIENCE, taken).await {
                     Ok(accepted) => {
                         self.learn(&sent, &accepted, now_ms);
                         accepted
@@ -276,7 +282,7 @@ impl Ingress {
         };
         let new = self.count(door, &sent, &accepted, now_ms);
         match door.proxy_wait {
-            None => counted(new, accepted.len() - new),
+            None => counted(new, accepted.len() - new, has_conflict(&accepted)),
             Some(wait) => self.wait_for_target(&sent, &accepted, Instant::now() + wait, new).await,
         }
     }
@@ -290,6 +296,37 @@ impl Ingress {
         for (sent, accepted) in sent.iter().zip(accepted) {
             self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, sent.window_ms);
         }
+    }
+
+    /// Keeps other contents of known keys beside the first, before anybody is told that they were taken.
+    async fn keep_conflicts(
+        &self,
+        door: &Door,
+        verified: &Verified<'_>,
+        sent: &[Sent],
+        accepted: &[Accepted],
+    ) -> Result<(), StoreError> {
+        if !has_conflict(accepted) {
+            return Ok(());
+        }
+        let parsed = door.provider.parse(verified);
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            let Accepted::Conflict(first) = *accepted else { continue };
+            let event = parsed.events.iter().find(|event| event.index == sent.index);
+            let alone = door.provider.rewrap(verified.body(), &[sent.index]).map(Bytes::from);
+            let beside = Beside {
+                reason: Reason::Conflict,
+                first,
+                channel: Arc::clone(&door.name),
+                account: event.map_or_else(String::new, |event| event.account.clone()),
+                window_ms: door.window_ms,
+                why: "the same id came with another content".to_owned(),
+                content: alone.unwrap_or_else(|| verified.body().clone()),
+                fingerprint: sent.fingerprint,
+            };
+            keep_beside(&*self.store, beside).await?;
+        }
+        Ok(())
     }
 
     /// Counts what became of the events; returns how many were new.
@@ -351,7 +388,7 @@ impl Ingress {
                 }
             }
         }
-        answer.map_or_else(|| counted(new, accepted.len() - new), passed_on)
+        answer.map_or_else(|| counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
     }
 }
 
@@ -405,6 +442,7 @@ impl Door {
         let of = |new: &NewEvent| Sent {
             key: new.event.key,
             fingerprint: new.event.fingerprint,
+            index: new.event.index,
             window_ms: new.event.window_ms.unwrap_or(self.window_ms),
             identity: new.event.identity,
             quarantined: match &new.then {
@@ -416,6 +454,10 @@ impl Door {
         };
         events.iter().map(of).collect()
     }
+}
+
+fn has_conflict(accepted: &[Accepted]) -> bool {
+    accepted.iter().any(|accepted| matches!(accepted, Accepted::Conflict(_)))
 }
 
 /// What everybody hears who has proved nothing.

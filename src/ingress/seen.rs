@@ -44,10 +44,10 @@ impl Seen {
         Self { keys: Cache::new(keys), hits: AtomicU64::new(0), copies: Mutex::new(HashMap::new()) }
     }
 
-    /// Tells whether the key is surely taken, and by whom.
+    /// Tells whether the key is surely taken, and by whom. Another content is the store's to judge.
     pub(super) fn look(&self, key: &EventKey, fingerprint: u32, now_ms: i64) -> Option<Accepted> {
-        let known = self.keys.get(key).filter(|known| known.expires_ms > now_ms)?;
-        Some(if known.fingerprint == fingerprint { Accepted::Duplicate(known.event) } else { Accepted::Conflict(known.event) })
+        let known = self.keys.get(key).filter(|known| known.expires_ms > now_ms && known.fingerprint == fingerprint)?;
+        Some(Accepted::Duplicate(known.event))
     }
 
     /// Remembers what the store said. A conflict teaches nothing: its fingerprint is not the first one's.
@@ -77,7 +77,7 @@ impl Seen {
         if copies.len() >= COPIES_MAX && !copies.contains_key(&event) {
             return;
         }
-        let counted = copies.entry(event).or_insert(Copies { event, copies: 0, conflicts: 0, last_ms: now_ms });
+        let counted = copies.entry(event).or_insert(Copies { event, copies: 0, conflicts: 0, last_ms: now_ms, kept: None });
         counted.copies += 1;
         counted.conflicts += u64::from(conflict);
         counted.last_ms = now_ms;
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(seen.look(&KEY(), 7, 0), None);
         seen.learn(KEY(), 7, Accepted::New(FIRST), 1_000, 500);
         assert_eq!(seen.look(&KEY(), 7, 1_499), Some(Accepted::Duplicate(FIRST)));
-        assert_eq!(seen.look(&KEY(), 8, 1_499), Some(Accepted::Conflict(FIRST)));
+        assert_eq!(seen.look(&KEY(), 8, 1_499), None);
         assert_eq!(seen.look(&KEY(), 7, 1_500), None);
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let seen = Seen::new(10);
         seen.count_copy(FIRST, false, 1);
         seen.count_copy(FIRST, true, 2);
-        assert_eq!(seen.take_copies(), [Copies { event: FIRST, copies: 2, conflicts: 1, last_ms: 2 }]);
+        assert_eq!(seen.take_copies(), [Copies { event: FIRST, copies: 2, conflicts: 1, last_ms: 2, kept: None }]);
         assert_eq!(seen.take_copies(), []);
     }
 }

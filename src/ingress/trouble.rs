@@ -43,7 +43,7 @@ impl Ingress {
                 let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
                 let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
                 door.telemetry.dropped(events.len(), &ids);
-                counted(0, 0)
+                counted(0, 0, false)
             }
         }
     }
@@ -63,9 +63,9 @@ impl Ingress {
         match spool.put(gate, webhook).await {
             Ok(true) => {
                 door.telemetry.spooled(sent.len());
-                counted(sent.len(), 0)
+                counted(sent.len(), 0, false)
             }
-            Ok(false) => counted(0, sent.len()),
+            Ok(false) => counted(0, sent.len(), false),
             Err(error) => {
                 self.telemetry.store_unavailable("spool", &error);
                 refuse(door, RETRY_AFTER_S)
@@ -92,7 +92,7 @@ impl Ingress {
         match self.delivery.pass(&door.name, passed).await {
             Passage::Taken(answer) => {
                 door.telemetry.passed(events.len());
-                answer.map_or_else(|| counted(events.len(), 0), passed_on)
+                answer.map_or_else(|| counted(events.len(), 0, false), passed_on)
             }
             Passage::NotTaken(why) => {
                 door.telemetry.not_passed(&why);
@@ -103,14 +103,15 @@ impl Ingress {
 }
 
 impl Door {
+    /// The request again, as far as it was kept.
+    pub(super) fn request_of(&self, kept: &KeptHeaders, body: &Bytes) -> RawRequest {
+        let headers = headers::read_back(kept);
+        RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.clone() }
+    }
+
     /// What a webhook that was verified when it came holds, read from what was kept of it.
     pub(super) fn read_back(&self, kept: &KeptHeaders, body: &Bytes) -> Arrival {
-        let request = RawRequest {
-            method: http::Method::POST,
-            query: String::new(),
-            headers: headers::read_back(kept),
-            body: body.clone(),
-        };
+        let request = self.request_of(kept, body);
         let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), body, &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
         Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }

@@ -87,7 +87,10 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     let fingerprint = fingerprint_of(&payload, &[])?;
     match text(DELIVERY).filter(|id| !id.is_empty()) {
         // Pushes say no time that all of them have.
-        None => Ok(Event::without_id(NAME, Kind::Notice, account, None, payload.as_bytes(), fingerprint)),
+        None => {
+            let content = json::canonical(&payload, &[]).ok_or("nested too deeply")?;
+            Ok(Event::without_id(NAME, Kind::Notice, account, None, &content, fingerprint))
+        }
         found => {
             let id = name("the header X-GitHub-Delivery", found)?;
             Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, hook, Kind::Notice, id, &[]), fingerprint))

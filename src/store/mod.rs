@@ -13,6 +13,7 @@
 
 mod accept;
 mod awaited;
+mod beside;
 mod by_hand;
 mod in_time;
 mod kept;
@@ -41,6 +42,7 @@ use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then, suspected};
 pub use awaited::Awaited;
+pub use beside::{Beside, Reason, keep_beside, why_beside};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
@@ -74,10 +76,12 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   the provider's answer to the send is kept for it. An echo or a status with our handle settles a send that was in doubt.
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
-    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller counts it with `note_copies`.
+    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
+    ///   before it answers, and counts it with `note_copies`.
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
 
-    /// Adds suppressed copies to the count shown in an event's story. A hint: losing it in a crash is fine.
+    /// Adds suppressed copies to the count shown in an event's story, and the first event that was kept beside it. The counts are a hint:
+    /// losing them in a crash is fine, and a repeat may count twice.
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError>;
 
     /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.

@@ -134,6 +134,27 @@ pub struct Copies {
     /// How many of the copies had another content.
     pub conflicts: u64,
     pub last_ms: i64,
+    /// The first event that was kept beside it, see [`super::keep_beside`].
+    pub kept: Option<EventId>,
+}
+
+impl Copies {
+    /// Adds what else was counted. The first that was kept stays.
+    pub fn add(&mut self, more: &Copies) {
+        self.copies += more.copies;
+        self.conflicts += more.conflicts;
+        self.last_ms = self.last_ms.max(more.last_ms);
+        self.kept = self.kept.or(more.kept);
+    }
+
+    /// The kept event as engines write it down; empty: none.
+    pub fn write_kept(&self) -> String {
+        self.kept.map(|kept| kept.to_string()).unwrap_or_default()
+    }
+
+    pub fn read_kept(text: &str) -> Option<EventId> {
+        text.parse().ok()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -440,10 +440,7 @@ impl Engine for PlainEngine {
         for more in copies {
             let number = ids::number_of(more.event.0);
             if data.events.contains_key(&number) {
-                let known = data.copies.entry(number).or_insert(Copies { copies: 0, conflicts: 0, ..*more });
-                known.copies += more.copies;
-                known.conflicts += more.conflicts;
-                known.last_ms = known.last_ms.max(more.last_ms);
+                data.copies.entry(number).or_insert(Copies { copies: 0, conflicts: 0, ..*more }).add(more);
             }
         }
         Ok(())

@@ -36,6 +36,7 @@ macro_rules! store_suite {
             copies_and_conflicts_are_counted
             an_event_may_be_remembered_for_a_time_of_its_own
             what_was_signed_before_is_parked_under_another_id
+            what_is_kept_beside_an_event_is_linked_once
         );
         $crate::store_suite!(@leasing $bed;
             a_lease_carries_what_came

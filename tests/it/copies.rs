@@ -93,15 +93,27 @@ async fn the_same_id_with_another_body_is_a_conflict_and_goes_nowhere(opened: Op
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     let other = text("wamid.A", "1").replace("this is", "this was");
-    let (status, answer) = rig.post("shop", other).await;
-    assert_eq!((status, &answer["status"]), (200, &"duplicate".into()));
-    rig.settled().await;
     let event = rig.events().await[0].id;
-    rig.counted(r#"hapax_events_conflict_total{channel="shop"}"#, 1).await;
+    for _ in 0..2 {
+        let (status, answer) = rig.post("shop", other.clone()).await;
+        assert_eq!((status, &answer["status"]), (200, &"conflict".into()));
+    }
+    let (_, answer) = rig.post("shop", text("wamid.A", "1")).await;
+    assert_eq!(answer["status"], "duplicate");
+    rig.settled().await;
+    let kept: Vec<_> = rig.events().await.into_iter().filter(|kept| kept.id != event).collect();
+    assert_eq!(kept.len(), 1, "the other content is kept, once");
+    assert_eq!((kept[0].state, kept[0].provider_id.clone()), (EventState::Kept, format!("conflict:{event}")));
+    let body = store.event(kept[0].id).await.expect("readable").expect("kept").body;
+    assert!(String::from_utf8_lossy(&body).contains("this was"));
+    let story = rig.client.get(rig.url(&format!("/v1/events/{event}/story"))).bearer_auth("an admin token for tests");
+    let story = story.send().await.expect("an answer").text().await.expect("a story");
+    assert!(story.contains("another content") && story.contains("this was"), "{story}");
+    rig.counted(r#"hapax_events_conflict_total{channel="shop"}"#, 2).await;
     rig.stop().await;
     assert_eq!(bot.calls().len(), 1);
     let copies = store.event(event).await.expect("readable").expect("kept").copies.expect("counted");
-    assert_eq!((copies.copies, copies.conflicts), (1, 1));
+    assert_eq!((copies.copies, copies.conflicts), (3, 2));
 }
 
 /// Two apps on one number, or two endpoints of one Stripe account: each bot gets everything, once.

@@ -209,7 +209,13 @@ async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
     store.pause_account("shop", "other", Some("told to")).await.expect("paused");
     store.remember("token", "a secret's hash").await.expect("remembered");
     if let Some(event) = store.events(EventQuery { limit: 1, ..EventQuery::default() }).await.expect("events").rows.first() {
-        let copies = hapax::store::Copies { event: event.id, copies: 3, conflicts: 1, last_ms: event.received_ms + 5 };
+        let copies = hapax::store::Copies {
+            event: event.id,
+            copies: 3,
+            conflicts: 1,
+            last_ms: event.received_ms + 5,
+            kept: Some(event.id),
+        };
         store.note_copies(vec![copies]).await.expect("noted");
     }
     bed.clock().advance(HOLD_MS * 5);

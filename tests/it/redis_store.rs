@@ -367,7 +367,7 @@ async fn purge_leaves_no_trace() {
         let sending = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
         let sent = SendOutcome::Sent { provider_id: format!("{name}w") };
         store.settle_outbox(sending.lane, sending.fence, sent).await.expect("settled");
-        let copies = hapax::store::Copies { event: held.events[0].id, copies: 1, conflicts: 0, last_ms: 1 };
+        let copies = hapax::store::Copies { event: held.events[0].id, copies: 1, conflicts: 0, last_ms: 1, kept: None };
         store.note_copies(vec![copies]).await.expect("noted");
         clock.advance(WINDOW_MS + 1);
         while store.purge(&[("shop".to_owned(), WINDOW_MS)], 3).await.expect("purged").more {}

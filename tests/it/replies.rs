@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hapax::domain::{Priority, Status};
 use hapax::providers::settings::Settings;
-use hapax::store::{EventState, OutboxQuery};
+use hapax::store::{EventRow, EventState, OutboxQuery};
 use hapax::testkit::fake_bot::{FakeBot, Say};
 
 use crate::faulty::{Faulty, with};
@@ -16,6 +16,7 @@ on_every_store! {
     replies_are_told_apart_and_go_where_they_say
     replies_that_cannot_be_read_do_not_undo_the_delivery
     a_channel_that_cannot_send_says_so
+    a_reply_in_telegrams_own_form_without_a_token_is_counted_and_told
     the_providers_own_reply_in_the_answer_is_sent
     a_replay_replies_again
 }
@@ -123,7 +124,9 @@ async fn replies_that_cannot_be_read_do_not_undo_the_delivery(opened: Opened) {
     }
     rig.settled().await;
     all_sent(&rig.store).await;
-    assert!(rig.events().await.iter().all(|event| event.state == EventState::Delivered));
+    // What could not be sent is kept beside the event.
+    let beside = |event: &EventRow| event.provider_id.starts_with("unsent:");
+    assert!(rig.events().await.iter().all(|event| event.state == EventState::Delivered || beside(event)));
     rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 3).await;
     assert_eq!(phones.reached().len(), 1);
     // The empty text can be read and not be sent: it fails where people look for messages.
@@ -135,8 +138,32 @@ async fn a_channel_that_cannot_send_says_so(opened: Opened) {
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     rig.accepted("shop", text("wamid.A", "5511900001")).await;
     rig.settled().await;
-    assert_eq!(rig.events().await[0].state, EventState::Delivered);
+    let events = rig.events().await;
+    assert_eq!(events.last().expect("the first").state, EventState::Delivered);
     rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 1).await;
+}
+
+async fn a_reply_in_telegrams_own_form_without_a_token_is_counted_and_told(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Answer {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: r#"{"method":"sendMessage","chat_id":77,"text":"hello"}"#.to_owned(),
+    });
+    let bot = bot.await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.provider = Settings::Telegram { secrets: vec!["a telegram secret".into()], bot: "helpbot".to_owned() };
+    let rig = Rig::start(opened, vec![shop]).await;
+    let update = r#"{"update_id":5,"message":{"message_id":3,"date":1760000000,"chat":{"id":77,"type":"private"},"text":"hi"}}"#;
+    let posted = rig.client.post(rig.url("/in/shop")).header("x-telegram-bot-api-secret-token", "a telegram secret");
+    assert_eq!(posted.body(update).send().await.expect("an answer").status(), 200);
+    let event = rig.events().await.last().expect("the event").id;
+    rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 1).await;
+    eventually("the story tells it", async || {
+        let story = rig.client.get(rig.url(&format!("/v1/events/{event}/story"))).bearer_auth("an admin token for tests");
+        let story = story.send().await.expect("an answer").text().await.expect("a story");
+        story.contains("reply not sent") && story.contains("no `token`") && story.contains("hello")
+    })
+    .await;
 }
 
 async fn the_providers_own_reply_in_the_answer_is_sent(opened: Opened) {

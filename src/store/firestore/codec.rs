@@ -38,6 +38,7 @@ pub(super) const EVENT_FIELDS: &[&str] = &[
     "copies",
     "conflicts",
     "copied_ms",
+    "kept",
     "pieces",
 ];
 
@@ -127,7 +128,8 @@ pub(super) fn read_copies(doc: &Doc) -> Result<Option<Copies>, StoreError> {
     let event = read_event(doc)?.event_id();
     let (conflicts, last_ms) =
         (doc.maybe_number("conflicts").unwrap_or_default(), doc.maybe_int("copied_ms").unwrap_or_default());
-    Ok(Some(Copies { event, copies, conflicts, last_ms }))
+    let kept = doc.texts("kept").first().and_then(|kept| Copies::read_kept(kept));
+    Ok(Some(Copies { event, copies, conflicts, last_ms, kept }))
 }
 
 /// What fits beside the other fields, and the rest in pieces that each fit in a document.

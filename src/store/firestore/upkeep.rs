@@ -32,14 +32,20 @@ fn delete_as_seen(doc: Doc) -> Value {
 
 /// Adds to an event's counts of copies.
 pub(super) fn counting(name: &str, copies: &Copies) -> Value {
+    let mut transforms = vec![
+        json!({ "fieldPath": "copies", "increment": number(copies.copies) }),
+        json!({ "fieldPath": "conflicts", "increment": number(copies.conflicts) }),
+        json!({ "fieldPath": "copied_ms", "maximum": int(copies.last_ms) }),
+    ];
+    if let Some(kept) = copies.kept {
+        // An array, because nothing else is written without being read and overwrites nothing; its first counts.
+        let values = json!({ "values": [{ "stringValue": kept.to_string() }] });
+        transforms.push(json!({ "fieldPath": "kept", "appendMissingElements": values }));
+    }
     json!({
         "update": { "name": name, "fields": {} },
         "updateMask": {},
-        "updateTransforms": [
-            { "fieldPath": "copies", "increment": number(copies.copies) },
-            { "fieldPath": "conflicts", "increment": number(copies.conflicts) },
-            { "fieldPath": "copied_ms", "maximum": int(copies.last_ms) },
-        ],
+        "updateTransforms": transforms,
         "currentDocument": { "exists": true },
     })
 }

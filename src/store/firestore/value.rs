@@ -177,6 +177,11 @@ impl Doc {
         values.into_iter().flatten().filter_map(|value| u64::try_from(whole(value)?).ok()).collect()
     }
 
+    pub(super) fn texts(&self, field: &str) -> Vec<&str> {
+        let values = self.kept(field, "arrayValue").and_then(|list| list.get("values")).and_then(Value::as_array);
+        values.into_iter().flatten().filter_map(|value| value.get("stringValue")?.as_str()).collect()
+    }
+
     /// A name that stands in a field, as the domain knows it.
     pub(super) fn named<T>(&self, field: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
         self.maybe_text(field).and_then(|name| read(&name)).ok_or_else(|| self.lacks(field))

@@ -236,10 +236,7 @@ impl State {
 
     pub(super) fn note_copies(&mut self, copies: &[Copies]) {
         for more in copies.iter().filter(|more| self.events.contains_key(&more.event)) {
-            let known = self.copies.entry(more.event).or_insert(Copies { copies: 0, conflicts: 0, ..*more });
-            known.copies += more.copies;
-            known.conflicts += more.conflicts;
-            known.last_ms = known.last_ms.max(more.last_ms);
+            self.copies.entry(more.event).or_insert(Copies { copies: 0, conflicts: 0, ..*more }).add(more);
         }
     }
 

@@ -76,14 +76,14 @@ async fn copies(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> Re
         _ => 0,
     };
     let mut sql = Sql::default();
-    let page = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms FROM hapax_copies c
+    let page = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c
                 JOIN hapax_events e ON e.number = c.event WHERE c.event > ? ORDER BY c.event LIMIT ?";
     sql.add(page, &[&after, &limit]);
     engine.ask(sql).await?.read(|fields| {
         let (number, received_ms) = (fields.next()?, fields.next()?);
         let event = EventId(ids::numbered(received_ms, number));
-        let (copies, conflicts) = (fields.next()?, fields.next()?);
-        Ok(Moved::Copies(Copies { event, copies, conflicts, last_ms: fields.next()? }))
+        let (copies, conflicts, last_ms) = (fields.next()?, fields.next()?, fields.next()?);
+        Ok(Moved::Copies(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.next::<String>()?) }))
     })
 }
 

@@ -136,12 +136,13 @@ pub(super) async fn attempts(engine: &MysqlEngine, queue: Queue, of: &[u64]) -> 
 pub(super) async fn copies(engine: &MysqlEngine, event: u64) -> Result<Option<Copies>, StoreError> {
     let mut sql = Sql::default();
     let select =
-        "SELECT e.received_ms, c.copies, c.conflicts, c.last_ms FROM hapax_copies c JOIN hapax_events e ON e.number = c.event
+        "SELECT e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c JOIN hapax_events e ON e.number = c.event
                   WHERE c.event = ?";
     sql.add(select, &[&event]);
     let mut found = engine.ask(sql).await?.read(|fields| {
         let id = EventId(ids::numbered(fields.next()?, event));
-        Ok(Copies { event: id, copies: fields.next()?, conflicts: fields.next()?, last_ms: fields.next()? })
+        let (copies, conflicts, last_ms) = (fields.next()?, fields.next()?, fields.next()?);
+        Ok(Copies { event: id, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.next::<String>()?) })
     })?;
     Ok(found.pop())
 }

@@ -35,3 +35,10 @@ CREATE TABLE IF NOT EXISTS hapax_clock (
     seen_ms BIGINT NOT NULL
 ) ENGINE=InnoDB;
 INSERT INTO hapax_clock (one, seen_ms) VALUES (1, 0) ON DUPLICATE KEY UPDATE one = one;
+-- The first event that was kept beside the one whose copies are counted, or nothing.
+SET @kept = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_copies' AND COLUMN_NAME = 'kept') = 0,
+    'ALTER TABLE hapax_copies ADD COLUMN kept VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''''', 'DO 0');
+PREPARE kept FROM @kept;
+EXECUTE kept;
+DEALLOCATE PREPARE kept;

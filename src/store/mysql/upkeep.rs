@@ -45,18 +45,19 @@ pub(super) async fn note_copies(engine: &MysqlEngine, copies: &[Copies]) -> Resu
     let mut sql = Sql::default();
     for some in sorted.chunks(ROWS_MAX) {
         let row = |more: &Copies| {
-            let Copies { event, copies, conflicts, last_ms } = more;
+            let Copies { event, copies, conflicts, last_ms, .. } = more;
+            let (event, kept) = (ids::number_of(event.0), more.write_kept());
             format!(
-                "SELECT {} AS event, {copies} AS copies, {conflicts} AS conflicts, {last_ms} AS last_ms",
-                ids::number_of(event.0)
+                "SELECT {event} AS event, {copies} AS copies, {conflicts} AS conflicts, {last_ms} AS last_ms, CAST('{kept}' AS CHAR(64)) AS kept"
             )
         };
         let rows = some.iter().map(row).collect::<Vec<_>>().join(" UNION ALL ");
         // Only of events that are still there.
-        let add = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms)
-                   SELECT m.event, m.copies, m.conflicts, m.last_ms FROM (?) m JOIN hapax_events e ON e.number = m.event
+        let add = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms, kept)
+                   SELECT m.event, m.copies, m.conflicts, m.last_ms, m.kept FROM (?) m JOIN hapax_events e ON e.number = m.event
                    ON DUPLICATE KEY UPDATE copies = hapax_copies.copies + VALUES(copies),
-                   conflicts = hapax_copies.conflicts + VALUES(conflicts), last_ms = GREATEST(hapax_copies.last_ms, VALUES(last_ms))";
+                   conflicts = hapax_copies.conflicts + VALUES(conflicts), last_ms = GREATEST(hapax_copies.last_ms, VALUES(last_ms)),
+                   kept = IF(hapax_copies.kept = '', VALUES(kept), hapax_copies.kept)";
         sql.add(add, &[&Raw(&rows)]);
     }
     write(engine, sql).await

@@ -70,7 +70,7 @@ async fn attempts(client: &ClientWrapper, after: Option<&After>, limit: usize) -
     Ok(read_all(&run_one(client, Ask::new(sql, params)).await?)?.into_iter().map(Moved::Attempt).collect())
 }
 
-const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms FROM hapax_copies c
+const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c
     JOIN hapax_events e ON e.number = c.event WHERE c.event > $1 ORDER BY c.event LIMIT $2::int8";
 
 async fn copies(client: &ClientWrapper, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, Failure> {
@@ -83,8 +83,8 @@ async fn copies(client: &ClientWrapper, after: Option<&After>, limit: usize) -> 
         let mut fields = Fields::of(row);
         let (number, received_ms) = (fields.number()?, fields.take()?);
         let event = EventId(ids::numbered(received_ms, number));
-        let (copies, conflicts) = (fields.number()?, fields.number()?);
-        Ok(Moved::Copies(Copies { event, copies, conflicts, last_ms: fields.take()? }))
+        let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
+        Ok(Moved::Copies(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.text()?) }))
     };
     rows.iter().map(read).collect()
 }

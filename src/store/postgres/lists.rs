@@ -102,7 +102,7 @@ pub(super) async fn attempts(client: &ClientWrapper, queue: Queue, of: &[u64]) -
     read_all(&run_one(client, Ask::new(&**ATTEMPTS, vec![Box::new(queue.code()), numbers(of)])).await?)
 }
 
-const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms
+const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept
     FROM hapax_copies c JOIN hapax_events e ON e.number = c.event WHERE c.event = $1::int8";
 
 pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<Copies>, Failure> {
@@ -111,7 +111,8 @@ pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<
     let mut fields = Fields::of(row);
     let (number, received_ms) = (fields.number()?, fields.take()?);
     let event = EventId(ids::numbered(received_ms, number));
-    Ok(Some(Copies { event, copies: fields.number()?, conflicts: fields.number()?, last_ms: fields.take()? }))
+    let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
+    Ok(Some(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.text()?) }))
 }
 
 static ANSWER: LazyLock<String> = LazyLock::new(|| select::<AnswerRec>("WHERE event = $1::int8"));

@@ -10,3 +10,5 @@ ALTER TABLE hapax_nonces ADD COLUMN salt BYTEA;
 
 -- The latest time that was seen here: a clock that shows less was set back.
 ALTER TABLE hapax_schema ADD COLUMN seen_ms BIGINT NOT NULL DEFAULT 0;
+-- The first event that was kept beside the one whose copies are counted, or nothing.
+ALTER TABLE hapax_copies ADD COLUMN IF NOT EXISTS kept TEXT NOT NULL DEFAULT '';

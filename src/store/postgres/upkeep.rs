@@ -31,25 +31,28 @@ pub(super) async fn pause(
     run_one(client, ask).await.map(|_| ())
 }
 
-const NOTE_COPIES: &str = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms)
-    SELECT n.event, n.copies, n.conflicts, n.last_ms
-    FROM UNNEST($1::int8[], $2::int8[], $3::int8[], $4::int8[]) AS n (event, copies, conflicts, last_ms)
+const NOTE_COPIES: &str = "INSERT INTO hapax_copies (event, copies, conflicts, last_ms, kept)
+    SELECT n.event, n.copies, n.conflicts, n.last_ms, n.kept
+    FROM UNNEST($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::text[]) AS n (event, copies, conflicts, last_ms, kept)
     JOIN hapax_events e ON e.number = n.event ORDER BY n.event
     ON CONFLICT (event) DO UPDATE SET copies = hapax_copies.copies + excluded.copies,
-        conflicts = hapax_copies.conflicts + excluded.conflicts, last_ms = GREATEST(hapax_copies.last_ms, excluded.last_ms)";
+        conflicts = hapax_copies.conflicts + excluded.conflicts, last_ms = GREATEST(hapax_copies.last_ms, excluded.last_ms),
+        kept = CASE hapax_copies.kept WHEN '' THEN excluded.kept ELSE hapax_copies.kept END";
 
 /// Several notes about one event become one.
 pub(super) async fn note_copies(client: &ClientWrapper, copies: &[Copies]) -> Result<(), Failure> {
-    let mut sums: BTreeMap<u64, (u64, u64, i64)> = BTreeMap::new();
+    let mut sums: BTreeMap<u64, Copies> = BTreeMap::new();
     for more in copies {
-        let sum = sums.entry(ids::number_of(more.event.0)).or_insert((0, 0, more.last_ms));
-        *sum = (sum.0 + more.copies, sum.1 + more.conflicts, sum.2.max(more.last_ms));
+        let none = Copies { copies: 0, conflicts: 0, ..*more };
+        sums.entry(ids::number_of(more.event.0)).or_insert(none).add(more);
     }
     let events: Vec<i64> = sums.keys().map(|&event| event as i64).collect();
-    let counts: Vec<i64> = sums.values().map(|sum| sum.0 as i64).collect();
-    let conflicts: Vec<i64> = sums.values().map(|sum| sum.1 as i64).collect();
-    let last_ms: Vec<i64> = sums.values().map(|sum| sum.2).collect();
-    let params: Vec<super::rows::Param<'_>> = vec![Box::new(events), Box::new(counts), Box::new(conflicts), Box::new(last_ms)];
+    let counts: Vec<i64> = sums.values().map(|sum| sum.copies as i64).collect();
+    let conflicts: Vec<i64> = sums.values().map(|sum| sum.conflicts as i64).collect();
+    let last_ms: Vec<i64> = sums.values().map(|sum| sum.last_ms).collect();
+    let kept: Vec<String> = sums.values().map(Copies::write_kept).collect();
+    let params: Vec<super::rows::Param<'_>> =
+        vec![Box::new(events), Box::new(counts), Box::new(conflicts), Box::new(last_ms), Box::new(kept)];
     run_one(client, Ask::new(NOTE_COPIES, params)).await.map(|_| ())
 }
 

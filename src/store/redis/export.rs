@@ -276,7 +276,8 @@ impl Telling<'_> {
         let (number, received_ms) = (self.number(row.seq()?), row.int()?);
         let event = EventId(ids::numbered(received_ms, number));
         let (copies, conflicts, last_ms) = (row.count()?, row.count()?, row.int()?);
-        records.push(Moved::Copies(Copies { event, copies, conflicts, last_ms }));
+        let kept = Copies::read_kept(&row.text()?);
+        records.push(Moved::Copies(Copies { event, copies, conflicts, last_ms, kept }));
         Ok(())
     }
 

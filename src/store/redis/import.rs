@@ -307,7 +307,7 @@ fn event_args(event: &EventRec, webhook: u64, carried: Option<&Carried>) -> Args
 fn copies_args(copies: &Copies) -> Args {
     let at_s = copies.event.at_ms().unwrap_or_default() / 1_000;
     let args = Args::default().arg(name(ids::number_of(copies.event.0))).number(at_s);
-    args.number(copies.copies).number(copies.conflicts).number(copies.last_ms)
+    args.number(copies.copies).number(copies.conflicts).number(copies.last_ms).arg(copies.write_kept())
 }
 
 fn answer_args(kept: &AnswerRec) -> Args {

@@ -52,7 +52,12 @@ impl RedisStore {
         for (account, copies) in by_account {
             let call = self.link.call(&script::NOTE_COPIES, account).arg(copies.len());
             let call = copies.into_iter().fold(call, |call, (place, more)| {
-                call.arg(place.seq.to_string()).arg(place.at_s).arg(more.copies).arg(more.conflicts).arg(more.last_ms)
+                call.arg(place.seq.to_string())
+                    .arg(place.at_s)
+                    .arg(more.copies)
+                    .arg(more.conflicts)
+                    .arg(more.last_ms)
+                    .arg(more.write_kept())
             });
             self.link.run("counting copies", call).await?;
         }

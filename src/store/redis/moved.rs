@@ -9,12 +9,12 @@ use futures_util::future::try_join_all;
 use uuid::Uuid;
 
 use super::RedisStore;
-use super::place::{Mark, Place};
+use super::place::{Mark, Place, Seq};
 use super::registry::WasMoved;
 use super::row::{Row, int};
 use super::script;
-use crate::domain::{EventId, ids};
-use crate::store::{Accepted, Arrival, Purged, StoreError};
+use crate::domain::{EventId, EventKey};
+use crate::store::{Accepted, Arrival, NewEvent, Purged, StoreError};
 
 /// How many slots moved keys are spread over: one for each value of their first four bits.
 const PARTS: u8 = 16;

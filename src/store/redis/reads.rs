@@ -232,7 +232,8 @@ fn read_detail(mut answer: Row, account: u32, name: &str) -> Result<EventDetail,
         None => None,
         Some(copies) => {
             let (conflicts, last_ms) = (counts.count()?, counts.int()?);
-            Some(Copies { event: row.id, copies: copies.cast_unsigned(), conflicts, last_ms })
+            let kept = counts.maybe_text()?.and_then(|kept| Copies::read_kept(&kept));
+            Some(Copies { event: row.id, copies: copies.cast_unsigned(), conflicts, last_ms, kept })
         }
     };
     let mut attempts = answer.row()?.rows().map(|row| read_attempt(row?, account)).collect::<Result<Vec<_>, _>>()?;

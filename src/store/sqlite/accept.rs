@@ -127,13 +127,9 @@ impl Writer {
     }
 
     fn park_new(&mut self, channel: i64, number: u64, why: &str, quarantined: bool) -> Result<Option<u64>, StepError> {
-        self.db.prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, ?5, 0, NULL)")?.execute(params![
-            number as i64,
-            channel,
-            self.now_ms,
-            why,
-            quarantined
-        ])?;
+        self.db
+            .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, ?5, 0, NULL)")?
+            .execute(params![number as i64, channel, self.now_ms, why, quarantined])?;
         Ok(Some(number))
     }
 
@@ -224,13 +220,13 @@ impl Writer {
 
     pub(super) fn note_copies(&mut self, copies: &[Copies]) -> Result<(), StepError> {
         let mut upsert = self.db.prepare_cached(
-            "INSERT INTO copies SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM events WHERE number = ?1)
+            "INSERT INTO copies (number, copies, conflicts, last, kept) SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM events WHERE number = ?1)
              ON CONFLICT (number) DO UPDATE SET copies = copies + excluded.copies, conflicts = conflicts + excluded.conflicts,
-                 last = max(last, excluded.last)",
+                 last = max(last, excluded.last), kept = CASE kept WHEN '' THEN excluded.kept ELSE kept END",
         )?;
         for more in copies {
             let number = crate::domain::ids::number_of(more.event.0) as i64;
-            upsert.execute(params![number, more.copies as i64, more.conflicts as i64, more.last_ms])?;
+            upsert.execute(params![number, more.copies as i64, more.conflicts as i64, more.last_ms, more.write_kept()])?;
         }
         Ok(())
     }

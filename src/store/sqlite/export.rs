@@ -319,12 +319,13 @@ fn event(row: &Row<'_>) -> rusqlite::Result<EventRec> {
 }
 
 const COPIES: &str =
-    "SELECT c.number, e.received, c.copies, c.conflicts, c.last FROM copies c JOIN events e ON e.number = c.number
+    "SELECT c.number, e.received, c.copies, c.conflicts, c.last, c.kept FROM copies c JOIN events e ON e.number = c.number
     WHERE c.number > ?1 ORDER BY c.number LIMIT ?2";
 
 fn copies(row: &Row<'_>) -> rusqlite::Result<Moved> {
     let event = event_id(row.get(1)?, row.get::<_, i64>(0)? as u64);
-    Ok(Moved::Copies(Copies { event, copies: row.get(2)?, conflicts: row.get(3)?, last_ms: row.get(4)? }))
+    let kept = Copies::read_kept(&row.get::<_, String>(5)?);
+    Ok(Moved::Copies(Copies { event, copies: row.get(2)?, conflicts: row.get(3)?, last_ms: row.get(4)?, kept }))
 }
 
 /// An answer is kept once for all events of its item, which are of one webhook.

@@ -159,9 +159,12 @@ fn event(db: &Connection, id: EventId) -> rusqlite::Result<Option<EventDetail>> 
 }
 
 fn copies(db: &Connection, event: EventId, number: i64) -> rusqlite::Result<Option<Copies>> {
-    db.prepare_cached("SELECT copies, conflicts, last FROM copies WHERE number = ?1")?
-        .query_row([number], |row| Ok(Copies { event, copies: row.get(0)?, conflicts: row.get(1)?, last_ms: row.get(2)? }))
-        .optional()
+    let read = |row: &Row<'_>| {
+        let kept = Copies::read_kept(&row.get::<_, String>(3)?);
+        Ok(Copies { event, copies: row.get(0)?, conflicts: row.get(1)?, last_ms: row.get(2)?, kept })
+    };
+    let select = "SELECT copies, conflicts, last, kept FROM copies WHERE number = ?1";
+    db.prepare_cached(select)?.query_row([number], read).optional()
 }
 
 /// Attempts of the item it came in with, and of its own replays.

@@ -44,3 +44,6 @@ CREATE TABLE guards (
     expires INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX guards_expire ON guards (expires);
+
+-- The first event that was kept beside the one whose copies are counted, or nothing.
+ALTER TABLE copies ADD COLUMN kept TEXT NOT NULL DEFAULT '';

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::domain::{Event, EventKey, Kind};
-use crate::store::{Accepted, Copies, EventState, Redrive, suspected};
+use crate::store::{Accepted, Beside, Copies, EventQuery, EventState, Reason, Redrive, keep_beside, suspected};
 use crate::testkit::store_bed::{Bed, WINDOW_MS, accept, accept_one, lease, message, notice, webhook};
 
 pub async fn a_new_event_is_taken_in_once(bed: &dyn Bed) {
@@ -120,7 +120,7 @@ pub async fn a_stub_does_not_take_the_key_of_the_message(bed: &dyn Bed) {
 pub async fn copies_and_conflicts_are_counted(bed: &dyn Bed) {
     let store = bed.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
-    let copies = |copies, conflicts, last_ms| Copies { event: id, copies, conflicts, last_ms };
+    let copies = |copies, conflicts, last_ms| Copies { event: id, copies, conflicts, last_ms, kept: None };
     for more in [copies(2, 0, 10), copies(3, 1, 5)] {
         store.note_copies(vec![more]).await.unwrap_or_else(|error| unreachable!("{error}"));
     }
@@ -150,6 +150,7 @@ pub async fn what_was_signed_before_is_parked_under_another_id(bed: &dyn Bed) {
         [Accepted::Duplicate(first.event())],
         "a redelivery is a copy"
     );
+    drop(store);
     let store = bed.crash();
     let replayed = accept(&*store, webhook(vec![signed("d2")])).await[0];
     let Accepted::Suspected(id) = replayed else { unreachable!("{replayed:?}") };
@@ -163,4 +164,32 @@ pub async fn what_was_signed_before_is_parked_under_another_id(bed: &dyn Bed) {
     assert_eq!(leases.iter().map(|lease| lease.events[0].id).collect::<Vec<_>>(), [id], "a person may say so");
     bed.clock().advance(WINDOW_MS + 120_000);
     assert!(matches!(accept(&*store, webhook(vec![signed("d3")])).await[..], [Accepted::New(_)]), "after the window it is new");
+}
+
+pub async fn what_is_kept_beside_an_event_is_linked_once(bed: &dyn Bed) {
+    let store = bed.open();
+    let first = accept_one(&*store, message("m1", "ana")).await;
+    for (content, fingerprint) in [("one", 3), ("one", 3), ("two", 4), ("three", 4)] {
+        let beside = Beside {
+            reason: Reason::Conflict,
+            first,
+            channel: "shop".into(),
+            account: "acc".to_owned(),
+            window_ms: WINDOW_MS,
+            why: "for the test".to_owned(),
+            content: content.into(),
+            fingerprint,
+        };
+        assert!(keep_beside(&*store, beside).await.is_ok(), "{content}");
+    }
+    drop(store);
+    let store = bed.crash();
+    let copies = store.event(first).await.ok().flatten().and_then(|detail| detail.copies);
+    let kept = copies.and_then(|copies| copies.kept).unwrap_or_else(|| unreachable!("it is linked: {copies:?}"));
+    let kept = store.event(kept).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((&kept.body[..], kept.row.state), (&b"one"[..], EventState::Kept));
+    assert_eq!(Reason::of_shown(&kept.row.provider_id), Some((Reason::Conflict, first)));
+    let all = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.map(|page| page.rows.len());
+    assert_eq!(all.ok(), Some(3), "the first, and two contents; the third has no room");
+    assert_eq!(lease(&*store, 10).await.len(), 1);
 }

@@ -44,7 +44,7 @@ pub(super) async fn handle_alike(what: &str, stores: &[Arc<dyn Store>], records:
         for row in store.threads(ThreadQuery { limit: 1, ..ThreadQuery::default() }).await.expect("threads").rows {
             said.push(format!("{:?}", store.mark_read(&row.id).await.expect("an answer")));
         }
-        let copies = |id: &EventId| hapax::store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7 };
+        let copies = |id: &EventId| hapax::store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7, kept: None };
         store.note_copies(events.iter().map(copies).collect()).await.expect("noted");
         said.extend(told(&**store, records).await);
         // What a replay is called is each store's own affair.

@@ -161,7 +161,7 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     let redriven = tx.parked(&hapax::store::Redrive::Channel("shop".to_owned()), 0, 9).await.expect("asked");
     assert_eq!(redriven, [parked]);
 
-    let copies = Copies { event: small.event_id(), copies: 2, conflicts: 1, last_ms: 5 };
+    let copies = Copies { event: small.event_id(), copies: 2, conflicts: 1, last_ms: 5, kept: Some(small.event_id()) };
     let gone = Copies { event: EventId(ids::numbered(0, 99)), ..copies };
     engine.note_copies(&[copies, gone]).await.expect("noted");
     engine.note_copies(&[Copies { last_ms: 3, ..copies }]).await.expect("noted");

@@ -19,8 +19,8 @@ return page(line, function(seq)
     return attempts and { seq, attempts }
   end
   if what == 'C' then
-    local of = redis.call('HMGET', key('cp', seq), 'copies', 'conflicts', 'last')
-    return of[1] and { seq, event[1], unpack(of) }
+    local of = redis.call('HMGET', key('cp', seq), 'copies', 'conflicts', 'last', 'kept')
+    return of[1] and { seq, event[1], of[1], of[2], of[3], of[4] or '' }
   end
   local of = event[3] and redis.call('HMGET', key('an', event[3]), 'status', 'content_type', 'body')
   if of and of[1] then return { seq, unpack(of) }, #of[3] end

@@ -12,6 +12,6 @@ for _, item in ipairs(items) do
   end
   if redis.call('EXISTS', key('i', item)) == 1 then open[#open + 1] = tell_item(item) end
 end
-local copies = redis.call('HMGET', key('cp', seq), 'copies', 'conflicts', 'last')
+local copies = redis.call('HMGET', key('cp', seq), 'copies', 'conflicts', 'last', 'kept')
 local webhook = redis.call('HMGET', key('w', event[2]), 'headers', 'body')
 return { tell_event(seq, event), webhook[1], webhook[2], copies, attempts, open }
