@@ -11,6 +11,29 @@ pub trait Clock: Send + Sync + 'static {
     fn wall_ms(&self) -> i64 {
         self.now_ms()
     }
+
+    /// Milliseconds since some moment of the past. Nobody sets it, and it counts the time that the machine was asleep.
+    fn boot_ms(&self) -> i64 {
+        self.now_ms()
+    }
+}
+
+/// A moment, to tell how long ago it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    boot_ms: i64,
+    wall_ms: i64,
+}
+
+impl Moment {
+    pub fn now(clock: &dyn Clock) -> Self {
+        Self { boot_ms: clock.boot_ms(), wall_ms: clock.wall_ms() }
+    }
+
+    /// The time that passed since, by the clock that says more: a restored machine may have only the one of them put right.
+    pub fn elapsed_ms(self, clock: &dyn Clock) -> i64 {
+        (clock.boot_ms() - self.boot_ms).max(clock.wall_ms() - self.wall_ms)
+    }
 }
 
 /// The machine's clock, made safe against being set: it runs with the monotonic clock and bends towards wall time by at most a tenth
@@ -43,6 +66,12 @@ impl Clock for SystemClock {
 
     fn wall_ms(&self) -> i64 {
         wall_ms() as i64
+    }
+
+    #[cfg(target_os = "linux")]
+    fn boot_ms(&self) -> i64 {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        since.tv_sec.saturating_mul(1_000).saturating_add(since.tv_nsec / 1_000_000)
     }
 }
 

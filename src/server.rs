@@ -1,7 +1,8 @@
-//! Composes all of it. Start: store, spool, token, sender, delivery, doors. Stop: doors, spool, delivery, sender, upkeep, store.
+//! Composes all of it. Start: store, spool, token, sender, delivery, doors. Stop: delivery, then doors, spool and sender, then upkeep, store.
 
 mod admin_token;
 mod front;
+mod stop_times;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use admin_token::AdminToken;
 
 use self::front::{Front, InTrouble, Told, Vitals};
+use self::stop_times::{StopTimes, end_workers, in_time, time_for_requests};
 use self::upkeep::Upkeep;
 use crate::api::{Api, Auth, PurgeLog};
 use crate::clock::{Clock, SystemClock};
@@ -45,9 +47,6 @@ use crate::store::sqlite;
 use crate::store::{Awaited, ByHand, Spelling, Store, StoreError};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
-
-/// How long requests in flight, and then deliveries in flight, may take to finish when hapax stops.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Why the server could not start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -103,8 +102,9 @@ impl Server {
         let token = AdminToken::settle(config.admin_token.as_ref(), &*store, rand::random()).await?;
         let spool = open_spool(&config, &clock).await?;
         telemetry.promise(&store.promise());
+        let stop_grace = Duration::from_millis(config.stop_grace_ms.unsigned_abs());
         let (config, telemetry) = (Arc::new(config), Arc::new(telemetry));
-        Ok(Self { config, store, spool, clock, telemetry, token, stop_grace: STOP_GRACE })
+        Ok(Self { config, store, spool, clock, telemetry, token, stop_grace })
     }
 
     pub fn config(&self) -> &Config {
@@ -123,13 +123,14 @@ impl Server {
         &self.token
     }
 
-    /// Sets how long work in flight may take to finish when hapax stops.
+    /// Sets how long a stop may take in all.
     #[must_use]
     pub fn with_stop_grace(self, stop_grace: Duration) -> Self {
         Self { stop_grace, ..self }
     }
 
-    /// Serves until `stop`, then stops in order: nothing new comes in, what is in flight ends, what is not done is handed back.
+    /// Serves until `stop`, then stops in order and by one deadline: nothing more is leased; the doors and the sender stay until the handlers
+    /// that are at work have ended, because they still send through us; what is not done by then is handed back.
     ///
     /// Ends by itself, with an error, when the store is gone for good.
     pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
@@ -161,6 +162,7 @@ impl Server {
             Arc::clone(&answers),
             Arc::clone(telemetry),
         )?);
+        let waiting = Arc::clone(&answers);
         let sender = Arc::new(self.sender(&sendings)?);
         let ingress = Arc::new(Ingress::new(
             channels,
@@ -178,25 +180,26 @@ impl Server {
         let purges = Arc::new(PurgeLog::default());
 
         let stop = stop.child_token();
-        let [stop_drain, stop_delivery, stop_sender, stop_upkeep] = std::array::from_fn(|_| CancellationToken::new());
-        let sends = self.start_workers(&sender, sender.loops(), &stop_sender);
-        let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery);
+        let [stop_doors, stop_drain, stop_delivery, stop_sender, stop_upkeep, cut_deliveries, cut_sends] =
+            std::array::from_fn(|_| CancellationToken::new());
+        let sends = self.start_workers(&sender, sender.loops(), &stop_sender, &cut_sends);
+        let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery, &cut_deliveries);
         let draining = tokio::spawn(Arc::clone(&ingress).drain(stop_drain.clone()));
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
-        let doors = self.open_doors(listeners, ingress, providers, purges, &stop);
+        let doors = self.open_doors(listeners, ingress, providers, purges, &stop_doors);
 
-        doors.join_all().await;
-        stop_drain.cancel();
-        // A panic in it has been reported already, and what it had not done is in the spool.
-        let _ = draining.await;
+        stop.cancelled().await;
+        let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
         stop_delivery.cancel();
-        deliveries.join_all().await;
-        // After delivery, so that the replies of the last deliveries still have their chance.
-        stop_sender.cancel();
-        sends.join_all().await;
+        end_workers(deliveries, times.deliveries, &cut_deliveries, times).await;
+        waiting.close();
+        [stop_doors, stop_drain, stop_sender].iter().for_each(CancellationToken::cancel);
+        let ending = async { tokio::join!(doors.join_all(), draining, end_workers(sends, times.requests, &cut_sends, times)) };
+        // A panic in the draining has been reported already, and what it had not done is in the spool.
+        let _ = in_time(ending, times).await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
-        upkeep.await.unwrap_or(Ok(()))?;
+        in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())
     }
 
@@ -223,11 +226,13 @@ impl Server {
         work: &Arc<W>,
         loops: HashMap<i64, Vec<(Arc<str>, usize)>>,
         stop: &CancellationToken,
+        give_up: &CancellationToken,
     ) -> JoinSet<()> {
         let worker: Arc<str> = Arc::from(self.config.instance.clone().unwrap_or_else(instance_name));
         let mut running = JoinSet::new();
         for (hold_ms, channels) in loops {
-            let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, stop_grace: self.stop_grace };
+            let (clock, give_up) = (Arc::clone(&self.clock), give_up.clone());
+            let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, clock, give_up };
             let (work, store) = (Arc::clone(work), Arc::clone(&self.store));
             running.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop.clone()));
         }
@@ -309,7 +314,7 @@ impl Server {
             header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
             // As long as a client may take to send, it may take to read.
             write_timeout: Duration::from_millis(self.config.limits.body_timeout_ms),
-            stop_grace: self.stop_grace,
+            stop_grace: time_for_requests(self.stop_grace),
         }
     }
 }

@@ -165,6 +165,7 @@ fn config(target: Option<String>, api_base: Option<String>) -> Config {
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
         instance: Some("bench".to_owned()),
+        stop_grace_ms: 5_000,
         limits: limits(),
         log: Log { filter: "warn".to_owned(), json: false },
         channels: std::iter::once(waiting).chain(delivered).collect(),

@@ -152,7 +152,7 @@ pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
         let stop = stop.clone();
         async move {
             told_to_stop().await;
-            tracing::info!("stopping: nothing new is taken in, deliveries under way get a moment to end");
+            tracing::info!("stopping: nothing more is leased, deliveries under way get time to end");
             stop.cancel();
             told_to_stop().await;
             std::process::exit(130);

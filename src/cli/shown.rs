@@ -23,6 +23,7 @@ pub(super) struct Shown {
     spool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+    stop_grace: String,
     limits: ShownLimits,
     log: ShownLog,
     channel: std::collections::BTreeMap<String, ShownChannel>,
@@ -104,6 +105,7 @@ pub(super) fn show(config: &Config) -> Shown {
         store: config.store.to_string(),
         spool: config.spool.display().to_string(),
         instance: config.instance.clone(),
+        stop_grace: write_ms(config.stop_grace_ms),
         limits: ShownLimits {
             connections: limits.connections,
             header_timeout: write_ms(limits.header_timeout_ms as i64),

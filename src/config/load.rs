@@ -20,6 +20,7 @@ const TOP_KEYS: &[&str] = &[
     "store",
     "spool",
     "instance",
+    "stop_grace",
     "limits",
     "log",
     "defaults",
@@ -136,6 +137,7 @@ impl Layers {
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
         let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
         let instance = top.get("instance").and_then(|found| found.text(mistakes)).map(str::to_owned);
+        let stop_grace_ms = top.get("stop_grace").and_then(|found| found.ms(1_000..=3_600_000, mistakes));
         let limits = self.limits(mistakes);
         let log = self.log(mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
@@ -149,6 +151,7 @@ impl Layers {
             store: store?,
             spool: spool?,
             instance,
+            stop_grace_ms: stop_grace_ms?,
             limits,
             log,
             channels,

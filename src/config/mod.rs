@@ -58,6 +58,8 @@ pub struct Config {
     pub spool: PathBuf,
     /// Shown on leases; made from host and process when not set.
     pub instance: Option<String>,
+    /// How long a stop may take in all.
+    pub stop_grace_ms: i64,
     pub limits: Limits,
     pub log: Log,
     /// By name.

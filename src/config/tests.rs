@@ -35,6 +35,7 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:4272");
     assert_eq!(config.store, StoreUrl::Sqlite("hapax.db".into()));
     assert!(config.admin_token.is_none() && config.admin_listen.is_none() && config.channels.is_empty());
+    assert_eq!(config.stop_grace_ms, 30_000);
     assert_eq!(config.limits.connections, crate::domain::limits::CONNECTIONS_MAX);
     assert_eq!(config.limits.header_timeout_ms, crate::domain::limits::HEADER_TIMEOUT_MS);
     assert_eq!(config.limits.body_timeout_ms, crate::domain::limits::BODY_TIMEOUT_MS);

@@ -31,18 +31,22 @@ pub(super) enum Judgement {
     Hopeless {
         why: String,
     },
-    /// Not this item's fault.
-    Dead {
+    /// The target, or what stands before it, is not there for this call. Whose fault that is, the circuit knows.
+    TurnedAway {
         why: String,
         asked_ms: Option<i64>,
+    },
+    /// The target is not there for anybody.
+    Dead {
+        why: String,
     },
 }
 
 pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
     match heard {
         Heard::Status { status: 200..=299, .. } => Judgement::Taken,
-        Heard::Status { status: 503, retry_after_ms } => {
-            Judgement::Dead { why: "the target answered 503".to_owned(), asked_ms: *retry_after_ms }
+        Heard::Status { status: status @ 502..=504, retry_after_ms } => {
+            Judgement::TurnedAway { why: format!("the target answered {status}"), asked_ms: *retry_after_ms }
         }
         Heard::Status { status, retry_after_ms } => {
             let why = format!("the target answered {status}");
@@ -53,10 +57,15 @@ pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
                 Judgement::Again { why, asked_ms: *retry_after_ms }
             }
         }
-        Heard::Unreachable(why) => Judgement::Dead { why: why.clone(), asked_ms: None },
+        Heard::Unreachable(why) => Judgement::Dead { why: why.clone() },
         Heard::Broken(why) => Judgement::Again { why: why.clone(), asked_ms: None },
         Heard::TimedOut { after_ms } => Judgement::Again { why: format!("no answer within {after_ms} ms"), asked_ms: None },
     }
+}
+
+/// The wait of an item that was turned away so many times and is not charged for it.
+pub(super) fn turned_away_wait_ms(policy: RetryPolicy, times: u32, draw: f64, asked_ms: Option<i64>) -> i64 {
+    RetryPolicy { attempts: u32::MAX, ..policy }.wait_ms(times, draw, asked_ms).unwrap_or(policy.cap_ms)
 }
 
 /// The wait before the next attempt; `None` when there is none.
@@ -99,16 +108,19 @@ mod tests {
         for code in [200, 201, 202, 204, 299] {
             assert_eq!(judge(&status(code), true), Judgement::Taken);
         }
-        for code in [302, 408, 409, 425, 429, 500, 502, 504] {
+        for code in [302, 408, 409, 425, 429, 500, 501, 505] {
             assert!(matches!(judge(&status(code), true), Judgement::Again { .. }), "{code}");
         }
         for code in [400, 401, 404, 410, 422] {
             assert!(matches!(judge(&status(code), true), Judgement::Hopeless { .. }), "{code}");
             assert!(matches!(judge(&status(code), false), Judgement::Again { .. }), "{code}");
         }
-        assert!(matches!(judge(&status(503), true), Judgement::Dead { .. }));
+        for code in [502, 503, 504] {
+            assert!(matches!(judge(&status(code), true), Judgement::TurnedAway { asked_ms: None, .. }), "{code}");
+        }
         let asked = Heard::Status { status: 503, retry_after_ms: Some(7_000) };
-        assert!(matches!(judge(&asked, true), Judgement::Dead { asked_ms: Some(7_000), .. }));
+        assert!(matches!(judge(&asked, true), Judgement::TurnedAway { asked_ms: Some(7_000), .. }));
+        assert!(matches!(judge(&Heard::Unreachable("refused".to_owned()), true), Judgement::Dead { .. }));
     }
 
     #[test]

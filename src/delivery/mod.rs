@@ -9,7 +9,7 @@ mod target;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,10 +18,12 @@ pub use passing::{Passage, Passed};
 pub use target::BadTarget;
 pub(crate) use target::innermost;
 
-use self::judge::{Heard, Judgement, judge, next_wait_ms};
+use self::circuit::{Pass, Trip, TurnedAway};
+use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
 use self::target::Target;
 use crate::clock::Clock;
 use crate::config::{self, Mode};
+use crate::domain::limits::RETRY_AFTER_MAX_MS;
 use crate::domain::{EventId, Fence, fingerprint};
 use crate::ingress::proxy::{Answers, Verdict};
 use crate::providers::Provider;
@@ -30,7 +32,7 @@ use crate::store::{
     Answer, Beside, InboxLease, LaneRef, LeaseAsk, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
 };
 use crate::telemetry::Telemetry;
-use crate::worker::{self, Hold, Work};
+use crate::worker::{self, CallGuard, Hold, Work};
 
 /// How long the store may take to keep a reply that was not sent.
 const KEEP_PATIENCE: Duration = Duration::from_secs(5);
@@ -42,8 +44,6 @@ pub struct Delivery {
     clock: Arc<dyn Clock>,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
-    /// Outcomes that are known and that the store did not take yet.
-    unsettled: AtomicUsize,
 }
 
 /// Said of a call that was open when the grace period of a stop was over.
@@ -80,7 +80,7 @@ impl Delivery {
                 targets.insert(Arc::clone(&target.settings.name), target);
             }
         }
-        Ok(Self { targets, store, clock, answers, telemetry, unsettled: AtomicUsize::new(0) })
+        Ok(Self { targets, store, clock, answers, telemetry })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -93,8 +93,7 @@ impl Delivery {
         loops
     }
 
-    /// Sets `called` from when on the target may have been reached.
-    async fn attempt(&self, target: &Target, lease: &InboxLease, called: &AtomicBool) -> Attempt {
+    async fn attempt(&self, target: &Target, lease: &InboxLease, guard: &CallGuard) -> Attempt {
         let now_ms = self.clock.now_ms();
         if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
             && now_ms - lease.received_ms > stale_after_ms
@@ -116,36 +115,64 @@ impl Delivery {
             return Attempt::without_request(Outcome::Parked { why }, 502);
         };
         let begun = Instant::now();
-        called.store(true, Ordering::Release);
-        let (heard, answer) = target.post(lease, body, self.clock.wall_ms()).await;
-        let took = begun.elapsed();
-        let mut judgement = judge(&heard, target.settings.park_on_4xx);
-        if let (Judgement::Dead { why, asked_ms }, Heard::Status { .. }) = (&judgement, &heard)
-            && target.circuit.is_the_items_own(lease.item)
-        {
-            judgement = Judgement::Again { why: why.clone(), asked_ms: *asked_ms };
+        let (heard, answer) = target.post(lease, body, guard, self.clock.wall_ms()).await;
+        if guard.refused() {
+            // Another instance may have it by now; if so, this is refused as well.
+            return Attempt::without_request(Outcome::HandBack { wait_ms: 0, called: None }, 503);
         }
-        let mut unsent = None;
-        let outcome = if let Judgement::Dead { why, asked_ms } = &judgement {
-            let trip = pass.dead(self.clock.now_ms(), *asked_ms);
+        let took = begun.elapsed();
+        let judgement = judge(&heard, target.settings.park_on_4xx);
+        let (outcome, unsent) = self.outcome(target, lease, pass, judgement, &heard, answer.as_ref());
+        Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
+    }
+
+    /// Tells the circuit what was heard, and says what becomes of the item.
+    fn outcome(
+        &self,
+        target: &Target,
+        lease: &InboxLease,
+        pass: Pass<'_>,
+        judgement: Judgement,
+        heard: &Heard,
+        answer: Option<&Answer>,
+    ) -> (Outcome, Option<Unsent>) {
+        let now_ms = self.clock.now_ms();
+        let tripped = |trip: Trip, why: &str| {
             if trip.opened {
                 target.telemetry.circuit_opened(trip.wait_ms, why);
             }
-            let called = (!matches!(heard, Heard::Unreachable(_))).then(|| why.clone());
-            Outcome::HandBack { wait_ms: trip.wait_ms, called }
-        } else {
-            if pass.alive() {
-                target.telemetry.circuit_closed();
-            }
-            outcome_of(target, lease, judgement, &heard, answer.as_ref(), &mut unsent)
+            trip.wait_ms
         };
-        Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
+        match judgement {
+            Judgement::Dead { why } => (Outcome::HandBack { wait_ms: tripped(pass.dead(now_ms), &why), called: None }, None),
+            Judgement::TurnedAway { why, asked_ms } => {
+                let wait_ms = match pass.turned_away(now_ms, &thread_of(lease), lease.item) {
+                    TurnedAway::ByItsOwnFault => return (failure(target, lease, why, asked_ms), None),
+                    // What it asks for holds its lane; the others find out for themselves.
+                    TurnedAway::WithAll(trip) => tripped(trip, &why).max(asked_ms.unwrap_or(0).min(RETRY_AFTER_MAX_MS)),
+                    TurnedAway::Alone { times } => turned_away_wait_ms(target.settings.retry, times, rand::random(), asked_ms),
+                };
+                (Outcome::HandBack { wait_ms, called: Some(why) }, None)
+            }
+            Judgement::Taken | Judgement::Again { .. } | Judgement::Hopeless { .. } => {
+                if !matches!(heard, Heard::Status { .. }) {
+                    pass.unanswered(now_ms);
+                } else if pass.alive(lease.item) {
+                    target.telemetry.circuit_closed();
+                }
+                match judgement {
+                    Judgement::Again { why, asked_ms } => (failure(target, lease, why, asked_ms), None),
+                    Judgement::Hopeless { why } => (Outcome::Parked { why }, None),
+                    _ => taken(target, lease, heard, answer),
+                }
+            }
+        }
     }
 
     /// Writes the outcome down. False when it does not count.
     async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
         let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
-        match worker::settle(hold, "settle_inbox", &self.telemetry, &self.unsettled, attempt).await {
+        match worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, attempt).await {
             Some(Settled::Done) => true,
             Some(Settled::Kept) => {
                 if let Outcome::Delivered { replies, .. } = outcome {
@@ -193,7 +220,10 @@ impl Delivery {
             Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
             Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
             Outcome::HandBack { called, .. } => {
-                target.telemetry.handed_back(event, called.as_deref().unwrap_or("the target is not there, or hapax stops"));
+                target.telemetry.handed_back(
+                    event,
+                    called.as_deref().unwrap_or("the target is not there, hapax stops, or the lease was too old"),
+                );
             }
         }
         if target.settings.mode == Mode::Proxy {
@@ -225,25 +255,25 @@ impl Work for Delivery {
     fn allowance(&self, channel: &str) -> usize {
         // When the store is back after longer than our leases last, what we know must be written down before anything is leased:
         // the same items would be leased again, and the bot asked again for what it has answered.
-        if self.unsettled.load(Ordering::Acquire) > 0 {
-            return 0;
+        match self.targets.get(channel) {
+            Some(target) if target.unsettled.load(Ordering::Acquire) == 0 => target.circuit.allowance(self.clock.now_ms()),
+            _ => 0,
         }
-        self.targets.get(channel).map_or(0, |target| target.circuit.allowance(self.clock.now_ms()))
     }
 
     async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {
         // Only channels with a target are asked for.
         let Some(target) = self.targets.get(&lease.channel) else { return };
-        let called = AtomicBool::new(false);
+        let guard = hold.guard();
         let mut attempt = tokio::select! {
             biased;
-            attempt = self.attempt(target, &lease, &called) => attempt,
+            attempt = self.attempt(target, &lease, &guard) => attempt,
             () = hold.ended() => {
                 if hold.is_lost() {
                     target.telemetry.fence_lost(first_event(&lease), hold.fence);
                     return;
                 }
-                let called = called.load(Ordering::Acquire).then(|| CUT_BY_STOP.to_owned());
+                let called = guard.let_go().then(|| CUT_BY_STOP.to_owned());
                 Attempt::without_request(Outcome::HandBack { wait_ms: 0, called }, 503)
             }
         };
@@ -268,37 +298,33 @@ fn first_event(lease: &InboxLease) -> EventId {
     lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
 }
 
-fn outcome_of(
-    target: &Target,
-    lease: &InboxLease,
-    judgement: Judgement,
-    heard: &Heard,
-    answer: Option<&Answer>,
-    unsent: &mut Option<Unsent>,
-) -> Outcome {
-    let (settings, failure) = (&target.settings, lease.failures + 1);
-    match judgement {
-        Judgement::Taken => {
-            let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
-            let (sending, reading) = (target.sending.as_ref(), target.reading.as_ref());
-            let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, settings.mode));
-            let replies = replies.unwrap_or_default();
-            if replies.bad > 0 {
-                target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
-                let content = answer.map(|answer| answer.body.clone()).unwrap_or_default();
-                *unsent = Some(Unsent { why: replies.why, content });
-            }
-            let kept = answer.filter(|_| settings.mode == Mode::Proxy).cloned();
-            Outcome::Delivered { status, answer: kept, replies: replies.messages }
-        }
-        Judgement::Hopeless { why } => Outcome::Parked { why },
-        Judgement::Again { why, asked_ms } => {
-            match next_wait_ms(settings.retry, settings.on_poison, failure, rand::random(), asked_ms) {
-                Some(wait_ms) => Outcome::Retry { wait_ms, why },
-                None => Outcome::Parked { why: format!("{why}; that was failure {failure} of {}", settings.retry.attempts) },
-            }
-        }
-        Judgement::Dead { .. } => Outcome::HandBack { wait_ms: 0, called: None },
+/// What the circuit knows a lease by: its thread, or itself.
+fn thread_of(lease: &InboxLease) -> String {
+    let thread = lease.events.first().and_then(|event| event.thread.as_ref());
+    thread.map_or_else(|| lease.item.to_string(), ToString::to_string)
+}
+
+fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Answer>) -> (Outcome, Option<Unsent>) {
+    let mode = target.settings.mode;
+    let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
+    let (sending, reading) = (target.sending.as_ref(), target.reading.as_ref());
+    let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, mode)).unwrap_or_default();
+    let mut unsent = None;
+    if replies.bad > 0 {
+        target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
+        let content = answer.map(|answer| answer.body.clone()).unwrap_or_default();
+        unsent = Some(Unsent { why: replies.why, content });
+    }
+    let kept = answer.filter(|_| mode == Mode::Proxy).cloned();
+    (Outcome::Delivered { status, answer: kept, replies: replies.messages }, unsent)
+}
+
+/// Charges one failure, which may be the last.
+fn failure(target: &Target, lease: &InboxLease, why: String, asked_ms: Option<i64>) -> Outcome {
+    let (settings, number) = (&target.settings, lease.failures + 1);
+    match next_wait_ms(settings.retry, settings.on_poison, number, rand::random(), asked_ms) {
+        Some(wait_ms) => Outcome::Retry { wait_ms, why },
+        None => Outcome::Parked { why: format!("{why}; that was failure {number} of {}", settings.retry.attempts) },
     }
 }
 

@@ -60,6 +60,9 @@ impl Delivery {
 fn outcome(target: &Target, heard: &Heard, answer: Option<Answer>) -> Passage {
     match judge(heard, true) {
         Judgement::Taken => Passage::Taken(answer.filter(|_| target.settings.mode == Mode::Proxy)),
-        Judgement::Again { why, .. } | Judgement::Hopeless { why } | Judgement::Dead { why, .. } => Passage::NotTaken(why),
+        Judgement::Again { why, .. }
+        | Judgement::Hopeless { why }
+        | Judgement::TurnedAway { why, .. }
+        | Judgement::Dead { why } => Passage::NotTaken(why),
     }
 }

@@ -1,6 +1,7 @@
 //! One channel's target: what the request to it looks like, and what was heard of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -21,6 +22,7 @@ use crate::providers::sending::Sending;
 use crate::providers::settings::Settings;
 use crate::store::{Answer, InboxLease, KeptHeaders};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
+use crate::worker::CallGuard;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -72,6 +74,8 @@ pub(super) struct Target {
     signer: Option<StandardSigner>,
     pub(super) settings: config::Channel,
     pub(super) circuit: Circuit,
+    /// Outcomes that are known and that the store did not take yet.
+    pub(super) unsettled: AtomicUsize,
     pub(super) telemetry: ChannelTelemetry,
 }
 
@@ -100,16 +104,19 @@ impl Target {
             sending,
             signer: settings.sign_with.as_ref().and_then(StandardSigner::new),
             circuit: Circuit::default(),
+            unsettled: AtomicUsize::new(0),
             telemetry: telemetry.channel(&settings.name),
             settings,
         }))
     }
 
     /// Makes one request; the answer is given back only where it is wanted for repeats.
-    pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, wall_ms: i64) -> (Heard, Option<Answer>) {
-        let request = self.request(&lease.headers, body, wall_ms, |headers, body| {
+    pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, guard: &CallGuard, wall_ms: i64) -> (Heard, Option<Answer>) {
+        let guarded = guard.body(body.clone());
+        let mut request = self.request(&lease.headers, body, wall_ms, |headers, body| {
             self.add_our_headers(headers, lease, body, wall_ms);
         });
+        *request.body_mut() = Some(guarded);
         self.exchange(request, lease.events.first().map(|event| event.id), self.patience(), wall_ms).await
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use moka::sync::Cache;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::EventId;
 use crate::store::{Answer, EventState, Store, StoreError};
@@ -35,6 +36,7 @@ pub struct Answers {
     waiting: Mutex<HashMap<EventId, Waiters>>,
     /// A worker may be done before the request that brought the event has begun to wait.
     recent: Cache<EventId, Verdict>,
+    closed: CancellationToken,
 }
 
 /// The open requests that wait for one event. Counted under the lock: other holders of the signal come and go without it.
@@ -57,7 +59,12 @@ impl Answers {
         let weigh = |_: &EventId, verdict: &Verdict| u32::try_from(verdict.bytes()).unwrap_or(u32::MAX);
         let kept = Cache::builder().weigher(weigh).max_capacity(RECENT_BYTES);
         let recent = kept.time_to_live(Duration::from_secs(30)).build();
-        Self { waiting: Mutex::new(HashMap::new()), recent }
+        Self { waiting: Mutex::new(HashMap::new()), recent, closed: CancellationToken::new() }
+    }
+
+    /// Nothing more will be delivered here: whoever waits need not wait longer.
+    pub fn close(&self) {
+        self.closed.cancel();
     }
 
     pub fn announce(&self, event: EventId, verdict: Verdict) {
@@ -98,6 +105,7 @@ impl Answers {
             }
             tokio::select! {
                 () = notified => heard = true,
+                () = self.closed.cancelled() => return Ok(self.recent.get(&event)),
                 () = tokio::time::sleep_until((Instant::now() + POLL).min(deadline)) => {
                     asked = false;
                     if Instant::now() >= deadline {

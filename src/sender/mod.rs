@@ -40,8 +40,6 @@ pub struct Sender {
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     wakes: Wakes,
-    /// Outcomes that are known and not written down.
-    unsettled: AtomicUsize,
 }
 
 /// One channel's sending side.
@@ -53,6 +51,8 @@ struct Outlet {
     calls: Semaphore,
     /// Held from picking to settling: two messages that look alike must not both be taken for the one that the provider has.
     picking: Mutex<()>,
+    /// Outcomes that are known and not written down.
+    unsettled: AtomicUsize,
     telemetry: SendTelemetry,
 }
 
@@ -89,21 +89,14 @@ impl Sender {
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
                 picking: Mutex::default(),
+                unsettled: AtomicUsize::new(0),
                 telemetry: telemetry.sending(&name),
                 settings,
                 adapter,
             };
             outlets.insert(name, outlet);
         }
-        Ok(Self {
-            outlets,
-            client: wire::client()?,
-            store,
-            clock,
-            telemetry,
-            wakes: Wakes::default(),
-            unsettled: AtomicUsize::new(0),
-        })
+        Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default() })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -164,8 +157,10 @@ impl Sender {
     }
 
     /// Makes the call, from the first byte to what it means.
-    async fn send(&self, outlet: &Outlet, lease: &OutboxLease, request: Request, hold: &Hold) -> Option<SendOutcome> {
+    async fn send(&self, outlet: &Outlet, lease: &OutboxLease, mut request: Request, hold: &Hold) -> Option<SendOutcome> {
         let begun = Instant::now();
+        let guard = hold.guard();
+        wire::guard(&mut request, &guard);
         let heard = tokio::select! {
             biased;
             answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
@@ -176,9 +171,15 @@ impl Sender {
                 if hold.is_lost() {
                     return self.lost(outlet, lease, hold);
                 }
+                if !guard.let_go() {
+                    return Some(not_sent("hapax stopped before it was sent"));
+                }
                 Heard::Nothing("hapax stopped before the answer came".to_owned())
             }
         };
+        if guard.refused() {
+            return self.unless_lost(outlet, lease, hold, not_sent("its lease was too old when it was to be sent"));
+        }
         let took = begun.elapsed();
         outlet.telemetry.called(took);
         let by = outlet.adapter.reconcile();
@@ -322,8 +323,8 @@ impl Work for Sender {
 
     fn allowance(&self, channel: &str) -> usize {
         // What we know must be written down before the same messages can be leased again.
-        let all_written = self.unsettled.load(Ordering::Acquire) == 0;
-        if all_written && self.outlets.contains_key(channel) { usize::MAX } else { 0 }
+        let all_written = |outlet: &Outlet| outlet.unsettled.load(Ordering::Acquire) == 0;
+        if self.outlets.get(channel).is_some_and(all_written) { usize::MAX } else { 0 }
     }
 
     fn nap(&self) -> Duration {
@@ -343,7 +344,7 @@ impl Work for Sender {
             self.wakes.note(self.clock.now_ms() + wait_ms);
         }
         let attempt = || self.store.settle_outbox(hold.lane, hold.fence, outcome.clone());
-        match worker::settle(&hold, "settle_outbox", &self.telemetry, &self.unsettled, attempt).await {
+        match worker::settle(&hold, "settle_outbox", &self.telemetry, &outlet.unsettled, attempt).await {
             Some(Settled::Done | Settled::Kept) => self.tell(outlet, &leased.lease, &outcome),
             Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
             None => {}
@@ -364,6 +365,11 @@ impl Outlet {
         }
         self.calls.acquire().await.ok()
     }
+}
+
+/// It was begun, and certainly did not go out: if nobody else has it by now, it is simply sent later.
+fn not_sent(why: &str) -> SendOutcome {
+    SendOutcome::Retry { wait_ms: 0, why: why.to_owned() }
 }
 
 fn outgoing(lease: &OutboxLease) -> Outgoing<'_> {

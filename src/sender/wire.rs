@@ -10,6 +10,7 @@ use super::judge::Heard;
 use crate::delivery::innermost;
 use crate::domain::limits::ANSWER_MAX_BYTES;
 use crate::providers::sending::{Call, CallAnswer};
+use crate::worker::CallGuard;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,6 +60,12 @@ pub(super) fn request(base: &str, call: Call) -> Result<Request, String> {
     request.headers_mut().extend(call.headers);
     *request.body_mut() = Some(call.body.into());
     Ok(request)
+}
+
+/// Makes the request look at its lease before its first byte leaves.
+pub(super) fn guard(request: &mut Request, guard: &CallGuard) {
+    let bytes = request.body().and_then(reqwest::Body::as_bytes).map(Bytes::copy_from_slice).unwrap_or_default();
+    *request.body_mut() = Some(guard.body(bytes));
 }
 
 /// Makes one call.

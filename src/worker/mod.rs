@@ -2,6 +2,7 @@
 //!
 //! What the work is, [`Work`] says; slots, heartbeat, lost leases and the clean stop are the same for all of it.
 
+mod guard;
 mod hold;
 mod settle;
 mod slots;
@@ -12,13 +13,16 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use guard::Age;
+pub use guard::CallGuard;
 pub use hold::Hold;
 use hold::Holds;
 pub use settle::settle;
 use slots::Slots;
 
+use crate::clock::{Clock, Moment};
 use crate::domain::{Fence, RetryPolicy};
 use crate::store::{LaneRef, LeaseAsk, Store, StoreError};
 use crate::telemetry::Telemetry;
@@ -51,15 +55,17 @@ pub trait Work: Send + Sync + 'static {
 }
 
 /// How one loop works.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Plan {
     /// Shown on leases.
     pub worker: Arc<str>,
     /// Channels with the number of items worked on at once.
     pub channels: Vec<(Arc<str>, usize)>,
     pub hold_ms: i64,
-    /// How long work in flight may take to finish once we stop; then it is handed back.
-    pub stop_grace: Duration,
+    /// Tells how old a lease is, here and not in the store.
+    pub clock: Arc<dyn Clock>,
+    /// Cancelled when work in flight has had its time to finish after `stop`: then it is handed back.
+    pub give_up: CancellationToken,
 }
 
 pub const POLL: Duration = Duration::from_millis(500);
@@ -67,16 +73,14 @@ pub const POLL: Duration = Duration::from_millis(500);
 /// After looks that failed: a store that comes back must not meet all its instances at once.
 const PAUSES: RetryPolicy = RetryPolicy { first_ms: POLL.as_millis() as i64, cap_ms: 5_000, attempts: u32::MAX };
 
-/// After the grace period, the time to write down that work was handed back.
-const HAND_BACK_TIME: Duration = Duration::from_secs(5);
-
-/// Leases and works until `stop`; returns when everything in flight was settled or handed back.
+/// Leases and works until `stop`; returns when everything in flight was settled or handed back. Who waits for that, waits in bounds: a store
+/// that is away takes no outcome.
 pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telemetry: Arc<Telemetry>, stop: CancellationToken) {
     let slots = Slots::new(&plan.channels);
     let holds = Arc::new(Holds::default());
-    let give_up = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let heart = tokio::spawn(beat(Arc::clone(&holds), Arc::clone(&work), plan.hold_ms, Arc::clone(&telemetry)));
+    let beating = beat(Arc::clone(&holds), Arc::clone(&work), plan.clone(), Arc::clone(&telemetry));
+    let _heart = AbortOnDropHandle::new(tokio::spawn(beating));
     let mut failures = 0;
     while !stop.is_cancelled() {
         // Before looking: what comes in while we look must not be missed.
@@ -86,12 +90,14 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let mut failed = false;
         if !wants.is_empty() {
             let ask = LeaseAsk { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
+            let asked = Moment::now(&*plan.clock);
             match work.lease(ask).await {
                 Ok(leases) => {
                     failures = 0;
                     for lease in leases {
                         let (channel, lane, fence) = W::of(&lease);
-                        let hold = holds.take(lane, fence, &give_up, slots.occupy(channel));
+                        let age = Age::new(asked, plan.hold_ms, Arc::clone(&plan.clock));
+                        let hold = holds.take((lane, fence), age, &plan.give_up, slots.occupy(channel));
                         tasks.spawn(Arc::clone(&work).perform(lease, hold));
                     }
                 }
@@ -112,11 +118,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         }
     }
     tasks.close();
-    if tokio::time::timeout(plan.stop_grace, tasks.wait()).await.is_err() {
-        give_up.cancel();
-        let _ = tokio::time::timeout(HAND_BACK_TIME, tasks.wait()).await;
-    }
-    heart.abort();
+    tasks.wait().await;
 }
 
 /// How long to wait after so many failed looks in a row.
@@ -125,18 +127,19 @@ fn pause(failures: u32, draw: f64) -> Duration {
 }
 
 /// Keeps all leases of one loop alive, in one call, three times per lease.
-async fn beat<W: Work>(holds: Arc<Holds>, work: Arc<W>, hold_ms: i64, telemetry: Arc<Telemetry>) {
-    let every = Duration::from_millis((hold_ms / 3).max(1) as u64);
+async fn beat<W: Work>(holds: Arc<Holds>, work: Arc<W>, plan: Plan, telemetry: Arc<Telemetry>) {
+    let every = Duration::from_millis((plan.hold_ms / 3).max(1) as u64);
     loop {
         tokio::time::sleep(every).await;
         let leases = holds.all();
         if leases.is_empty() {
             continue;
         }
-        match work.extend(leases.clone(), hold_ms).await {
+        let asked = Moment::now(&*plan.clock);
+        match work.extend(leases.clone(), plan.hold_ms).await {
             Ok(still) => {
-                for ((lane, fence), _) in leases.into_iter().zip(still).filter(|(_, still)| !still) {
-                    holds.lose(lane, fence);
+                for ((lane, fence), still) in leases.into_iter().zip(still) {
+                    holds.extended(lane, fence, still, asked);
                 }
             }
             // The leases run on; if they run out, the fence refuses what we would settle late.

@@ -13,7 +13,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// A settle that fails is tried again, ever more slowly up to this. Nothing is leased meanwhile, so it is short.
 const WAIT_CAP: Duration = Duration::from_secs(1);
 
-/// Settles until the store has answered; counts among the `unsettled` while it fails, so that nothing is leased meanwhile. `None` when it never did: the work was given up, or the store refuses for good.
+/// Settles until the store has answered; counts among the `unsettled` while it fails, so that nothing of its channel is leased meanwhile. `None` when it never did: the work was given up, or the store refuses for good.
 pub async fn settle<F>(
     hold: &Hold,
     call: &'static str,

@@ -28,7 +28,10 @@ on_every_store! {
     a_poison_blocks_its_thread_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_nothing
-    a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then
+    a_503_with_retry_after_holds_its_own_thread_only
+    a_half_open_circuit_does_not_wait_for_a_handlers_whole_run
+    a_target_that_turns_its_only_thread_away_parks_nothing
+    an_item_that_is_turned_away_while_others_pass_is_parked_in_the_end
     a_bot_whose_answer_stalls_after_the_status_is_not_asked_again
     a_replay_is_no_copy
     what_is_not_wanted_is_kept_and_goes_nowhere
@@ -253,22 +256,89 @@ async fn a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_n
     rig.counted(r#"hapax_delivery_retries_total{channel="shop"}"#, 0).await;
 }
 
-async fn a_bot_that_says_503_and_when_to_come_back_is_left_alone_until_then(opened: Opened) {
-    let closed = |_: &Call| Say::Answer { status: 503, headers: vec![("retry-after", "3600".to_owned())], body: String::new() };
-    let bot = FakeBot::start(closed).await.expect("a bot");
+async fn a_503_with_retry_after_holds_its_own_thread_only(opened: Opened) {
+    let bot = FakeBot::start(|call| match id_of(call).as_str() {
+        "wamid.closed" => Say::Answer { status: 503, headers: vec![("retry-after", "3600".to_owned())], body: String::new() },
+        _ => Say::Status(200),
+    })
+    .await
+    .expect("a bot");
     let clock = Arc::clone(&opened.clock);
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
-    rig.accepted("shop", text("wamid.A", "1")).await;
-    eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
-    let mut row = rig.inbox().await.remove(0);
-    eventually("handed back", async || {
-        row = rig.inbox().await.remove(0);
-        matches!(row.state, ItemState::Waiting { .. })
-    })
-    .await;
+    rig.accepted("shop", text("wamid.closed", "1")).await;
+    eventually("handed back", async || rig.inbox().await[0].why.is_some()).await;
+    let row = rig.inbox().await.remove(0);
     let ItemState::Waiting { due_ms } = row.state else { panic!("{row:?}") };
     assert!(due_ms > clock.now_ms() + 3_500_000, "due in {} ms", due_ms - clock.now_ms());
-    assert_eq!((row.attempt, row.failures, bot.calls().len()), (1, 0, 1), "nothing is charged");
+    assert_eq!((row.attempt, row.failures), (1, 0), "nothing is charged");
+    for number in 0..5 {
+        rig.accepted("shop", text(&format!("wamid.{number}"), &format!("2{number}"))).await;
+    }
+    bot.called(6).await;
+    eventually("the others are done", async || rig.inbox().await.len() == 1).await;
+    assert_eq!(rig.metric(r#"hapax_circuit_open{channel="shop"}"#), 0);
+}
+
+async fn a_half_open_circuit_does_not_wait_for_a_handlers_whole_run(opened: Opened) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let rig = Rig::start(opened, vec![channel("shop", Some(format!("http://{address}/")))]).await;
+    for number in 0..10 {
+        rig.accepted("shop", text(&format!("wamid.{number}"), &number.to_string())).await;
+    }
+    eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
+    let (finish, listener) = (Arc::new(tokio::sync::Semaphore::new(0)), TcpListener::bind(address).await.expect("the same port"));
+    let gate = Arc::clone(&finish);
+    let bot = FakeBot::listen(listener, move |_| {
+        let gate = Arc::clone(&gate);
+        Box::pin(async move {
+            let _done = gate.acquire().await;
+            Say::Status(200)
+        })
+    })
+    .expect("a bot");
+    bot.called(7).await;
+    assert_eq!(rig.metric(r#"hapax_circuit_open{channel="shop"}"#), 1, "nobody has answered yet");
+    finish.add_permits(1);
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 10);
+    rig.counted(r#"hapax_circuit_open{channel="shop"}"#, 0).await;
+}
+
+/// As behind nginx, which answers 502 for a bot that is down.
+async fn a_target_that_turns_its_only_thread_away_parks_nothing(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.number < 30 { [502, 503, 504][call.number % 3] } else { 200 }));
+    let bot = bot.await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.retry.attempts = 2;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    let calls = bot.called(32).await;
+    assert_eq!(calls[30].attempt(), 31);
+    rig.settled().await;
+    assert!(rig.inbox().await.is_empty(), "{:?}", rig.inbox().await);
+    assert_eq!(rig.metric(r#"hapax_circuit_opened_total{channel="shop"}"#), 0);
+}
+
+async fn an_item_that_is_turned_away_while_others_pass_is_parked_in_the_end(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if id_of(call) == "wamid.poison" { 503 } else { 200 })).await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.retry.attempts = 2;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.poison", "1")).await;
+    let mut others = 0;
+    eventually("parked", async || {
+        others += 1;
+        rig.accepted("shop", text(&format!("wamid.{others}"), "2")).await;
+        rig.inbox().await.iter().any(|row| row.state == ItemState::Parked)
+    })
+    .await;
+    let parked = rig.inbox().await.into_iter().find(|row| row.state == ItemState::Parked).expect("it is parked");
+    assert_eq!(parked.why.as_deref(), Some("the target answered 503; that was failure 2 of 2"));
+    rig.settled().await;
+    assert_eq!(rig.metric(r#"hapax_circuit_opened_total{channel="shop"}"#), 0);
 }
 
 async fn a_bot_whose_answer_stalls_after_the_status_is_not_asked_again(opened: Opened) {

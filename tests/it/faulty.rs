@@ -22,6 +22,7 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 on_every_store! {
     a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken
     an_outcome_waits_for_the_store_to_come_back
+    an_outcome_that_waits_holds_its_own_channel_only
     an_outcome_outlives_its_lease_while_the_store_is_away
     a_worker_whose_lease_was_lost_lets_go
     pings_are_shared_by_all_who_ask_within_a_second
@@ -47,6 +48,15 @@ pub(crate) struct Faulty {
     refused: Mutex<Option<String>>,
     accepts_are_not_heard: AtomicBool,
     unheard: AtomicUsize,
+    then: Mutex<Option<(Moment, Box<dyn FnOnce() + Send>)>>,
+}
+
+/// A moment at which the store has answered and whoever asked has not heard it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// A lease that found some.
+    LeaseInbox,
+    Begin,
 }
 
 /// How the whole store is.
@@ -78,7 +88,20 @@ impl Faulty {
             refused: Mutex::default(),
             accepts_are_not_heard: AtomicBool::new(false),
             unheard: AtomicUsize::new(0),
+            then: Mutex::default(),
         })
+    }
+
+    /// Does something the next time that the moment comes.
+    pub(crate) fn after_next(&self, moment: Moment, does: impl FnOnce() + Send + 'static) {
+        *self.then.lock().expect("no panic") = Some((moment, Box::new(does)));
+    }
+
+    fn reached(&self, moment: Moment) {
+        let then = self.then.lock().expect("no panic").take_if(|(wanted, _)| *wanted == moment);
+        if let Some((_, does)) = then {
+            does();
+        }
     }
 
     pub(crate) fn outage(&self, outage: Outage) {
@@ -266,6 +289,7 @@ impl Store for Faulty {
         let leases = self.inner.lease_inbox(ask).await?;
         if !leases.is_empty() {
             self.step().await;
+            self.reached(Moment::LeaseInbox);
         }
         Ok(leases)
     }
@@ -311,6 +335,7 @@ impl Store for Faulty {
         self.step().await;
         let begun = self.inner.begin(lane, fence).await;
         self.step().await;
+        self.reached(Moment::Begin);
         begun
     }
 
@@ -433,6 +458,21 @@ async fn an_outcome_waits_for_the_store_to_come_back(opened: Opened) {
     faulty.settles_fail.store(false, Ordering::SeqCst);
     eventually("delivered", async || rig.events().await[0].state == EventState::Delivered).await;
     assert_eq!(bot.calls().len(), 1, "the bot is not asked again for an outcome we know");
+}
+
+async fn an_outcome_that_waits_holds_its_own_channel_only(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let channels = ["shop", "other"].map(|name| channel(name, Some(bot.url())));
+    let rig = Rig::start(with(&faulty, opened), channels.into()).await;
+    faulty.settles_fail.store(true, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("a settle failed", async || faulty.failed.load(Ordering::SeqCst) >= 1).await;
+    rig.accepted("other", text("wamid.B", "1")).await;
+    bot.called(2).await;
+    faulty.settles_fail.store(false, Ordering::SeqCst);
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 2);
 }
 
 async fn an_outcome_outlives_its_lease_while_the_store_is_away(opened: Opened) {

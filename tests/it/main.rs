@@ -19,6 +19,7 @@ mod firestore_store;
 mod full_outbox;
 mod moving;
 mod mysql_store;
+mod old_leases;
 mod outage;
 mod phones;
 mod postgres_store;

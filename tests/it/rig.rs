@@ -19,6 +19,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+/// Handing back must fit into a part of it, also on a busy machine.
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
+
 pub(crate) const SECRET: &str = "a secret for tests only";
 
 /// Turns each function into one test per store.
@@ -107,6 +110,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
         instance: Some("test".to_owned()),
+        stop_grace_ms: 30_000,
         limits: Limits {
             connections: limits::CONNECTIONS_MAX,
             header_timeout_ms: limits::HEADER_TIMEOUT_MS,
@@ -131,7 +135,7 @@ impl Rig {
         let server = Server::on(Arc::clone(&opened.store), opened.clock, config, Telemetry::new())
             .await
             .expect("the server opens")
-            .with_stop_grace(Duration::from_millis(200));
+            .with_stop_grace(STOP_GRACE);
         let public = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = public.local_addr().expect("an address");
         let stop = CancellationToken::new();

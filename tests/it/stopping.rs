@@ -1,17 +1,21 @@
 //! A stop hands back what is not done, charges nothing, loses nothing, and tells of the calls it cut.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hapax::store::ItemState;
 use hapax::testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
-use crate::rig::{Opened, Rig, channel, text};
+use crate::program::Poster;
+use crate::rig::{Opened, Rig, STOP_GRACE, channel, eventually, in_time, text};
 
 on_every_store! {
     a_stop_lets_deliveries_end_within_the_grace
     a_stop_counts_the_call_it_cut_and_charges_nothing
     the_next_start_delivers_what_was_left
+    a_bot_in_mid_run_still_sends_through_us_and_nothing_more_is_leased
+    a_stop_has_one_deadline
 }
 
 fn slow(
@@ -75,4 +79,58 @@ async fn the_next_start_delivers_what_was_left(opened: Opened) {
     // The new process has an empty cache and still knows the key.
     let (_, answer) = rig.post("shop", text("wamid.A", "1")).await;
     assert_eq!(answer["status"], "duplicate");
+}
+
+async fn a_bot_in_mid_run_still_sends_through_us_and_nothing_more_is_leased(opened: Opened) {
+    let finish = Arc::new(Notify::new());
+    let bot = FakeBot::start_slow(slow(&finish)).await.expect("a bot");
+    let (store, _folder) = (Arc::clone(&opened.store), opened.folder.clone());
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    rig.begin_stop();
+    let asked = rig.client.get(rig.url("/v1/stats")).bearer_auth("an admin token for tests").send();
+    assert_eq!(asked.await.expect("the door is open").status(), 200);
+    rig.accepted("shop", text("wamid.B", "2")).await;
+    finish.notify_one();
+    rig.stop().await;
+    assert_eq!(bot.calls().len(), 1, "nothing is leased any more");
+    let left = store.inbox(hapax::store::InboxQuery { limit: 10, ..Default::default() }).await.expect("the inbox").rows;
+    assert_eq!(left.len(), 1, "the first was delivered, the second waits for the next start");
+    assert_eq!((left[0].attempt, left[0].failures), (0, 0));
+}
+
+/// A request that never comes to its end and a handler that never answers: neither has a grace period of its own.
+async fn a_stop_has_one_deadline(opened: Opened) {
+    let bot = FakeBot::start_slow(slow(&Arc::new(Notify::new()))).await.expect("a bot");
+    let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    let mut stalled = tokio::net::TcpStream::connect(rig.address).await.expect("a connection");
+    let head = b"POST /in/shop HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
+    tokio::io::AsyncWriteExt::write_all(&mut stalled, head).await.expect("sent");
+    let begun = Instant::now();
+    rig.stop().await;
+    assert!(begun.elapsed() < STOP_GRACE * 3 / 2, "it took {:?}", begun.elapsed());
+}
+
+/// The real program and its default: a handler of some seconds is not cut, and its event is not delivered again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_of_six_seconds_ends_in_peace() {
+    let bot = FakeBot::start(|_| Say::Late(std::time::Duration::from_secs(6), 200)).await.expect("a bot");
+    let folder = crate::quick_folder();
+    let program = crate::program::program(folder.path(), Some(&bot.url()), "");
+    let (process, at) = program.serve().await.expect("it starts");
+    let poster = Poster::new();
+    assert_eq!(poster.post(at, text("wamid.A", "1")).await.expect("an answer").word, "accepted");
+    in_time("the call", bot.called(1)).await;
+    assert!(process.stop().await.expect("it stops").success());
+    let (process, at) = program.serve().await.expect("it starts again");
+    eventually("delivered", async || {
+        let events = poster.get(at, "/v1/events").await.unwrap_or_default();
+        events.contains("\"delivered\"")
+    })
+    .await;
+    assert_eq!(bot.calls().len(), 1);
+    assert!(process.stop().await.expect("it stops").success());
 }

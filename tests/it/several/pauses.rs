@@ -19,6 +19,7 @@ use crate::rig::{eventually, in_time, text};
 
 super::on_every_server! {
     a_paused_instances_late_answer_is_refused
+    an_instance_that_wakes_calls_nobody_with_an_old_lease
     clocks_that_are_wrong_steal_no_lease
 }
 
@@ -77,6 +78,48 @@ async fn a_paused_instances_late_answer_is_refused(server: Private) {
         HashMap::from(["re wamid.A", "re wamid.B"].map(|text| (text.to_owned(), 1))),
         "what was done twice is said once"
     );
+    for process in [paused, other] {
+        assert!(process.stop().await.expect("it stops").success());
+    }
+}
+
+/// It is stopped in the middle of much work, so that there are leases which it was given and has not used. On waking they are another's.
+async fn an_instance_that_wakes_calls_nobody_with_an_old_lease(server: Private) {
+    const PAUSES: usize = 2;
+    let bot = FakeBot::willing().await.expect("a bot");
+    let store = server.fresh().await;
+    let (first, second) = (member("first", &store, &bot.url(), "5s", ""), member("second", &store, &bot.url(), "5s", ""));
+    let (paused, _) = first.program.serve().await.expect("it starts");
+    let (other, there) = second.program.serve().await.expect("it starts beside the other");
+    let stop = tokio_util::sync::CancellationToken::new();
+    let posting = futures_util::future::join_all((0..8).map(|poster| {
+        let stop = stop.clone();
+        async move {
+            let (poster, who) = (Poster::new(), poster);
+            let mut number = 0;
+            while !stop.is_cancelled() {
+                let body = text(&format!("wamid.{who}.{number}"), &format!("55{who}{}", number % 50));
+                poster.post(there, body).await.expect("an answer");
+                number += 1;
+            }
+        }
+    }));
+    let pausing = async {
+        for pause in 1..=PAUSES {
+            in_time("much work", bot.called(300 * pause)).await;
+            paused.pause_for(LEASE + Duration::from_secs(2)).await.expect("it goes on");
+        }
+        in_time("more work", bot.called(bot.calls().len() + 300)).await;
+        stop.cancel();
+    };
+    tokio::join!(posting, pausing);
+    all_done(there).await;
+    let mut attempts = HashMap::<String, Vec<u32>>::new();
+    for call in bot.calls() {
+        attempts.entry(call.event_id().to_owned()).or_default().push(call.attempt());
+    }
+    let odd: Vec<_> = attempts.iter().filter(|(_, made)| !made.is_sorted_by(|a, b| a < b)).collect();
+    assert!(odd.is_empty(), "called with an old lease: {odd:?}");
     for process in [paused, other] {
         assert!(process.stop().await.expect("it stops").success());
     }
