@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::origin::{self, Origin};
+use super::send_at::SendAt;
+use super::time::rfc3339;
 use super::{Api, Caller, Problem, prefer};
 use crate::domain::limits::{BODY_TIMEOUT_MS, MESSAGE_MAX_BYTES, REQUEST_ID_MAX_BYTES};
 use crate::domain::{MessageId, Priority, Status, ThreadId};
@@ -32,6 +34,7 @@ struct Ask {
     payload: Option<Box<RawValue>>,
     request_id: Option<String>,
     priority: Option<String>,
+    send_at: Option<String>,
 }
 
 /// Telegram's chats are numbers.
@@ -56,6 +59,8 @@ struct Receipt {
     thread: String,
     provider_id: Option<String>,
     why: Option<String>,
+    /// When it is to be sent, if that was asked for.
+    send_at: Option<String>,
 }
 
 pub(super) async fn submit(
@@ -69,7 +74,10 @@ pub(super) async fn submit(
     let wait = prefer::wait(&headers)?;
     let origin = origin::find(&api, &caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
     let request_id = given_id.clone().unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
-    let message = make(&origin, &ask, request_id)?;
+    let send_at = ask.send_at.as_deref().map(|text| SendAt::read(text, api.clock.wall_ms())).transpose()?;
+    let message = make(&origin, &ask, request_id, send_at.as_ref())?;
+    // Nobody waits for what is to be sent later.
+    let wait = wait.filter(|_| send_at.as_ref().is_none_or(|at| at.ms <= api.clock.wall_ms()));
     let receipt = Receipt {
         id: String::new(),
         status: Status::Queued.name(),
@@ -81,6 +89,7 @@ pub(super) async fn submit(
         thread: ThreadId { account: message.account.clone(), peer: message.peer.clone() }.to_string(),
         provider_id: None,
         why: None,
+        send_at: send_at.map(|at| rfc3339(at.ms)),
     };
     let submitted = api.store.submit(message).await.map_err(|error| {
         if let StoreError::OutboxFull { channel, account } = &error {
@@ -122,7 +131,7 @@ fn answer(receipt: Receipt, id: MessageId, wait: Option<Duration>) -> Response {
     response
 }
 
-fn make(origin: &Origin<'_>, ask: &Ask, request_id: String) -> Result<NewMessage, Problem> {
+fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, send_at: Option<&SendAt>) -> Result<NewMessage, Problem> {
     let payload = read_payload(ask)?;
     let peer = match &ask.to {
         Peer::Text(to) => origin.peer(to)?,
@@ -130,8 +139,11 @@ fn make(origin: &Origin<'_>, ask: &Ask, request_id: String) -> Result<NewMessage
     };
     origin.sending.check(&peer, &payload).map_err(Problem::unprocessable)?;
     let channel = Arc::clone(&origin.channel.name);
+    let content = canonical(&payload);
+    let mut parts = vec![&*channel, &origin.account, &peer, &content];
+    parts.extend(send_at.map(|at| at.asked.as_str()));
     Ok(NewMessage {
-        fingerprint: fingerprint(&[&channel, &origin.account, &peer, &canonical(&payload)]),
+        fingerprint: fingerprint(&parts),
         account: origin.account.clone(),
         text: origin.sending.text(&payload),
         priority: read_priority(ask.priority.as_deref())?,
@@ -140,6 +152,7 @@ fn make(origin: &Origin<'_>, ask: &Ask, request_id: String) -> Result<NewMessage
         request_id,
         payload,
         reply_to: None,
+        send_at_ms: send_at.map(|at| at.ms),
     })
 }
 

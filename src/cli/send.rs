@@ -16,6 +16,7 @@ Examples:
   hapax send --account 700001 --to 5511988887777 --text \"Your order is on its way\"
   hapax send --channel helpbot --to 77 --text hello --wait 10
   hapax send --account 700001 --to 5511988887777 --text hello --request-id order-4711
+  hapax send --account 700001 --to 5511988887777 --text \"See you tomorrow\" --at 2026-12-24T18:00:00+01:00
   hapax send --channel helpbot --to 77 --payload '{\"method\":\"sendDice\"}'
 
 The same --request-id again is the same message: nothing is sent twice, and the answer says what became of the first. With other
@@ -43,6 +44,9 @@ pub struct Send {
     /// Who goes first when not all can: reply, normal, bulk
     #[arg(long, value_parser = read_priority)]
     priority: Option<Priority>,
+    /// Send it later: a time with its offset (2026-12-24T18:00:00+01:00), or a time from now (90s, 2h, 3d)
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
     /// Wait so many seconds for the outcome
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=SEND_WAIT_MAX_S))]
     wait: Option<u64>,
@@ -58,6 +62,7 @@ impl Send {
             ("payload", self.payload),
             ("channel", self.channel.map(Value::from)),
             ("account", self.account.map(Value::from)),
+            ("send_at", self.at.map(Value::from)),
             ("priority", self.priority.map(|priority| priority.name().into())),
         ];
         for (name, value) in parts.into_iter().filter_map(|(name, value)| Some((name, value?))) {
@@ -92,7 +97,11 @@ fn words(receipt: &Value) -> String {
         name if name.is_empty() => String::new(),
         name => format!(" as {}", printable(&name)),
     };
-    format!("{id} to {to}: {status}{name}{before}")
+    let later = match text_of(receipt, "send_at") {
+        at if at.is_empty() || status != "queued" => String::new(),
+        at => format!(" until {}", printable(&at)),
+    };
+    format!("{id} to {to}: {status}{later}{name}{before}")
 }
 
 /// Nobody knows whether a request without an answer arrived: tells how to ask again safely.

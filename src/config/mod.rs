@@ -32,7 +32,7 @@ pub use network::Network;
 pub use starter::starter;
 pub use store_url::{StoreAddress, StoreUrl};
 pub use tree::Environment;
-pub use units::{write_bytes, write_ms};
+pub use units::{read_ms, write_bytes, write_ms};
 pub use warnings::warnings;
 
 use crate::domain::{Kind, RetryPolicy};

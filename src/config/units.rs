@@ -5,7 +5,8 @@ const TIMES: [(&str, i64); 6] =
 
 const SIZES: [(&str, i64); 4] = [("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1)];
 
-pub(super) fn read_ms(text: &str) -> Option<i64> {
+/// Reads a time with its unit, like `90s`.
+pub fn read_ms(text: &str) -> Option<i64> {
     read(text, &TIMES)
 }
 

@@ -173,6 +173,7 @@ fn message(lease: &InboxLease, thread: &ThreadId, index: usize, wanted: Wanted, 
         payload: wanted.payload,
         priority: Priority::Reply,
         reply_to: Some(event),
+        send_at_ms: None,
     }
 }
 

@@ -45,6 +45,8 @@ pub const REQUEST_ID_MAX_BYTES: usize = 255;
 pub const MESSAGE_MAX_BYTES: usize = 256 << 10;
 /// The longest a request to send waits for the outcome; shorter than the timeout of most proxies.
 pub const SEND_WAIT_MAX_S: u64 = 25;
+/// How far ahead a message may be written that is to be sent later.
+pub const SEND_AHEAD_MAX_MS: i64 = 366 * 86_400_000;
 /// How much of a message's text a list of threads shows.
 pub const PREVIEW_CHARS: usize = 200;
 /// Messages of one account that wait in a channel's outbox where `[limits]` says nothing else, and as many replies beside them; more are refused

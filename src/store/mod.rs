@@ -105,6 +105,9 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
     ///
+    /// One whose `send_at_ms` is still to come waits in a lane of its own: nobody waits for it. When its time has come, leasing puts it
+    /// into its thread's lane, at the place of its age, and takes that lane's first.
+    ///
     /// There is no room for a new message ([`StoreError::OutboxFull`]) while as many of its channel and account wait or are being sent as
     /// [`Store::limit_outbox`] says. Replies are counted apart from the rest, against the same number; those in doubt are not
     /// counted. Instances that add at the same moment may each fill the last place.

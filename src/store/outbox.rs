@@ -25,6 +25,15 @@ pub struct NewMessage {
     pub priority: Priority,
     /// The event whose handler answered with it.
     pub reply_to: Option<EventId>,
+    /// It does not leave before this time of the store's clock.
+    pub send_at_ms: Option<i64>,
+}
+
+impl NewMessage {
+    /// The time until which it waits in a lane of its own, if that is still to come.
+    pub(super) fn held_until(&self, now_ms: i64) -> Option<i64> {
+        self.send_at_ms.filter(|at_ms| *at_ms > now_ms)
+    }
 }
 
 /// Given a channel, whom a message is for as somebody wrote it, and the payload: the name by which the channel's provider calls this peer,

@@ -50,7 +50,7 @@ pub async fn compare(bed: &dyn Bed, seed: u64) {
     for _ in 0..CALLS {
         match random.random_range(0..162) {
             160..162 if bed.may_be_set_back() => pair.set_back(bed, &model_bed, &mut random).await,
-            100..112 => pair.submit(&mut random).await,
+            100..112 => pair.submit(&mut random, bed.clock().now_ms()).await,
             112..128 => pair.lease_outbox(&mut random).await,
             128..148 => pair.work_outbox(&mut random).await,
             148..156 => pair.hear_status(&mut random).await,
@@ -233,12 +233,13 @@ impl Pair {
         MessageId(self.ids.get(&id.0).copied().unwrap_or(id.0))
     }
 
-    async fn submit(&mut self, random: &mut StdRng) {
+    async fn submit(&mut self, random: &mut StdRng, now_ms: i64) {
         let id = format!("m{}", random.random_range(0..12));
         let new = NewMessage {
             peer: ["ana", "bob", "lid"][random.random_range(0..3)].to_owned(),
             fingerprint: [u8::from(random.random_bool(0.1)); 32],
             priority: [Priority::Reply, Priority::Normal, Priority::Bulk][random.random_range(0..3)],
+            send_at_ms: random.random_bool(0.25).then(|| now_ms + random.random_range(-1..4) * 250),
             ..outgoing(&id, "ana")
         };
         let request_id = new.request_id.clone();

@@ -82,6 +82,8 @@ macro_rules! store_suite {
             the_same_request_is_one_message
             messages_of_a_thread_leave_in_order
             replies_go_before_the_rest
+            a_message_for_later_keeps_nobody_waiting
+            a_message_for_later_joins_its_thread_when_it_is_due
             resting_and_paused_accounts_send_nothing
             a_send_not_begun_is_handed_out_again
             a_begun_send_that_was_lost_is_in_doubt

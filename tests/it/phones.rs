@@ -100,6 +100,7 @@ pub(crate) fn new_message(account: &str, peer: &str, text: &str, request_id: &st
         payload,
         priority: Priority::Normal,
         reply_to: None,
+        send_at_ms: None,
     }
 }
 

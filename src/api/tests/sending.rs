@@ -94,6 +94,35 @@ async fn the_same_request_twice_is_one_message() {
 }
 
 #[tokio::test]
+async fn a_message_can_be_written_now_and_sent_later() {
+    let fixture = Fixture::new();
+    let at = |send_at: &str| {
+        let mut ask = hello();
+        ask["send_at"] = json!(send_at);
+        ask
+    };
+    let key = [("idempotency-key", "later"), ("prefer", "wait=20")];
+    let (status, _, receipt) = fixture.submit(&key, &at("90s")).await;
+    assert_eq!((status, &receipt["status"]), (StatusCode::ACCEPTED, &json!("queued")), "nobody waits for it");
+    assert_eq!(receipt["send_at"], "2023-11-14T22:14:50.000Z");
+    let path = format!("/v1/messages/{}", receipt["id"].as_str().expect("an id"));
+    let (_, queued) = fixture.get(&path).await;
+    assert_eq!(queued["outbox"]["due_at"], "2023-11-14T22:14:50.000Z", "{queued}");
+    fixture.queue("55119", "meanwhile").await;
+    fixture.end_message(SendOutcome::Sent { provider_id: "wamid.1".to_owned() }).await;
+
+    fixture.clock.0.fetch_add(60_000, Ordering::SeqCst);
+    let (status, _, again) = fixture.submit(&key[..1], &at("90s")).await;
+    assert_eq!((status, &again["id"]), (StatusCode::OK, &receipt["id"]), "the same was asked for, only later");
+    for other in [at("91s"), hello()] {
+        assert_eq!(fixture.submit(&key[..1], &other).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    }
+    fixture.clock.0.fetch_add(30_000, Ordering::SeqCst);
+    fixture.end_message(SendOutcome::Sent { provider_id: "wamid.2".to_owned() }).await;
+    assert_eq!(fixture.get(&path).await.1["provider_id"], "wamid.2");
+}
+
+#[tokio::test]
 async fn two_equal_requests_at_once_are_one_message() {
     let fixture = Fixture::new();
     let key = [("idempotency-key", "double-click")];
@@ -141,6 +170,10 @@ async fn what_cannot_be_sent_is_answered_with_what_to_change() {
         (with("request_id", json!("r".repeat(300))), "this one has 300 bytes"),
         (with("request_id", json!("")), "1 to 255 bytes"),
         (with("priority", json!("urgent")), "use one of reply, normal, bulk"),
+        (with("send_at", json!("tomorrow")), "`send_at` cannot be read"),
+        (with("send_at", json!("2023-11-15T00:00:00")), "a time with its offset"),
+        (with("send_at", json!(1_700_000_000)), "expected a string"),
+        (with("send_at", json!("53w")), "more than a year ahead"),
     ] {
         let (status, headers, problem) = fixture.submit(&[], &ask).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{hint}: {problem}");

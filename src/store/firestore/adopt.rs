@@ -187,6 +187,7 @@ impl Wish {
             payload: self.payload,
             priority: self.priority,
             reply_to: None,
+            send_at_ms: None,
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Outbox {
 pub(super) struct Outgoing {
     pub(super) new: NewMessage,
     pub(super) created_ms: i64,
-    /// The lane of its thread, to which it comes back after doubt.
+    /// The lane of its thread, to which it comes when its time has come, or back after doubt.
     home: Lane,
     pub(super) provider_id: Option<String>,
     pub(super) steps: Steps,
@@ -54,7 +54,7 @@ enum Lane {
         account: String,
         peer: String,
     },
-    /// A message in doubt keeps nobody waiting.
+    /// A message in doubt, or one that is to be sent later, keeps nobody waiting.
     Own(MessageId),
 }
 
@@ -89,12 +89,15 @@ impl Outbox {
             let same = self.messages.get(&known).is_some_and(|message| message.new.fingerprint == new.fingerprint);
             return if same { Submitted::Replayed(known) } else { Submitted::Mismatch(known) };
         }
-        let lane = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
+        let home = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
+        let (lane, due_ms) = match new.held_until(now) {
+            Some(at_ms) => (Lane::Own(id), at_ms),
+            None => (home.clone(), now),
+        };
         self.requests.insert(request, id);
-        self.open.insert(id, Open { lane: lane.clone(), attempt: 0, due_ms: Some(now), begun_ms: None, unknown: false });
+        self.open.insert(id, Open { lane, attempt: 0, due_ms: Some(due_ms), begun_ms: None, unknown: false });
         let steps = Steps::new(vec![(Status::Queued, now)]);
-        self.messages
-            .insert(id, Outgoing { new, created_ms: now, home: lane, provider_id: None, steps, why: None, tries: vec![] });
+        self.messages.insert(id, Outgoing { new, created_ms: now, home, provider_id: None, steps, why: None, tries: vec![] });
         Submitted::New(id)
     }
 
@@ -140,6 +143,11 @@ impl Outbox {
         }
         let (&id, _) = self.open.iter().find(|(_, open)| open.lane == *lane && open.due_ms.is_some())?;
         let open = self.open.get_mut(&id)?;
+        if matches!(open.lane, Lane::Own(_)) && !open.unknown {
+            // The time it was held until has come.
+            open.lane = self.messages.get(&id)?.home.clone();
+            return None;
+        }
         open.attempt += u32::from(open.begun_ms.is_none());
         *fence += 1;
         let held = Held {

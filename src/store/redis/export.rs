@@ -391,11 +391,11 @@ impl Telling<'_> {
                 }
             }
             Table::Outs => {
-                let Some(Open { attempt, due_ms, begun_ms, unknown }) = open else { return Ok(()) };
+                let Some(Open { attempt, due_ms, begun_ms, unknown, alone }) = open else { return Ok(()) };
                 let of = (number, number, created_ms);
                 records.extend(lease.map(|lease| self.ended(Queue::Outbox, of, attempt, lease)));
                 if !is_known_sent {
-                    let lane = if unknown { own_lane(Queue::Outbox, number) } else { message.home };
+                    let lane = if alone { own_lane(Queue::Outbox, number) } else { message.home };
                     let MessageRec { channel, account, priority, .. } = message;
                     let out = OutRec { number, created_ms, channel, account, lane, priority, attempt, due_ms, begun_ms, unknown };
                     records.push(Moved::Out(out));
@@ -446,11 +446,12 @@ struct Open {
     due_ms: Option<i64>,
     begun_ms: Option<i64>,
     unknown: bool,
+    alone: bool,
 }
 
 fn read_open(mut row: Row) -> Result<Open, StoreError> {
     let (attempt, due_ms, begun_ms) = (row.small()?, row.maybe_int()?, row.maybe_int()?);
-    Ok(Open { attempt, due_ms, begun_ms, unknown: row.flag()? })
+    Ok(Open { attempt, due_ms, begun_ms, unknown: row.flag()?, alone: row.flag()? })
 }
 
 fn read_kind(row: &mut Row) -> Result<Kind, StoreError> {

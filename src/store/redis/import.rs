@@ -355,7 +355,7 @@ fn provider_name_args(heard: &ProviderNameRec) -> Args {
 
 fn out_args(out: &OutRec) -> Args {
     let args = Args::default().arg(name(out.number)).number(out.attempt);
-    args.maybe_number(out.due_ms).maybe_number(out.begun_ms).flag(out.unknown)
+    args.maybe_number(out.due_ms).maybe_number(out.begun_ms).flag(out.unknown).flag(out.is_alone())
 }
 
 fn attempt_args(attempt: &AttemptRec) -> Args {

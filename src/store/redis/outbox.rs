@@ -104,7 +104,7 @@ pub(super) fn message_args(call: Call, new: &NewMessage) -> Call {
     let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default();
     let call = call.arg(&*new.channel).arg(&new.peer).arg(&new.request_id).arg(&new.fingerprint[..]);
     let call = call.maybe(new.text.as_ref()).maybe(new.text.as_ref().map(|text| limits::preview(text)));
-    call.arg(&new.payload[..]).arg(priority).maybe(new.reply_to.map(|id| id.0.into_bytes()))
+    call.arg(&new.payload[..]).arg(priority).maybe(new.reply_to.map(|id| id.0.into_bytes())).maybe_int(new.send_at_ms)
 }
 
 fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {

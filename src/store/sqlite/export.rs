@@ -461,25 +461,25 @@ fn provider_names(db: &Connection, after: Option<&After>, limit: usize) -> rusql
     Ok((records, Some(last.unwrap_or(After::Name(None)))))
 }
 
-const OUTS: &str = "SELECT o.number, m.created, c.name, o.account, t.peer, o.priority, o.attempt, o.due, o.begun, o.unknown
+const OUTS: &str =
+    "SELECT o.number, m.created, c.name, o.account, t.peer, o.priority, o.attempt, o.due, o.begun, o.unknown, o.lane IS NULL
     FROM outbox o JOIN messages m ON m.number = o.number JOIN channels c ON c.id = o.channel JOIN threads t ON t.thread = m.thread
     WHERE o.number > ?1 ORDER BY o.number LIMIT ?2";
 
 fn out(row: &Row<'_>) -> rusqlite::Result<Moved> {
     let number = row.get::<_, i64>(0)? as u64;
     let (channel, account, peer): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(4)?);
-    let unknown = row.get(9)?;
     Ok(Moved::Out(OutRec {
         number,
         created_ms: row.get(1)?,
-        lane: if unknown { own_lane(Queue::Outbox, number) } else { outbox_lane(&channel, &account, &peer) },
+        lane: if row.get(10)? { own_lane(Queue::Outbox, number) } else { outbox_lane(&channel, &account, &peer) },
         channel: channel.into(),
         account,
         priority: priority_of(row.get(5)?),
         attempt: row.get(6)?,
         due_ms: row.get(7)?,
         begun_ms: row.get(8)?,
-        unknown,
+        unknown: row.get(9)?,
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::lanes::Line;
+use super::lanes::{Line, Waiting};
 use super::outbox::{account_key, message_number};
 use super::rows::{message_id, steps_of, steps_text};
 use super::writer::{StepError, Writer};
@@ -179,8 +179,8 @@ impl Writer {
             .execute(params![number, steps_text(&fresh)])?;
         self.outgoing.forget(channel, number);
         let line = Line { priority, account: account_key(&account) };
-        let lane = self.lane_of_message(number)?;
-        self.put_out(number, channel, &account, lane, line)?;
+        let lane = Some(self.lane_of_message(number)?);
+        self.put_out(channel, &account, Waiting { item: number, lane, due: self.now_ms, line })?;
         Ok(Changed::Done)
     }
 

@@ -331,7 +331,7 @@ impl Writer {
         if !self.db.prepare_cached("SELECT 1 FROM messages WHERE number = ?1")?.exists([number])? {
             return refused(format!("message {number} is in the outbox and nowhere else"));
         }
-        let lane = if out.unknown { None } else { Some(self.lane_of_message(number)?) };
+        let lane = if out.is_alone() { None } else { Some(self.lane_of_message(number)?) };
         let mut insert = self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
         insert.execute(params![
             number,

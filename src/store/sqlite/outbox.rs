@@ -28,6 +28,8 @@ pub(super) struct Open {
     pub(super) attempt: u32,
     pub(super) begun: Option<i64>,
     pub(super) unknown: bool,
+    /// It waits in a lane of its own for the time when it is to be sent.
+    held: bool,
     line: Line,
 }
 
@@ -81,9 +83,15 @@ impl Writer {
         let said = Said { number, at: self.now_ms, out: true, text: new.text.as_deref() };
         let prev = self.threads.say(&self.db, thread, &said)?;
         self.write_message(new, number, channel, request, thread, prev)?;
-        let lane = lane_name(&new.channel, &ThreadId { account: new.account.clone(), peer });
         let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
-        self.put_out(number, channel, &new.account, lane, line)?;
+        let waiting = match new.held_until(self.now_ms) {
+            Some(due) => Waiting { item: number, lane: None, due, line },
+            None => {
+                let lane = lane_name(&new.channel, &ThreadId { account: new.account.clone(), peer });
+                Waiting { item: number, lane: Some(lane), due: self.now_ms, line }
+            }
+        };
+        self.put_out(channel, &new.account, waiting)?;
         Ok(Submitted::New(message_id(self.now_ms, number)))
     }
 
@@ -132,27 +140,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a message that is certainly unsent in its thread's lane.
-    pub(super) fn put_out(
-        &mut self,
-        number: i64,
-        channel: i64,
-        account: &str,
-        lane: LaneName,
-        line: Line,
-    ) -> rusqlite::Result<()> {
+    /// Puts a message that is certainly unsent in line.
+    pub(super) fn put_out(&mut self, channel: i64, account: &str, waiting: Waiting) -> rusqlite::Result<()> {
+        let Waiting { item, lane, due, line } = waiting;
         // Not `REPLACE`, which would not be seen by what counts.
-        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
-        self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?.execute(params![
-            number,
-            channel,
-            account,
-            line.account,
-            lane,
-            line.priority,
-            self.now_ms
-        ])?;
-        self.outgoing.add(channel, Waiting { item: number, lane: Some(lane), due: self.now_ms, line });
+        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([item])?;
+        self.db
+            .prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?
+            .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
+        self.outgoing.add(channel, waiting);
         self.work_made = true;
         Ok(())
     }
@@ -204,6 +200,10 @@ impl Writer {
             self.outgoing.remove(channel, lane, number);
             return Ok(None);
         };
+        if open.held {
+            self.join_thread(channel, lane, number, &open)?;
+            return Ok(None);
+        }
         let attempt = open.attempt + u32::from(open.begun.is_none());
         let fence = self.fence()? as i64;
         let held = Held {
@@ -227,6 +227,18 @@ impl Writer {
         ])?;
         self.outgoing.lease(&self.db, lane, held.clone())?;
         self.leased_message(&held, &open, name).map(Some)
+    }
+
+    /// Puts a message that was to be sent later into its thread's lane.
+    fn join_thread(&mut self, channel: i64, lane: u64, number: i64, open: &Open) -> rusqlite::Result<()> {
+        self.outgoing.remove(channel, lane, number);
+        let name = self.lane_of_message(number)?;
+        let due = self
+            .db
+            .prepare_cached("UPDATE outbox SET lane = ?2 WHERE number = ?1 RETURNING due")?
+            .query_row(params![number, name], |row| row.get(0))?;
+        self.outgoing.add(channel, Waiting { item: number, lane: Some(name), due, line: open.line });
+        Ok(())
     }
 
     fn leased_message(&self, held: &Held, open: &Open, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
@@ -254,10 +266,11 @@ impl Writer {
 
     pub(super) fn open_message(&self, number: i64) -> rusqlite::Result<Option<Open>> {
         self.db
-            .prepare_cached("SELECT attempt, begun, unknown, priority, account_key FROM outbox WHERE number = ?1")?
+            .prepare_cached("SELECT attempt, begun, unknown, priority, account_key, lane IS NULL FROM outbox WHERE number = ?1")?
             .query_row([number], |row| {
                 let line = Line { priority: row.get(3)?, account: row.get(4)? };
-                Ok(Open { attempt: row.get(0)?, begun: row.get(1)?, unknown: row.get(2)?, line })
+                let (unknown, alone): (bool, bool) = (row.get(2)?, row.get(5)?);
+                Ok(Open { attempt: row.get(0)?, begun: row.get(1)?, unknown, held: alone && !unknown, line })
             })
             .optional()
     }

@@ -20,6 +20,16 @@ pub(super) struct LeasedOut {
     pub(super) again: bool,
 }
 
+/// What comes of a lane that is due.
+enum Turn {
+    /// The first of this lane is leased.
+    Of(Hash),
+    /// It waits; the lanes after it are as they were.
+    Later,
+    /// Lanes have changed places.
+    Anew,
+}
+
 #[async_trait]
 impl Step for LeaseOutbox {
     type Out = LeasedOut;
@@ -45,12 +55,25 @@ impl Step for LeaseOutbox {
         let mut work = Work::new(tx.now_ms());
         work.take_lanes(lanes);
         work.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
+        // One whose time has come joins its thread's lane.
+        let lanes =
+            order.iter().filter_map(|lane| work.home_of_held(lane)).filter(|home| work.lanes.get(home).is_none()).collect();
+        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
         // What waits behind the first matters only where the first leaves without being leased.
         let lowest_outs = order.iter().copied().filter(|lane| !work.can_send(lane)).collect();
         work.load(tx, Wanted { lowest_outs, ..Wanted::default() }).await?;
         let mut leased = LeasedOut { leases: Vec::new(), again: false };
         for lane in &order {
-            let Some(lease) = work.lease_out(lane, &self.0, tx.number()) else {
+            let turn = work.turn_of(lane);
+            let lease = match turn {
+                Turn::Of(lane) => work.lease_out(&lane, &self.0, tx.number()),
+                Turn::Later => {
+                    leased.again = true;
+                    continue;
+                }
+                Turn::Anew => None,
+            };
+            let Some(lease) = lease else {
                 // The next of this lane may be due before those of the other lanes: what is left is looked for anew.
                 leased.again = true;
                 break;
@@ -63,11 +86,40 @@ impl Step for LeaseOutbox {
 }
 
 impl Work {
-    /// Whether the first of the lane is there, and nobody whose lease ran out leaves the lane because it was heard of.
+    /// The lane that the first of this one is to join now.
+    fn home_of_held(&self, lane: &Hash) -> Option<Hash> {
+        let first = self.lanes.get(lane)?.first;
+        self.outs.get(&first).filter(|out| out.is_held())?;
+        self.messages.get(&first).map(|message| message.home)
+    }
+
+    /// Whether the first of the lane is there and stays in it, and nobody whose lease ran out leaves it because it was heard of.
     fn can_send(&self, lane: &Hash) -> bool {
+        if self.home_of_held(lane).is_some() {
+            return false;
+        }
         let Some(lane) = self.lanes.get(lane) else { return false };
         let known = lane.held.as_ref().and_then(|held| self.messages.get(&held.number)).is_some_and(|m| m.provider_id.is_some());
         !known && self.outs.get(&lane.first).is_some() && self.messages.get(&lane.first).is_some()
+    }
+
+    /// Whose turn it is where this lane is due. One that was to be sent later joins its thread's lane, and if it is the first there, its
+    /// turn is that lane's.
+    fn turn_of(&mut self, lane: &Hash) -> Turn {
+        let Some(home) = self.home_of_held(lane) else {
+            let taken = self.lanes.get(lane).and_then(|lane| lane.held.as_ref()).is_some_and(|held| held.until_ms > self.now_ms);
+            // Taken a moment ago, by one that has joined it.
+            return if taken { Turn::Later } else { Turn::Of(*lane) };
+        };
+        let Some(out) = self.lanes.get(lane).and_then(|row| self.outs.get(&row.first)).cloned() else { return Turn::Anew };
+        let number = out.number;
+        self.leave(lane, number);
+        self.add_out(OutRec { lane: home, ..out });
+        match self.lanes.get(&home) {
+            Some(row) if row.held.as_ref().is_some_and(|held| held.until_ms <= self.now_ms) => Turn::Anew,
+            Some(row) if row.held.is_none() && row.first == number => Turn::Of(home),
+            _ => Turn::Later,
+        }
     }
 
     fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {

@@ -190,7 +190,7 @@ pub struct MessageRec {
     pub payload: Bytes,
     pub priority: Priority,
     pub reply_to: Option<EventId>,
-    /// The lane of its thread, to which it comes back after doubt.
+    /// The lane of its thread, to which it comes when its time has come, or back after doubt.
     pub home: Hash,
     pub thread: Hash,
     pub provider_id: Option<String>,
@@ -215,6 +215,18 @@ pub struct OutRec {
     pub begun_ms: Option<i64>,
     /// It has left its thread's lane, and waits for somebody's word.
     pub unknown: bool,
+}
+
+impl OutRec {
+    /// It waits in a lane of its own: in doubt, or until the time when it is to be sent.
+    pub fn is_alone(&self) -> bool {
+        self.unknown || self.lane == own_lane(Queue::Outbox, self.number)
+    }
+
+    /// It waits for the time when it is to be sent, and is in its thread's lane from then on.
+    pub fn is_held(&self) -> bool {
+        self.is_alone() && !self.unknown
+    }
 }
 
 /// What a provider calls a message: whose it is, or what was heard of it before that is known. Found by [`name_hash`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::engine::{Engine, First, Pool, Trouble, Tx, Wanted};
-use super::records::{Hash, MessageRec, OutRec, outbox_lane, request_hash, thread_hash};
+use super::records::{Hash, MessageRec, OutRec, Queue, outbox_lane, own_lane, request_hash, thread_hash};
 use super::room::{Rooms, outbox_of};
 use super::run::{Step, run};
 use super::threads::Said;
@@ -111,15 +111,19 @@ impl Work {
         let hash = self.say(&thread, &said);
         let message = self.message_from(new, number, outbox_lane(&new.channel, &thread.account, &thread.peer), hash);
         let id = message.message_id();
+        let (lane, due_ms) = match new.held_until(self.now_ms) {
+            Some(at_ms) => (own_lane(Queue::Outbox, number), at_ms),
+            None => (message.home, self.now_ms),
+        };
         self.add_out(OutRec {
             number,
             created_ms: self.now_ms,
             channel: Arc::clone(&new.channel),
             account: new.account.clone(),
-            lane: message.home,
+            lane,
             priority: new.priority,
             attempt: 0,
-            due_ms: Some(self.now_ms),
+            due_ms: Some(due_ms),
             begun_ms: None,
             unknown: false,
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::clock::Clock;
 use crate::domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled, Store,
@@ -27,6 +28,7 @@ pub fn outgoing(request_id: &str, peer: &str) -> NewMessage {
         payload: Bytes::from(format!("{{\"text\":\"hello {request_id}\"}}")),
         priority: Priority::Normal,
         reply_to: None,
+        send_at_ms: None,
     }
 }
 
@@ -124,6 +126,55 @@ pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
         let held = take(&*store, 10).await.remove(0);
         assert_eq!((held.message, held.attempt), (*id, if n == 0 { 2 } else { 1 }));
         settle(&*store, &held, sent(&format!("w{n}"))).await;
+    }
+}
+
+pub async fn a_message_for_later_keeps_nobody_waiting(bed: &dyn Bed) {
+    let store = bed.open();
+    let at_ms = bed.clock().now_ms() + 90_000;
+    let later = NewMessage { send_at_ms: Some(at_ms), ..outgoing("later", "ana") };
+    let id = submit(&*store, later.clone()).await;
+    assert_eq!(fine(store.submit(later).await), Submitted::Replayed(id));
+    let past = NewMessage { send_at_ms: Some(at_ms - 100_000), ..outgoing("past", "ana") };
+    let past = submit(&*store, past).await;
+    let unwanted = NewMessage { send_at_ms: Some(at_ms), ..outgoing("unwanted", "ana") };
+    let unwanted = submit(&*store, unwanted).await;
+    let held = take(&*store, 10).await;
+    assert_eq!(held.iter().map(|held| held.message).collect::<Vec<_>>(), [past], "a time that is over is now");
+    settle(&*store, &held[0], sent("w1")).await;
+    assert_eq!(fine(store.cancel_message(unwanted).await), Changed::Done);
+    drop(store);
+    let store = bed.crash();
+    let message = row(&*store, id).await;
+    assert_eq!(message.steps.status(), Status::Queued);
+    let place = message.outbox.map(|place| place.state);
+    assert!(matches!(place, Some(OutboxState::Waiting { due_ms }) if due_ms == at_ms), "{place:?}");
+    bed.clock().advance(89_999);
+    assert!(take(&*store, 10).await.is_empty());
+    bed.clock().advance(1);
+    let held = take(&*store, 10).await;
+    assert_eq!(held.iter().map(|held| (held.message, held.attempt)).collect::<Vec<_>>(), [(id, 1)]);
+    assert_eq!(settle(&*store, &held[0], sent("w2")).await, Settled::Done);
+}
+
+pub async fn a_message_for_later_joins_its_thread_when_it_is_due(bed: &dyn Bed) {
+    let store = bed.open();
+    let at_ms = bed.clock().now_ms() + 500;
+    let mut later = Vec::new();
+    for (id, peer) in [("later1", "ana"), ("later2", "ana"), ("later3", "bob")] {
+        later.push(submit(&*store, NewMessage { send_at_ms: Some(at_ms), ..outgoing(id, peer) }).await);
+    }
+    let (ana, behind) = (submit(&*store, outgoing("now", "ana")).await, submit(&*store, outgoing("behind", "ana")).await);
+    let first = take(&*store, 10).await.remove(0);
+    assert_eq!(first.message, ana);
+    bed.clock().advance(500);
+    let due = take(&*store, 10).await;
+    assert_eq!(due.iter().map(|held| held.message).collect::<Vec<_>>(), [later[2]], "one of a thread at a time");
+    settle(&*store, &first, sent("w1")).await;
+    for (n, id) in [later[0], later[1], behind].into_iter().enumerate() {
+        let held = take(&*store, 10).await;
+        assert_eq!(held.iter().map(|held| held.message).collect::<Vec<_>>(), [id]);
+        settle(&*store, &held[0], sent(&format!("v{n}"))).await;
     }
 }
 

@@ -14,7 +14,7 @@ return page(key(take(), take()), function(seq)
   end
   for n, one in ipairs(redis.call('LRANGE', key('mt', seq), 0, -1)) do tries[n] = cmsgpack.unpack(one) end
   local n = #told
-  told[n + 1] = open[1] and { open[2], open[3], open[4], open[5] and 1 or 0 }
+  told[n + 1] = open[1] and { open[2], open[3], open[4], open[5] and 1 or 0, is_own(open[1]) and 1 or 0 }
   told[n + 2], told[n + 3], told[n + 4] = held, names, tries
   return { seq, unpack(told) }, #told[7]
 end)

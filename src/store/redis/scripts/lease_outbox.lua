@@ -16,7 +16,15 @@ local function lease(lane)
     redis.call('DEL', key('ol', lane))
     if settle_by_known_id(lost.held, now) then return end
   end
-  local seq, fence = first_of(lane), next_fence()
+  local seq = first_of(lane)
+  local of = redis.call('HMGET', key('m', seq), 'unknown', 'home')
+  if is_own(lane) and not of[1] then
+    -- The time it was held until has come.
+    out_quit(seq, lane)
+    out_join(seq, of[2])
+    return
+  end
+  local fence = next_fence()
   if not redis.call('HGET', key('m', seq), 'begun') then redis.call('HINCRBY', key('m', seq), 'attempt', 1) end
   redis.call('HSET', key('ol', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
   enter_outbox_line(lane)

@@ -1,5 +1,5 @@
 -- The outbox. A message is `m:`; while it is in the outbox it has a `lane`, an `attempt` and, unless it waits for somebody's word, a
--- time when it is `due`. Lanes are like those of the inbox: `oli:` for a thread, `#` and the number for a message in doubt; leases are
+-- time when it is `due`. Lanes are like those of the inbox: `oli:` for a thread, `#` and the number for a message in doubt or to be sent later; leases are
 -- `ol:`, the lines of a channel `od:`, one for each priority. `out:` are a channel's open messages, `unk:` those in doubt, `bgn:` those begun.
 -- `rep:` are a channel's open replies and `dbt:` its messages in doubt, which are counted apart when it is asked for room.
 -- `pid:` leads from a provider's name to its message; `es:` is what was heard of a name that nobody has yet, and `early:` are those names.
@@ -134,7 +134,7 @@ end
 local function take_message()
   return {
     channel = take(), peer = take(), request_id = take(), fingerprint = take(), text = maybe(), preview = maybe(),
-    payload = take(), priority = take(), reply_to = maybe(),
+    payload = take(), priority = take(), reply_to = maybe(), send_at = maybe_number(),
   }
 end
 
@@ -148,15 +148,16 @@ local function submit(new)
   end
   local seq, thread = next_seq(), thread_of(new.peer)
   local row, home = key('m', seq), lane_of(new.channel, thread)
+  local held = new.send_at and new.send_at > now
   redis.call('HSET', row, 'channel', new.channel, 'peer', new.peer, 'request_id', new.request_id, 'fingerprint', new.fingerprint,
     'payload', new.payload, 'priority', new.priority, 'created', now, 'thread', thread, 'home', home, 'call', ARGV[2],
-    's0', now, 'attempt', 0, 'due', now)
+    's0', now, 'attempt', 0, 'due', held and new.send_at or now)
   if new.text then redis.call('HSET', row, 'text', new.text) end
   if new.reply_to then redis.call('HSET', row, 'reply_to', new.reply_to) end
   redis.call('HSET', key('rq'), new.request_id, seq)
   redis.call('ZADD', key('out', new.channel), seq, seq)
   count_open(seq, false)
-  out_join(seq, home)
+  out_join(seq, held and '#' .. seq or home)
   say(thread, new.channel, 'm' .. seq, seq, false, new.preview)
   return { 'N', seq, now }
 end

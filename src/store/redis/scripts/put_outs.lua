@@ -1,6 +1,6 @@
 -- Takes over which messages are in the outbox.
 local function put()
-  local seq, attempt, due, begun, unknown = take(), take(), maybe(), maybe(), take() == '1'
+  local seq, attempt, due, begun, unknown, alone = take(), take(), maybe(), maybe(), take() == '1', take() == '1'
   local row = key('m', seq)
   local of = redis.call('HMGET', row, 'channel', 'home')
   redis.call('HSET', row, 'attempt', attempt)
@@ -16,7 +16,7 @@ local function put()
   redis.call('ZREM', key('mc', of[1]), seq)
   redis.call('ZADD', key('out', of[1]), score(seq), seq)
   count_open(seq, unknown)
-  out_join(seq, unknown and '#' .. seq or of[2])
+  out_join(seq, alone and '#' .. seq or of[2])
 end
 
 return once(function()
