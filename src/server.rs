@@ -44,7 +44,7 @@ use crate::store::postgres;
 use crate::store::redis;
 #[cfg(feature = "sqlite")]
 use crate::store::sqlite;
-use crate::store::{Awaited, ByHand, Spelling, Store, StoreError};
+use crate::store::{Awaited, ByHand, Spelling, Store, StoreError, Unspelt};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -319,13 +319,15 @@ impl Server {
     }
 }
 
-/// Spells whom a message is for as `POST /v1/messages` does. A channel that is not configured here is spelt by whoever has it.
+/// Spells whom a message is for as `POST /v1/messages` does, and lets out only what a front end may ask for. A channel that is not
+/// configured here is spelt by whoever has it.
 fn spelling(sendings: &HashMap<Arc<str>, Arc<dyn Sending>>) -> Spelling {
     let sendings = sendings.clone();
     Arc::new(move |channel, to, payload| {
-        let Some(sending) = sendings.get(channel) else { return Ok(to.to_owned()) };
+        let sending = sendings.get(channel).ok_or(Unspelt::NotHere)?;
         let peer = sending.peer(to);
-        sending.check(&peer, payload).map(|()| peer)
+        let checked = sending.check(&peer, payload).and_then(|()| sending.check_unattended(payload));
+        checked.map(|()| peer).map_err(Unspelt::Wrong)
     })
 }
 

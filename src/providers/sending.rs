@@ -114,6 +114,12 @@ pub trait Sending: Send + Sync {
     /// Says what is wrong with a message before it is stored: unreadable payload, empty or overlong text, bad number.
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String>;
 
+    /// Says what is wrong with a message that a front end has put into the store, where no code of the operator's has seen it: only what
+    /// says something in the chat may go out so.
+    fn check_unattended(&self, _payload: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Makes the request that sends the message.
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String>;
 

@@ -67,7 +67,19 @@ pub fn read_replies(bytes: &[u8]) -> Option<Vec<NewMessage>> {
             Some(id) => Some(EventId(uuid::Uuid::from_bytes(id.try_into().ok()?))),
             None => None,
         };
-        replies.push(NewMessage { channel, account, peer, request_id, fingerprint, text: words, payload, priority, reply_to });
+        replies.push(NewMessage {
+            channel,
+            account,
+            peer,
+            request_id,
+            fingerprint,
+            text: words,
+            payload,
+            priority,
+            reply_to,
+            // Replies are sent at once.
+            send_at_ms: None,
+        });
     }
     Some(replies)
 }
@@ -92,6 +104,7 @@ mod tests {
             payload: Bytes::from_static(b"{\"text\":\"ol\xc3\xa1\"}"),
             priority: Priority::Reply,
             reply_to: Some(EventId(uuid::Uuid::from_u128(5))),
+            send_at_ms: None,
         };
         let bare = NewMessage { text: None, reply_to: None, priority: Priority::Bulk, payload: Bytes::new(), ..reply.clone() };
         let empty = NewMessage { text: Some(String::new()), ..reply.clone() };

@@ -48,7 +48,7 @@ pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
-pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted};
+pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
     Reads, Stats,
@@ -177,7 +177,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     fn promise(&self) -> Promise;
 
     /// Tells, before work begins, how providers spell whom a message is for: a store that others put messages into by themselves makes them
-    /// like those that were submitted.
+    /// like those that were submitted, from now on.
     fn learn_spelling(&self, _spelling: Spelling) {}
 
     /// Sets how many messages of one account may wait in a channel's outbox, and how many replies beside them.

@@ -36,9 +36,17 @@ impl NewMessage {
     }
 }
 
-/// Given a channel, whom a message is for as somebody wrote it, and the payload: the name by which the channel's provider calls this peer,
-/// or what is wrong with the message.
-pub type Spelling = Arc<dyn Fn(&str, &str, &[u8]) -> Result<String, String> + Send + Sync>;
+/// Given a channel, whom a message is for as somebody wrote it, and the payload: the name by which the channel's provider calls this peer.
+pub type Spelling = Arc<dyn Fn(&str, &str, &[u8]) -> Result<String, Unspelt> + Send + Sync>;
+
+/// Why a message that somebody put into the store by themselves is not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unspelt {
+    /// The channel is not configured here, or does not send: another instance may have it.
+    NotHere,
+    /// What is wrong with the message.
+    Wrong(String),
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {

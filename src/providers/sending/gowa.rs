@@ -79,6 +79,14 @@ impl Sending for Gowa {
         Ok(())
     }
 
+    fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
+        let path = path_of(&Body::read(payload)?)?;
+        match path.strip_prefix("/send/") {
+            Some(_) => Ok(()),
+            None => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
+        }
+    }
+
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         let path = path_of(&body)?;

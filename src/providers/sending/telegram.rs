@@ -19,6 +19,25 @@ use crate::providers::{form, json};
 const TEXT_MAX_CHARS: usize = 4_096;
 const METHOD_MAX_CHARS: usize = 64;
 const DEFAULT_METHOD: &str = "sendMessage";
+/// Methods that say something in the chat that the message is for, and neither take from other chats nor change the bot.
+const UNATTENDED: [&str; 16] = [
+    "sendMessage",
+    "sendPhoto",
+    "sendAudio",
+    "sendDocument",
+    "sendVideo",
+    "sendAnimation",
+    "sendVoice",
+    "sendVideoNote",
+    "sendMediaGroup",
+    "sendLocation",
+    "sendVenue",
+    "sendContact",
+    "sendPoll",
+    "sendDice",
+    "sendSticker",
+    "sendChatAction",
+];
 
 pub(in crate::providers) struct Telegram {
     credentials: Credentials,
@@ -47,6 +66,14 @@ impl Sending for Telegram {
         // Marks of a parse mode do not count, so only Telegram can count what is left.
         let most = if body.has("parse_mode") { usize::MAX } else { TEXT_MAX_CHARS };
         check_text(&text, most)
+    }
+
+    fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
+        let method = method_of(&Body::read(payload)?)?;
+        match UNATTENDED.iter().any(|known| method.eq_ignore_ascii_case(known)) {
+            true => Ok(()),
+            false => Err(format!("`{method}` is not among the methods that a document may ask for: {}", UNATTENDED.join(", "))),
+        }
     }
 
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {

@@ -251,6 +251,26 @@ fn telegram_calls() {
     }
 }
 
+/// What a front end puts into the store by itself says something in its chat, or is refused.
+#[test]
+fn documents_may_ask_only_for_what_is_listed() {
+    for (provider, payload, allowed) in [
+        ("telegram", r#"{"text":"a"}"#, true),
+        ("telegram", r#"{"method":"sendphoto","photo":"x"}"#, true),
+        ("telegram", r#"{"method":"setWebhook","url":"https://elsewhere.example"}"#, false),
+        ("telegram", r#"{"method":"forwardMessage","from_chat_id":"@others","message_id":1}"#, false),
+        ("telegram", r#"{"method":"banChatMember","user_id":7}"#, false),
+        ("telegram", r#"{"method":"sendGift"}"#, false),
+        ("gowa", r#"{"message":"a"}"#, true),
+        ("gowa", r#"{"method":"image","image_url":"x"}"#, true),
+        ("gowa", r#"{"method":"revoke","message_id":"x"}"#, false),
+        ("whatsapp", r#"{"type":"image","image":{"id":"1"}}"#, true),
+    ] {
+        let said = sending(provider, "123:abc").check_unattended(payload.as_bytes());
+        assert_eq!(said.is_ok(), allowed, "{provider} {payload}: {said:?}");
+    }
+}
+
 #[test]
 fn telegram_verdicts() {
     let sending = sending("telegram", "123:abc");

@@ -26,12 +26,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A commit of thousands of documents takes its time: so many bytes get a second more.
 const WRITE_BYTES_PER_S: usize = 200_000;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// An emulator shares its machine with all else that runs there: so much more patience it gets.
+const EMULATOR_PATIENCE: u32 = 10;
 
 pub(super) struct Client {
     http: reqwest::Client,
     base: String,
     root: String,
     auth: Auth,
+    /// By which all times are multiplied.
+    patience: u32,
 }
 
 enum Auth {
@@ -78,7 +82,8 @@ impl Client {
             Some(_) => Auth::Owner,
             None => Auth::Google(gcp_auth::provider().await.map_err(|error| no_credentials(&error))?),
         };
-        Ok(Self { http, base: address.base(), root: address.root(), auth })
+        let patience = if address.emulator.is_some() { EMULATOR_PATIENCE } else { 1 };
+        Ok(Self { http, base: address.base(), root: address.root(), auth, patience })
     }
 
     /// The whole name of a document.
@@ -90,7 +95,7 @@ impl Client {
     pub(super) async fn call(&self, method: &str, body: &Value) -> Result<Value, Fault> {
         let body = body.to_string();
         let more = Duration::from_secs((body.len() / WRITE_BYTES_PER_S) as u64);
-        self.post(method, body, WRITE_TIMEOUT + more).await
+        self.post(method, body, WRITE_TIMEOUT * self.patience + more).await
     }
 
     async fn post(&self, method: &str, body: String, timeout: Duration) -> Result<Value, Fault> {
@@ -116,9 +121,9 @@ impl Client {
     pub(super) async fn ask(&self, what: &'static str, method: &str, body: &Value) -> Result<Value, StoreError> {
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         loop {
-            match self.post(method, body.to_string(), READ_TIMEOUT).await {
+            match self.post(method, body.to_string(), READ_TIMEOUT * self.patience).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) if fault.may_pass() && begun.elapsed() + wait < READ_PATIENCE => {
+                Err(fault) if fault.may_pass() && begun.elapsed() + wait < READ_PATIENCE * self.patience => {
                     tokio::time::sleep(wait).await;
                     wait *= 2;
                 }

@@ -44,8 +44,8 @@ impl FirestoreEngine {
                 self.read(events, |doc| Ok(Moved::Event(codec::read_event(doc)?))).await
             }
             Table::Messages => {
-                let messages = by_number(paths::OUTBOX, after, limit);
-                self.read(messages, |doc| Ok(Moved::Message(outbox_doc::read_message(doc)?))).await
+                let docs = self.outbox_docs(by_number(paths::OUTBOX, after, limit), limit).await?;
+                docs.iter().map(|doc| Ok(Moved::Message(outbox_doc::read_message(doc)?))).collect()
             }
             Table::Copies => self.dump_copies(after, limit).await,
             Table::Answers => self.dump_answers(after, limit).await,

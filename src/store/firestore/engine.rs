@@ -1,11 +1,13 @@
 //! The engine's side of the contract, method by method.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
 use super::FirestoreEngine;
+use super::adopt::keep_adopting;
 use super::load::load;
 use super::sight::Sight;
 use super::tx::FirestoreTx;
@@ -173,7 +175,9 @@ impl Engine for FirestoreEngine {
 
     fn learn_spelling(&self, spelling: Spelling) {
         // The first word counts: nobody tells twice.
-        let _ = self.inner.spelling.set(spelling);
+        if self.inner.spelling.set(spelling).is_ok() {
+            tokio::spawn(keep_adopting(Arc::downgrade(&self.inner)));
+        }
     }
 
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
+
 use super::load::whole_body;
 use super::query::Query;
 use super::value::{Doc, flag, hash, int, number, text, time};
-use super::{FirestoreEngine, codec, outbox_doc, paths};
+use super::{FirestoreEngine, codec, mend, outbox_doc, paths};
 use crate::domain::ids;
 use crate::store::steps::Entry;
 use crate::store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec, thread_hash};
@@ -14,6 +16,24 @@ use crate::store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAc
 impl FirestoreEngine {
     pub(super) async fn read<T>(&self, query: Query, read: impl Fn(&Doc) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         self.inner.client.run(&query).await?.iter().map(read).collect()
+    }
+
+    /// Documents of the outbox in the order of their numbers. Those that somebody else has written over are read as they should be, or
+    /// passed by.
+    pub(super) async fn outbox_docs(&self, query: Query, limit: usize) -> Result<Vec<Doc>, StoreError> {
+        let (mut docs, mut behind) = (Vec::new(), None);
+        loop {
+            let page = self.inner.client.run(&query.clone().behind(behind.take()).limit(limit)).await?;
+            let full = page.len() == limit;
+            behind = page.last().and_then(|last| Some(vec![last.fields.get("number")?.clone()]));
+            let (whole, mended) = mend::whole_ones(&self.inner.client, page).await?;
+            docs.extend(whole);
+            docs.extend(mended.into_iter().map(|mended| mended.doc));
+            if !full || docs.len() >= limit || behind.is_none() {
+                docs.truncate(limit);
+                return Ok(docs);
+            }
+        }
     }
 
     pub(super) async fn events(
@@ -112,13 +132,14 @@ impl FirestoreEngine {
             entries.below("number", below.map(number)).highest_first("number").limit(limit)
         };
         let events = of_thread(paths::EVENTS).only(codec::EVENT_FIELDS);
-        let found = self.inner.client.run_all(vec![events, of_thread(paths::OUTBOX)]).await?;
+        let (events, messages) =
+            try_join(self.inner.client.run(&events), self.outbox_docs(of_thread(paths::OUTBOX), limit)).await?;
         let mut entries = Vec::new();
-        for doc in found.iter().flatten() {
-            entries.push(match doc.fields.contains_key("requestId") {
-                true => Entry::Message(Arc::new(outbox_doc::read_message(doc)?)),
-                false => Entry::Event(Arc::new(codec::read_event(doc)?)),
-            });
+        for doc in &events {
+            entries.push(Entry::Event(Arc::new(codec::read_event(doc)?)));
+        }
+        for doc in &messages {
+            entries.push(Entry::Message(Arc::new(outbox_doc::read_message(doc)?)));
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
         entries.truncate(limit);
@@ -134,9 +155,10 @@ impl FirestoreEngine {
             .equal_if("unknown", doubted.clone())
             .equal_if("leased", doubted.map(|_| flag(false)))
             .above("number", after.map(number))
-            .lowest_first("number")
-            .limit(limit);
-        Ok(self.read(outs, outbox_doc::read_out).await?.into_iter().flatten().collect())
+            .lowest_first("number");
+        let docs = self.outbox_docs(outs, limit).await?;
+        let outs: Vec<Option<OutRec>> = docs.iter().map(outbox_doc::read_out).collect::<Result<_, _>>()?;
+        Ok(outs.into_iter().flatten().collect())
     }
 
     pub(super) async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {

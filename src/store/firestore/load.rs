@@ -1,10 +1,11 @@
 //! Loading what a step wants to see, and remembering as of when each document was seen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::future::{try_join, try_join3};
 
 use super::client::{Client, Got};
+use super::mend::mend_numbers;
 use super::query::Query;
 use super::sight::Sight;
 use super::value::{Doc, flag, hash, int, number, text};
@@ -16,6 +17,8 @@ use crate::store::steps::{Loaded, Wanted};
 
 /// Messages in doubt that are looked at.
 const DOUBTED_MAX: usize = 1_000;
+/// Messages of a lane that are looked through for one that can be read.
+const LINE_MAX: usize = 50;
 
 pub(super) fn outbox_path(doc: &Doc) -> String {
     format!("{}/{}", paths::OUTBOX, doc.id())
@@ -95,6 +98,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     // A document that was written anew by somebody else is not this message's any more.
     let own = |doc: &Doc| doc.maybe_number("number").is_some_and(|number| numbers.binary_search(&number).is_ok());
     outs.numbered.extend(found.0.into_values().filter(own));
+    mend_outs(client, &mut outs, &numbers, sight).await?;
     take_outs(outs, wanted, (&mut loaded, sight))?;
     Ok(loaded)
 }
@@ -276,10 +280,7 @@ async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) 
     let unplaced = numbers.iter().filter(|number| !sight.messages.contains_key(number)).map(|at| number(*at)).collect();
     let outbox = Query::of(paths::OUTBOX);
     let by_number = client.run_any(&outbox, "number", unplaced);
-    let lowest = wanted.lowest_outs.iter().map(|lane| {
-        let waiting = Query::of(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true));
-        waiting.lowest_first("number").limit(2)
-    });
+    let lowest = wanted.lowest_outs.iter().map(|lane| line_of(lane).limit(2));
     let doubted = wanted.doubted.iter().map(|account| {
         let doubted = Query::of(paths::OUTBOX).equal("account", text(account)).equal("unknown", flag(true));
         doubted.lowest_first("number").limit(DOUBTED_MAX)
@@ -288,6 +289,37 @@ async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) 
     let (numbered, (lowest, doubted)) = try_join(by_number, by_line).await?;
     let lowest = wanted.lowest_outs.iter().copied().zip(lowest).collect();
     Ok(Outs { numbered, lowest, doubted: doubted.into_iter().flatten().collect() })
+}
+
+fn line_of(lane: &Hash) -> Query {
+    Query::of(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true)).lowest_first("number")
+}
+
+/// Somebody else may have written into any of them: what can be made whole again is, and the rest stands in nobody's way.
+async fn mend_outs(client: &Client, outs: &mut Outs, numbers: &[u64], sight: &mut Sight) -> Result<(), StoreError> {
+    outs.numbered = whole_ones(client, std::mem::take(&mut outs.numbered), sight).await?;
+    let there: HashSet<u64> = outs.numbered.iter().filter_map(|doc| doc.maybe_number("number")).collect();
+    let missing: Vec<u64> = numbers.iter().filter(|number| !there.contains(number)).copied().collect();
+    if !missing.is_empty() {
+        outs.numbered.extend(mend_numbers(client, &missing).await?.into_iter().map(|mended| sight.mend(mended)));
+    }
+    for (lane, docs) in &mut outs.lowest {
+        let (lane, found) = (&*lane, docs.len());
+        *docs = whole_ones(client, std::mem::take(docs), sight).await?;
+        if docs.len() < found {
+            let more = client.run(&line_of(lane).limit(LINE_MAX)).await?;
+            *docs = whole_ones(client, more, sight).await?;
+        }
+        docs.retain(|doc| doc.maybe_hash("lane").as_ref() == Some(lane));
+    }
+    outs.doubted = whole_ones(client, std::mem::take(&mut outs.doubted), sight).await?;
+    Ok(())
+}
+
+async fn whole_ones(client: &Client, docs: Vec<Doc>, sight: &mut Sight) -> Result<Vec<Doc>, StoreError> {
+    let (mut whole, mended) = super::mend::whole_ones(client, docs).await?;
+    whole.extend(mended.into_iter().map(|mended| sight.mend(mended)));
+    Ok(whole)
 }
 
 fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Sight)) -> Result<(), StoreError> {

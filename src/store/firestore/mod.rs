@@ -16,6 +16,7 @@ mod outbox_doc;
 mod paths;
 
 mod load;
+mod mend;
 mod save;
 mod sight;
 mod tx;
@@ -26,13 +27,13 @@ mod by_hand;
 mod dump;
 mod lists;
 mod upkeep;
+mod wish;
 
 mod engine;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 
 use address::Address;
 use adopt::Adoption;
@@ -66,19 +67,10 @@ struct Inner {
     work: Arc<Notify>,
     gates: Gates,
     emulated: bool,
-    /// Where to look for documents of front ends, and when that was last done.
-    looked: Mutex<Looked>,
     /// How providers spell whom a message is for.
     spelling: OnceLock<Spelling>,
     /// Names this instance's proof of life.
     instance: u64,
-}
-
-#[derive(Default)]
-struct Looked {
-    at: Option<Instant>,
-    /// The last document of the page before, when there are more.
-    behind: Option<String>,
 }
 
 /// Opens `firestore://PROJECT[/DATABASE][?emulator=HOST:PORT]`. With a clock, time is that clock's and not the server's.
@@ -96,7 +88,6 @@ pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result
         work: Arc::default(),
         gates: Gates::default(),
         emulated: address.emulator.is_some(),
-        looked: Mutex::default(),
         spelling: OnceLock::new(),
         instance,
     };

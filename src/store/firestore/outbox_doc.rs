@@ -5,10 +5,31 @@ use crate::domain::{Direction, EventId, Priority};
 use crate::store::StoreError;
 use crate::store::steps::records::{Held, MessageRec, OutRec, read_steps, request_hash, write_steps};
 
+/// What changes as a message goes its way, and is told in its thread's entry too.
+pub(super) const MOVING_FIELDS: &[&str] = &[
+    "status",
+    "providerId",
+    "steps",
+    "error",
+    "open",
+    "lane",
+    "attempt",
+    "nextAttemptAt",
+    "inLine",
+    "begunAt",
+    "begun",
+    "unknown",
+];
+
 /// All that never changes, and what changes too.
 pub(super) fn message_fields(message: &MessageRec, thread_doc: Option<&str>) -> Fields {
+    lasting_fields(message, thread_doc).and(progress_fields(message))
+}
+
+/// All that never changes.
+pub(super) fn lasting_fields(message: &MessageRec, thread_doc: Option<&str>) -> Fields {
     let payload = std::str::from_utf8(&message.payload).map_or_else(|_| bytes(&message.payload), text);
-    let fields = Fields::default()
+    Fields::default()
         .with("number", number(message.number))
         .with("request", hash(&request_hash(&message.account, &message.request_id)))
         .with("requestId", text(&message.request_id))
@@ -24,8 +45,7 @@ pub(super) fn message_fields(message: &MessageRec, thread_doc: Option<&str>) -> 
         .with_some("replyTo", message.reply_to, |event| text(&event.to_string()))
         .with("home", hash(&message.home))
         .with("thread", hash(&message.thread))
-        .with_some("threadId", thread_doc, text);
-    fields.and(progress_fields(message))
+        .with_some("threadId", thread_doc, text)
 }
 
 /// What changes as the message goes its way.
@@ -113,13 +133,5 @@ pub(super) fn entry_of_message(message: &MessageRec) -> Fields {
         .with_some("text", message.text.as_deref(), text)
         .with("at", time(message.created_ms))
         .with("requestId", text(&message.request_id))
-        .and(entry_progress(message))
-}
-
-pub(super) fn entry_progress(message: &MessageRec) -> Fields {
-    Fields::default().with("status", text(message.steps.status().name())).with_some(
-        "providerId",
-        message.provider_id.as_deref(),
-        text,
-    )
+        .and(progress_fields(message))
 }

@@ -7,8 +7,9 @@ use futures_util::future::try_join3;
 use super::query::Query;
 use super::sight::MessagePlace;
 use super::tx::FirestoreTx;
-use super::value::{Doc, Fields, bytes, hash, int, number};
+use super::value::{Doc, Fields, bytes, hash, int, map, number, text};
 use super::{codec, outbox_doc, paths};
+use crate::domain::{MessageId, ids};
 use crate::store::StoreError;
 use crate::store::steps::Changes;
 use crate::store::steps::records::{EventRec, Hash, LaneRec, MessageRec, Queue, ThreadRec, name_hash, request_hash, thread_hash};
@@ -18,6 +19,9 @@ const TEXT_MAX_BYTES: usize = 300 << 10;
 
 impl FirestoreTx {
     pub(super) async fn save_all(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        for (name, fields) in std::mem::take(&mut self.sight.mended) {
+            self.writes.update(name, fields);
+        }
         self.save_threads(changes);
         self.remove_threads(&changes.gone_threads).await?;
         self.find_threads(changes).await?;
@@ -201,11 +205,15 @@ impl FirestoreTx {
                 None => self.writes.create(self.name(&place.path), fields),
             }
             let request = request_hash(&message.account, &message.request_id);
-            let unique = Fields::default().with("number", number(message.number));
+            let id = place.path.rsplit('/').next().unwrap_or_default();
+            let lasting = outbox_doc::lasting_fields(message, place.thread_doc.as_deref());
+            let unique =
+                Fields::default().with("number", number(message.number)).with("doc", text(id)).with("kept", map(lasting));
             self.writes.create(self.name(&paths::hashed(paths::REQUESTS, &request)), unique);
             if let Some(thread_doc) = &place.thread_doc {
                 let entry = self.entry(thread_doc, &message.message_id().to_string());
-                self.writes.create(entry, outbox_doc::entry_of_message(message));
+                let place = if open.contains(&message.number) { Fields::default() } else { outbox_doc::closed_fields() };
+                self.writes.create(entry, outbox_doc::entry_of_message(message).and(place));
             }
         }
         for message in &changes.messages {
@@ -213,16 +221,24 @@ impl FirestoreTx {
             self.writes.update(self.name(&place.path), outbox_doc::progress_fields(message));
             if let Some(thread_doc) = place.thread_doc {
                 let entry = self.entry(&thread_doc, &message.message_id().to_string());
-                self.writes.put(entry, outbox_doc::entry_progress(message));
+                self.writes.put(entry, outbox_doc::progress_fields(message));
             }
         }
         for out in changes.new_outs.iter().chain(&changes.outs) {
             let Some(place) = self.sight.messages.get(&out.number).cloned() else { continue };
             self.writes.update(self.name(&place.path), outbox_doc::out_fields(out));
+            if let Some(thread_doc) = place.thread_doc {
+                let entry = self.entry(&thread_doc, &MessageId(ids::numbered(out.created_ms, out.number)).to_string());
+                self.writes.put(entry, outbox_doc::out_fields(out));
+            }
         }
         for number in &changes.gone_outs {
             let Some(place) = self.sight.messages.get(number).cloned() else { continue };
             self.writes.update(self.name(&place.path), outbox_doc::closed_fields());
+            let message = changes.messages.iter().find(|message| message.number == *number);
+            if let (Some(thread_doc), Some(message)) = (place.thread_doc, message) {
+                self.writes.put(self.entry(&thread_doc, &message.message_id().to_string()), outbox_doc::closed_fields());
+            }
         }
         Ok(())
     }
@@ -283,7 +299,10 @@ impl FirestoreTx {
             if let (Some(thread_doc), Some(id)) = (doc.maybe_text("threadId"), doc.maybe_text("messageId")) {
                 self.writes.delete(self.entry(&thread_doc, &id));
             }
-            self.writes.delete(self.name(&paths::hashed(paths::REQUESTS, &doc.hash("request")?)));
+            if let Ok(message) = outbox_doc::read_message(doc) {
+                let request = request_hash(&message.account, &message.request_id);
+                self.writes.delete(self.name(&paths::hashed(paths::REQUESTS, &request)));
+            }
             self.sight.saw(doc);
             self.writes.delete(doc.name.clone());
         }

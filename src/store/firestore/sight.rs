@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::client::{Client, Got};
 use super::load::outbox_path;
+use super::mend::Mended;
 use super::paths;
-use super::value::Doc;
+use super::value::{Doc, Fields};
 use crate::store::StoreError;
 use crate::store::steps::First;
 use crate::store::steps::records::{Hash, LaneRec, name_hash, request_hash, thread_hash};
@@ -30,6 +31,8 @@ pub(super) struct Sight {
     pub(super) threads: HashMap<Hash, String>,
     /// Names of documents other than lanes that must not change until the end.
     pub(super) locked: Vec<String>,
+    /// Documents that somebody else has written over, by name, as they should be.
+    pub(super) mended: Vec<(String, Fields)>,
     /// Documents that were read with the clock, by name; `None`: it was not there.
     ahead: HashMap<String, Option<Doc>>,
     /// What the document of a thread is called, whether it is there or not.
@@ -102,6 +105,16 @@ impl Sight {
         if doc.is_some_and(|doc| doc.maybe_number("number") == Some(number)) {
             self.messages.entry(number).or_insert(MessagePlace { path: path.clone(), thread_doc: None });
         }
+    }
+
+    /// Takes note of what a document should say; gives it as if it said so.
+    pub(super) fn mend(&mut self, mended: Mended) -> Doc {
+        tracing::warn!(
+            document = mended.doc.id(),
+            "a document of the outbox was written over by somebody else; it is read as it should be"
+        );
+        self.mended.push((mended.doc.name.clone(), mended.fields()));
+        mended.doc
     }
 
     /// The first sight counts: what was decided rests on it.

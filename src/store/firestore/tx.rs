@@ -212,7 +212,6 @@ impl Tx for FirestoreTx {
         let mut found = if due.queue == Queue::Inbox || self.paused.is_some() {
             self.inner.client.run(&query).await?
         } else {
-            engine.adopt_new().await?;
             let (found, paused) = try_join(self.inner.client.run(&query), engine.paused_accounts()).await?;
             self.paused = Some(paused);
             found

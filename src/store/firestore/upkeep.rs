@@ -247,7 +247,9 @@ impl FirestoreEngine {
     pub(super) async fn ended_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
         let ended = Query::of(paths::OUTBOX).equal("open", flag(false)).above("number", Some(number(after)));
         let found = self.inner.client.run(&ended.lowest_first("number").only(&["number", "createdAt"]).limit(max)).await?;
-        found.iter().map(|doc| Ok(Dated { number: doc.number("number")?, at_ms: doc.time("createdAt")? })).collect()
+        // One that somebody else has written over is passed by.
+        let dated = |doc: &Doc| Some(Dated { number: doc.maybe_number("number")?, at_ms: doc.maybe_time("createdAt")? });
+        Ok(found.iter().filter_map(dated).collect())
     }
 
     pub(super) async fn count_all(&self) -> Result<Stats, StoreError> {

@@ -45,6 +45,10 @@ pub(super) fn null() -> Value {
     json!({ "nullValue": null })
 }
 
+pub(super) fn map(fields: Fields) -> Value {
+    json!({ "mapValue": { "fields": fields.0 } })
+}
+
 pub(super) fn list(values: Vec<Value>) -> Value {
     json!({ "arrayValue": { "values": values } })
 }
@@ -81,6 +85,7 @@ impl Fields {
 pub(super) struct Doc {
     pub(super) name: String,
     pub(super) fields: Map<String, Value>,
+    pub(super) create_time: String,
     pub(super) update_time: String,
 }
 
@@ -92,16 +97,29 @@ impl Doc {
             _ => Err(broken("a document", part)),
         };
         let (name, update_time) = (take("name")?, take("updateTime")?);
+        let create_time = match document.remove("createTime") {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
         let fields = match document.remove("fields") {
             Some(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        Ok(Self { name, fields, update_time })
+        Ok(Self { name, fields, create_time, update_time })
     }
 
     /// The last part of its name.
     pub(super) fn id(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+
+    /// Whether there is such a field, whatever its kind; one that is empty is none.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(|value| value.get("nullValue").is_none())
+    }
+
+    pub(super) fn maybe_map(&self, field: &str) -> Option<Map<String, Value>> {
+        self.kept(field, "mapValue")?.get("fields")?.as_object().cloned()
     }
 
     fn lacks(&self, field: &str) -> StoreError {

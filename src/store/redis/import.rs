@@ -334,7 +334,8 @@ fn reply_args(args: Args, new: &NewMessage) -> Args {
     let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default();
     let args = args.arg(&*new.channel).arg(&new.peer).arg(&new.request_id).arg(new.fingerprint);
     let args = args.maybe(new.text.as_ref()).maybe(new.text.as_ref().map(|text| limits::preview(text)));
-    args.arg(&new.payload).number(priority).maybe(new.reply_to.map(|id| id.0.into_bytes()))
+    let args = args.arg(&new.payload).number(priority).maybe(new.reply_to.map(|id| id.0.into_bytes()));
+    args.maybe_number(new.send_at_ms)
 }
 
 fn message_args(message: &MessageRec) -> Args {

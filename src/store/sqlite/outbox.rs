@@ -145,9 +145,15 @@ impl Writer {
         let Waiting { item, lane, due, line } = waiting;
         // Not `REPLACE`, which would not be seen by what counts.
         self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([item])?;
-        self.db
-            .prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?
-            .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
+        self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?.execute(params![
+            item,
+            channel,
+            account,
+            line.account,
+            lane,
+            line.priority,
+            due
+        ])?;
         self.outgoing.add(channel, waiting);
         self.work_made = true;
         Ok(())

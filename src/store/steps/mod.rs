@@ -34,4 +34,4 @@ pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Trouble, Tx, 
 pub use store::ServerStore;
 
 #[cfg(feature = "firestore")]
-pub(in crate::store) use submit::submit;
+pub(in crate::store) use submit::{rejoin, submit};

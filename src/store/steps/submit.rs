@@ -20,6 +20,33 @@ pub(in crate::store) async fn submit<E: Engine>(engine: &E, message: NewMessage)
     submitted.pop().ok_or(StoreError::Closed)?
 }
 
+/// Puts a message that is in the outbox back in line, on an engine that found it out of place.
+pub(in crate::store) async fn rejoin<E: Engine>(engine: &E, number: u64) -> Result<(), StoreError> {
+    run(engine, &Rejoin(number)).await
+}
+
+struct Rejoin(u64);
+
+#[async_trait]
+impl Step for Rejoin {
+    type Out = ();
+    const POOL: Pool = Pool::Ingest;
+
+    fn numbers(&self) -> usize {
+        0
+    }
+
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+        let mut work = Work::new(tx.now_ms());
+        work.load(tx, Wanted { messages: vec![self.0], outs: vec![self.0], ..Wanted::default() }).await?;
+        if let Some(out) = work.outs.get(&self.0).filter(|out| out.due_ms.is_some()).cloned() {
+            work.load(tx, Wanted { lanes: vec![out.lane], ..Wanted::default() }).await?;
+            work.add_out(out);
+        }
+        tx.save(&work.changes()).await
+    }
+}
+
 /// What is looked at for new messages, if each peer goes by the name it is written to.
 pub(super) fn first_of_submit<'m>(messages: impl Iterator<Item = &'m NewMessage>) -> First {
     let mut first = First::default();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hapax::clock::Clock;
+use hapax::store::Store as _;
 use hapax::store::firestore::{self, FirestoreEngine};
 use hapax::store::steps::ServerStore;
 use hapax::testkit::hand_clock::HandClock;
@@ -78,12 +79,54 @@ impl Emulator {
         self.ask(self.http.post(address).json(&json!({ "fields": fields })), who).await.0
     }
 
+    /// Writes a document as a whole, as `setDoc` does.
+    pub(super) async fn overwrite(&self, path: &str, fields: Value) {
+        let (status, said) = self.ask(self.http.patch(self.address(path)).json(&json!({ "fields": fields })), As::Hapax).await;
+        assert_eq!(status, 200, "{said}");
+    }
+
+    /// Sets some fields of a document, as `setDoc` with `merge` does.
+    pub(super) async fn merge(&self, path: &str, fields: Value) {
+        assert_eq!(self.merge_as(path, fields, As::Hapax).await, 200);
+    }
+
+    pub(super) async fn merge_as(&self, path: &str, fields: Value, who: As<'_>) -> u16 {
+        let names: Vec<String> =
+            fields.as_object().into_iter().flatten().map(|(name, _)| format!("updateMask.fieldPaths={name}")).collect();
+        let address = format!("{}?{}", self.address(path), names.join("&"));
+        self.ask(self.http.patch(address).json(&json!({ "fields": fields })), who).await.0
+    }
+
+    /// Writes a document that is not there yet, with `createdAt` as `serverTimestamp()`.
+    pub(super) async fn create_stamped(&self, id: &str, fields: Value, who: As<'_>) -> u16 {
+        let name = format!("projects/{}/databases/(default)/documents/outbox/{id}", self.project);
+        let stamp = json!({ "fieldPath": "createdAt", "setToServerValue": "REQUEST_TIME" });
+        let write = json!({
+            "update": { "name": name, "fields": fields },
+            "updateTransforms": [stamp],
+            "currentDocument": { "exists": false },
+        });
+        let address = format!("http://{}/v1/projects/{}/databases/(default)/documents:commit", self.host, self.project);
+        self.ask(self.http.post(address).json(&json!({ "writes": [write] })), who).await.0
+    }
+
     /// Takes over security rules for this project.
     pub(super) async fn rule(&self, rules: &str) -> (u16, Value) {
         let address = format!("http://{}/emulator/v1/projects/{}:securityRules", self.host, self.project);
         let files = json!({ "rules": { "files": [{ "name": "firestore.rules", "content": rules }] } });
         self.ask(self.http.put(address).json(&files), As::Hapax).await
     }
+}
+
+/// A store that takes over documents of front ends, whatever their channel.
+pub(super) fn adopting(store: ServerStore<FirestoreEngine>) -> ServerStore<FirestoreEngine> {
+    store.learn_spelling(Arc::new(|_, to, _| Ok(to.to_owned())));
+    store
+}
+
+/// What a front end writes.
+pub(super) fn wish(to: &str, words: &str) -> Value {
+    json!({ "status": text("queued"), "channel": text("shop"), "account": text("acc"), "to": text(to), "text": text(words) })
 }
 
 pub(super) fn text(text: &str) -> Value {
