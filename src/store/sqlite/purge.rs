@@ -32,6 +32,7 @@ struct Webhook {
     channel: i64,
     /// No event of the same webhook has a higher number.
     last: i64,
+    events: usize,
 }
 
 /// The last number of the webhook `w`: each event took at most one for itself and one for its thread, unless it came from another store.
@@ -44,7 +45,7 @@ fn dated(number: i64, at_ms: i64) -> Dated {
 
 impl Webhook {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)? })
+        Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)?, events: row.get(4)? })
     }
 }
 
@@ -97,30 +98,19 @@ impl Writer {
         Ok(self.db.prepare_cached(expired)?.execute(params![self.now_ms, max as i64])? as u64)
     }
 
-    /// Looks at the next `max` webhooks, and at no more once `max` events are gone; gives how many, and whether there are more to look at.
+    /// Looks at the next webhooks, with about `max` events in all; gives how many events it removed, and whether there are more to look at.
     fn sweep(&mut self, sweep: &mut Sweep, keep_ms: i64, channels: &HashSet<i64>, max: usize) -> rusqlite::Result<(u64, bool)> {
         if self.now_ms - sweep.restarted_ms >= RESTART_MS {
             *sweep = Sweep { restarted_ms: self.now_ms, witness: sweep.witness, ..Sweep::default() };
         }
-        let webhooks: Vec<Webhook> = self
-            .db
-            .prepare_cached(&format!(
-                "SELECT w.number, w.received, w.channel, {LAST_OF_WEBHOOK} FROM events w WHERE w.number > ?1 AND w.webhook = w.number
-                 ORDER BY w.number LIMIT ?2"
-            ))?
-            .query_map(params![sweep.to, max as i64], Webhook::read)?
-            .collect::<Result<_, _>>()?;
+        let (webhooks, full) = self.webhooks_above(sweep.to, max)?;
         let dated: Vec<Dated> = webhooks.iter().map(|webhook| dated(webhook.number, webhook.received)).collect();
-        let sifted = sift(&dated, sweep.witness, keep_ms, self.now_ms, webhooks.len() == max);
+        let sifted = sift(&dated, sweep.witness, keep_ms, self.now_ms, full);
         sweep.witness = sifted.witness;
         let by_number: HashMap<u64, Webhook> =
             webhooks.into_iter().map(|webhook| (webhook.number.cast_unsigned(), webhook)).collect();
         let mut removed = 0;
         for webhook in sifted.old.iter().filter_map(|row| by_number.get(&row.number)) {
-            if removed >= max as u64 {
-                return Ok((removed, true));
-            }
-            sweep.to = webhook.number;
             if channels.contains(&webhook.channel) {
                 removed += self.remove_or_pass(*webhook, sweep)?;
             }
@@ -138,6 +128,24 @@ impl Writer {
         }
         sweep.passed.extend(passed);
         Ok((removed, removed >= max as u64))
+    }
+
+    /// The next webhooks, until they have `max` events together; and whether there may be more. Never reads on: who looks for one more webhook
+    /// may have to read a thousand events to find it.
+    fn webhooks_above(&self, number: i64, max: usize) -> rusqlite::Result<(Vec<Webhook>, bool)> {
+        let mut select = self.db.prepare_cached(&format!(
+            "SELECT w.number, w.received, w.channel, {LAST_OF_WEBHOOK}, w.webhook_events FROM events w
+             WHERE w.number > ?1 AND w.webhook = w.number ORDER BY w.number"
+        ))?;
+        let mut rows = select.query([number])?;
+        let (mut webhooks, mut events) = (Vec::new(), 0);
+        while events < max {
+            let Some(row) = rows.next()? else { return Ok((webhooks, false)) };
+            let webhook = Webhook::read(row)?;
+            events += webhook.events.max(1);
+            webhooks.push(webhook);
+        }
+        Ok((webhooks, true))
     }
 
     /// Looks at the next `max` messages that went out; ended ones go after their retention, and with them their tries.
