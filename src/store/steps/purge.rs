@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 
 use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
 use super::records::{EventRec, Hash, MessageRec, ThreadRec, thread_hash};
@@ -138,12 +139,16 @@ async fn purge_threads<E: Engine>(
     let last = page.last().filter(|_| page.len() == some);
     let last = last.map(|thread| (thread.last_ms, ThreadId { account: thread.account.clone(), peer: thread.peer.clone() }));
     let (mut gone, mut quiet) = (Vec::new(), Vec::new());
-    for thread in page.into_iter().filter(|thread| keep.is_old(&thread.channel, thread.last_ms)) {
-        let hash = thread_hash(&thread.account, &thread.peer);
-        match engine.thread_entries(&hash, 0, None, 1).await?.first() {
-            None => gone.push(thread),
-            Some(newest) if newest.number() <= thread.purged_to && thread.last_text.is_some() => quiet.push(thread),
-            Some(_) => {}
+    let old: Vec<ThreadRec> = page.into_iter().filter(|thread| keep.is_old(&thread.channel, thread.last_ms)).collect();
+    for some in old.chunks(AT_ONCE) {
+        let hashes: Vec<Hash> = some.iter().map(|thread| thread_hash(&thread.account, &thread.peer)).collect();
+        let newest = try_join_all(hashes.iter().map(|hash| engine.thread_entries(hash, 0, None, 1))).await?;
+        for (thread, newest) in some.iter().zip(newest) {
+            match newest.first() {
+                None => gone.push(thread.clone()),
+                Some(newest) if newest.number() <= thread.purged_to && thread.last_text.is_some() => quiet.push(thread.clone()),
+                Some(_) => {}
+            }
         }
     }
     if !gone.is_empty() || !quiet.is_empty() {
@@ -178,8 +183,9 @@ fn chunks(events: Vec<EventRec>, most: usize) -> Vec<Vec<EventRec>> {
 const CHUNK: usize = 1_000;
 /// Webhooks read at once: each may have a thousand events.
 const WEBHOOKS: usize = 200;
-/// Threads looked at in one step: each is a question of its own.
-const THREADS: usize = 100;
+/// Threads looked at in one step, and how many of them together: each is a question of its own.
+const THREADS: usize = 500;
+const AT_ONCE: usize = 16;
 
 /// Remembers where to go on; true when there is more to look at.
 fn advance(cursor: &Mutex<Cursor>, sifted: &Sifted) -> bool {
