@@ -94,8 +94,9 @@ async fn submit(poster: &Poster, at: SocketAddr, request_id: &str) -> Option<(u1
     Some((status, answer["id"].as_str().unwrap_or_default().to_owned()))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_answered_after_a_kill_in_mid_sync_was_taken_in_for_good() {
+/// A webhook whose sync was under way when the process was killed is sent again to the next process, which has a disk like this, and then the
+/// power goes. Gives what the provider hears when it sends it once more.
+async fn heard_after_the_cut(next: Disk) -> String {
     let mut bench = Bench::new(None, Disk::default()).await;
     let body = text("wamid.A", "5511");
     let (process, at) = bench.warm().await;
@@ -110,7 +111,7 @@ async fn a_copy_answered_after_a_kill_in_mid_sync_was_taken_in_for_good() {
     bench.rig.killed().expect("the journal is read");
     bench.rig.release_syncs().expect("released");
 
-    let (process, at) = bench.hapax.serve().await.expect("it starts again");
+    let (process, at) = bench.rig.under(bench.hapax.clone(), next).serve().await.expect("it starts again");
     let said = Poster::new().post(at, body.clone()).await.expect("an answer");
     assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "a kill loses nothing that was written");
     process.kill_nine().await.expect("killed");
@@ -118,7 +119,18 @@ async fn a_copy_answered_after_a_kill_in_mid_sync_was_taken_in_for_good() {
 
     let (_process, at) = bench.hapax.serve().await.expect("it starts after the cut");
     let said = Poster::new().post(at, body).await.expect("an answer");
-    assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "what was answered 200 is there");
+    assert_eq!(said.status, 200);
+    said.word
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_answered_after_a_kill_in_mid_sync_was_taken_in_for_good() {
+    assert_eq!(heard_after_the_cut(Disk::default()).await, "duplicate", "what was answered 200 is there");
+    assert_eq!(
+        heard_after_the_cut(Disk { lies: true, ..Disk::default() }).await,
+        "accepted",
+        "without the sync at opening it is lost"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
