@@ -1,5 +1,6 @@
 //! The way to the bot: attempts, fences, order, parking, dead targets, replays.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use hapax::store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
 use hapax::testkit::fake_bot::{Call, FakeBot, Say};
 use hapax::testkit::hand_clock::HandClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 use crate::rig::{Opened, Rig, channel, eventually, text};
@@ -40,6 +41,14 @@ on_every_store! {
     a_clock_that_jumped_does_not_make_signatures_stale
     a_channel_without_target_keeps_its_events_waiting
     a_busy_channel_does_not_wait_for_the_poll_beside_an_idle_one
+}
+
+/// A port that nobody listens on, and that nobody else gets meanwhile.
+fn closed_port() -> (TcpSocket, SocketAddr) {
+    let port = TcpSocket::new_v4().expect("a socket");
+    port.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let address = port.local_addr().expect("an address");
+    (port, address)
 }
 
 fn id_of(call: &Call) -> String {
@@ -220,9 +229,7 @@ async fn a_poison_blocks_its_thread_where_that_was_chosen(opened: Opened) {
 }
 
 async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let (port, address) = closed_port();
     let rig = Rig::start(opened, vec![channel("shop", Some(format!("http://{address}/")))]).await;
     for number in 0..10 {
         rig.accepted("shop", text(&format!("wamid.{number}"), &number.to_string())).await;
@@ -233,8 +240,7 @@ async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {
         inbox.len() == 10 && inbox.iter().all(|row| matches!(row.state, ItemState::Waiting { .. }))
     })
     .await;
-    let listener = TcpListener::bind(address).await.expect("the same port");
-    let bot = FakeBot::listen(listener, |_| Box::pin(async { Say::Status(200) })).expect("a bot");
+    let bot = FakeBot::listen(port.listen(1_024).expect("it opens"), |_| Box::pin(async { Say::Status(200) })).expect("a bot");
     let calls = bot.called(10).await;
     assert!(calls.iter().all(|call| call.attempt() == 1), "{:?}", calls.iter().map(Call::attempt).collect::<Vec<_>>());
     rig.settled().await;
@@ -280,17 +286,15 @@ async fn a_503_with_retry_after_holds_its_own_thread_only(opened: Opened) {
 }
 
 async fn a_half_open_circuit_does_not_wait_for_a_handlers_whole_run(opened: Opened) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let (port, address) = closed_port();
     let rig = Rig::start(opened, vec![channel("shop", Some(format!("http://{address}/")))]).await;
     for number in 0..10 {
         rig.accepted("shop", text(&format!("wamid.{number}"), &number.to_string())).await;
     }
     eventually("the circuit opens", async || rig.metric(r#"hapax_circuit_open{channel="shop"}"#) == 1).await;
-    let (finish, listener) = (Arc::new(tokio::sync::Semaphore::new(0)), TcpListener::bind(address).await.expect("the same port"));
+    let finish = Arc::new(tokio::sync::Semaphore::new(0));
     let gate = Arc::clone(&finish);
-    let bot = FakeBot::listen(listener, move |_| {
+    let bot = FakeBot::listen(port.listen(1_024).expect("it opens"), move |_| {
         let gate = Arc::clone(&gate);
         Box::pin(async move {
             let _done = gate.acquire().await;
@@ -397,9 +401,10 @@ async fn what_is_not_wanted_is_kept_and_goes_nowhere(opened: Opened) {
 async fn what_is_stale_is_parked_and_can_be_replayed(opened: Opened) {
     let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 500 } else { 200 })).await.expect("a bot");
     let mut shop = channel("shop", Some(bot.url()));
-    shop.stale_after_ms = Some(30);
-    shop.retry.first_ms = 100;
-    shop.retry.cap_ms = 100;
+    // On a busy machine the first call may be late, and must not be too late.
+    shop.stale_after_ms = Some(1_500);
+    shop.retry.first_ms = 2_500;
+    shop.retry.cap_ms = 2_500;
     let rig = Rig::start(opened, vec![shop]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     eventually("parked", async || rig.inbox().await.iter().any(|row| row.state == ItemState::Parked)).await;
