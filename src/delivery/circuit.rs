@@ -118,9 +118,9 @@ impl Circuit {
             *half = Half { number: half.number, round, left: round, since_ms: now_ms };
         }
         half.left -= 1;
-        let probe = Some(half.number);
-        state.last_half = state.last_half.max(probe.unwrap_or_default());
-        Ok(Pass { circuit: self, probe })
+        let number = half.number;
+        state.last_half = state.last_half.max(number);
+        Ok(Pass { circuit: self, probe: Some(number) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
