@@ -54,6 +54,8 @@ pub(super) struct Place {
     /// queued, leased, sending or unknown.
     state: &'static str,
     attempt: u32,
+    /// Tries that failed through the message's own fault: what `send_attempts` bounds.
+    failures: u32,
     worker: Option<String>,
     lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,8 +108,8 @@ impl From<MessageRow> for Item {
 impl From<OutboxPlace> for Place {
     fn from(place: OutboxPlace) -> Self {
         let state = place.state.name();
-        let attempt = place.attempt;
-        let bare = Self { state, attempt, worker: None, lease_until: None, fence: None, due_at: None, check_at: None };
+        let (attempt, failures) = (place.attempt, place.failures);
+        let bare = Self { state, attempt, failures, worker: None, lease_until: None, fence: None, due_at: None, check_at: None };
         match place.state {
             OutboxState::Waiting { due_ms } => Self { due_at: Some(rfc3339(due_ms)), ..bare },
             OutboxState::Leased { worker, until_ms, fence, .. } => {

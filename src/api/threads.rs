@@ -69,7 +69,7 @@ struct Entry {
     at: String,
     text: Option<String>,
     provider_id: Option<String>,
-    /// Of what goes out.
+    /// How far it has come; what came in is `delivered`, and `read` once it was marked so.
     status: Option<&'static str>,
 }
 

@@ -1,16 +1,16 @@
 //! What stands in the file of an export: one JSON object a line, each a twin of a record. Bytes are base64, times milliseconds since 1970.
 
+mod bytes;
+
 use std::fmt;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use self::bytes::Base64;
 use crate::domain::{Direction, EventId, Kind, Priority, Status, Steps};
 use crate::store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, Hash, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
-    ThreadRec,
+    AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
+    ThreadRec, read_past, write_past,
 };
 use crate::store::{Answer, Copies, KeptHeaders, Moved, PausedAccount, read_replies, write_replies};
 
@@ -61,32 +61,6 @@ pub(super) struct End {
     pub(super) blake3: String,
 }
 
-/// Bytes as base64.
-pub(super) struct Base64(Vec<u8>);
-
-impl Serialize for Base64 {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&base64::display::Base64Display::new(&self.0, &BASE64_STANDARD))
-    }
-}
-
-impl<'de> Deserialize<'de> for Base64 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        BASE64_STANDARD.decode(text).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl Base64 {
-    fn of(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
-    }
-
-    fn hash(self) -> Result<Hash, Odd> {
-        self.0.try_into().map_err(|_| Odd("a hash has 32 bytes"))
-    }
-}
-
 /// What a record says that no hapax has written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Odd(&'static str);
@@ -130,6 +104,8 @@ pub(super) struct Thread {
     last_direction: String,
     unread: u64,
     purged_to: u64,
+    #[serde(default)]
+    read_to: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -227,6 +203,8 @@ pub(super) struct Message {
     provider_id: Option<String>,
     steps: Vec<(String, i64)>,
     why: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    past: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -247,6 +225,8 @@ pub(super) struct Out {
     lane: Base64,
     priority: String,
     attempt: u32,
+    #[serde(default)]
+    failures: u32,
     due_ms: Option<i64>,
     begun_ms: Option<i64>,
     unknown: bool,
@@ -308,9 +288,9 @@ impl From<Moved> for Line {
                 Line::Key(Key { key: Base64::of(&key), event, at_ms, fingerprint, expires_ms })
             }
             Moved::Thread(thread) => {
-                let ThreadRec { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to } = thread;
+                let ThreadRec { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to, read_to } = thread;
                 let last_direction = last_direction.name().to_owned();
-                Line::Thread(Thread { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to })
+                Line::Thread(Thread { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to, read_to })
             }
             Moved::Name(NameRec { account, name, peer }) => Line::Name(Name { account, name, peer }),
             Moved::Event(event) => Line::Event(Box::new(event.into())),
@@ -347,10 +327,20 @@ impl TryFrom<Line> for Moved {
                 Moved::Key(KeyRec { key: key.hash()?, event, at_ms, fingerprint, expires_ms })
             }
             Line::Thread(thread) => {
-                let Thread { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to } = thread;
+                let Thread { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to, read_to } = thread;
                 let directions = [("in", Direction::In), ("out", Direction::Out)];
                 let last_direction = named(&directions, &last_direction, "there is no such direction")?;
-                Moved::Thread(ThreadRec { account, peer, channel, last_ms, last_text, last_direction, unread, purged_to })
+                Moved::Thread(ThreadRec {
+                    account,
+                    peer,
+                    channel,
+                    last_ms,
+                    last_text,
+                    last_direction,
+                    unread,
+                    purged_to,
+                    read_to,
+                })
             }
             Line::Name(Name { account, name, peer }) => Moved::Name(NameRec { account, name, peer }),
             Line::Event(event) => Moved::Event(event.read()?),
@@ -496,6 +486,7 @@ impl From<MessageRec> for Message {
             provider_id: message.provider_id,
             steps: steps_of(&message.steps),
             why: message.why,
+            past: write_past(&message.past),
         }
     }
 }
@@ -519,6 +510,7 @@ impl Message {
             provider_id: self.provider_id,
             steps: read_steps(self.steps)?,
             why: self.why,
+            past: read_past(self.past.as_deref()),
         })
     }
 }
@@ -533,6 +525,7 @@ impl From<OutRec> for Out {
             lane: Base64::of(&out.lane),
             priority: out.priority.name().to_owned(),
             attempt: out.attempt,
+            failures: out.failures,
             due_ms: out.due_ms,
             begun_ms: out.begun_ms,
             unknown: out.unknown,
@@ -550,6 +543,7 @@ impl Out {
             lane: self.lane.hash()?,
             priority: read_priority(&self.priority)?,
             attempt: self.attempt,
+            failures: self.failures,
             due_ms: self.due_ms,
             begun_ms: self.begun_ms,
             unknown: self.unknown,

@@ -136,6 +136,14 @@ impl Event {
         Self { identity, ..Self::new(kind, account, &id, key, fingerprint) }
     }
 
+    /// What it says happened to a message of ours: a status, or, as an echo, that it was sent.
+    pub fn says(&self) -> Option<Status> {
+        match self.echo {
+            true => (self.kind == Kind::Message).then_some(Status::Sent),
+            false => self.status,
+        }
+    }
+
     pub fn thread(&self) -> Option<ThreadId> {
         self.peer.as_ref().map(|peer| ThreadId { account: self.account.clone(), peer: peer.clone() })
     }

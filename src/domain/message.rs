@@ -47,6 +47,12 @@ impl Priority {
     }
 }
 
+/// The status of a message that came in: hapax has taken it, whoever else has, and it is read once its thread was marked so. Numbers are
+/// the store's, in the order accepted.
+pub fn status_of_inbound(number: u64, read_to: u64) -> Status {
+    if number <= read_to { Status::Read } else { Status::Delivered }
+}
+
 /// When each status was first heard of, and what follows for the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps(Vec<(Status, i64)>);
@@ -69,6 +75,11 @@ impl Steps {
                 self.0.sort_by_key(|(status, _)| status.rank());
             }
         }
+    }
+
+    /// Takes back what only said where in the outbox it stood.
+    pub fn leave_queue(&mut self) {
+        self.0.retain(|(status, _)| !matches!(status, Status::Sending | Status::Unknown));
     }
 
     /// The status all of it adds up to.

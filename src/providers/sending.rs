@@ -25,7 +25,8 @@ pub struct Outgoing<'m> {
     pub peer: &'m str,
     /// JSON: `{"text": ".."}`, or the provider's own request body.
     pub payload: &'m Bytes,
-    pub created_ms: i64,
+    /// When the try began that nobody knows the outcome of; only for look-ups.
+    pub begun_ms: Option<i64>,
 }
 
 /// One request to the provider's API.
@@ -76,19 +77,12 @@ pub enum Verdict {
 /// What a lookup of a message in doubt showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    Sent {
-        provider_id: String,
-    },
     /// It was sent if one of these, oldest first, belongs to no other message of the account: they look alike.
-    OneOf {
-        provider_ids: Vec<String>,
-    },
+    OneOf { provider_ids: Vec<String> },
     /// The provider does not know it (yet).
     Nothing,
     /// The lookup itself did not work.
-    NoAnswer {
-        why: String,
-    },
+    NoAnswer { why: String },
 }
 
 /// How this provider can be asked about a send whose answer was lost.

@@ -4,7 +4,7 @@
 
 use crate::config::{self, OnUnknown};
 use crate::domain::limits::RETRY_AFTER_MAX_MS;
-use crate::providers::sending::{Reconcile, Verdict};
+use crate::providers::sending::{Found, Reconcile, Verdict};
 use crate::store::SendOutcome;
 
 /// When a send in doubt is looked up, counted from when the doubt began. After the last it waits for a person.
@@ -12,6 +12,9 @@ const CHECKS_MS: [i64; 7] = [5_000, 30_000, 300_000, 1_800_000, 7_200_000, 28_80
 
 /// The pause between two looks is at least this.
 const CHECK_GAP_MS: i64 = 1_000;
+
+/// Neither it nor anything that could be it.
+const NOT_SHOWN: &str = "the provider's history does not show it";
 
 /// What was heard of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +47,15 @@ pub(super) enum AccountFate {
     },
 }
 
+/// How often a message was tried, this time included: at all, and through its own fault.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried {
+    pub(super) attempt: u32,
+    pub(super) failures: u32,
+}
+
 /// `draw` is a random number in 0..1.
-pub(super) fn judge(heard: Heard, settings: &config::Send, by: Reconcile, attempt: u32, draw: f64) -> Judgement {
+pub(super) fn judge(heard: Heard, settings: &config::Send, by: Reconcile, tried: Tried, draw: f64) -> Judgement {
     let goes_on = |outcome| Judgement { outcome, account: AccountFate::GoesOn };
     match heard {
         Heard::Said(Verdict::Sent { provider_id }) => goes_on(SendOutcome::Sent { provider_id }),
@@ -53,36 +63,39 @@ pub(super) fn judge(heard: Heard, settings: &config::Send, by: Reconcile, attemp
         Heard::Said(Verdict::Retry { why, after_ms, whole_account: true }) => {
             // Not this message's fault: it neither fails for the number of its attempts nor waits longer than the others.
             let wait_ms = after_ms.map_or(settings.retry.first_ms, |asked_ms| asked_ms.clamp(0, RETRY_AFTER_MAX_MS));
-            Judgement { outcome: SendOutcome::Retry { wait_ms, why }, account: AccountFate::Silent { wait_ms } }
+            uncharged(wait_ms, why, AccountFate::Silent { wait_ms })
         }
         Heard::Said(Verdict::Retry { why, after_ms, whole_account: false }) => {
-            goes_on(again(why, after_ms, settings, attempt, draw))
+            goes_on(again(why, after_ms, settings, tried.failures, draw))
         }
         Heard::Unreachable(why) => {
             // Nobody's messages get through now. An outage is no reason to fail this one: all of the account wait, ever longer.
-            let tried = attempt.min(settings.retry.attempts.saturating_sub(1));
+            let tried = tried.attempt.min(settings.retry.attempts.saturating_sub(1));
             let wait_ms = settings.retry.wait_ms(tried, draw, None).unwrap_or(settings.retry.cap_ms);
-            Judgement { outcome: SendOutcome::Retry { wait_ms, why }, account: AccountFate::Silent { wait_ms } }
+            uncharged(wait_ms, why, AccountFate::Silent { wait_ms })
         }
         // It is sent when the account is resumed: the store leases nothing of a paused account.
-        Heard::Said(Verdict::StopAccount { why }) => {
-            Judgement { outcome: SendOutcome::Retry { wait_ms: 0, why: why.clone() }, account: AccountFate::Paused { why } }
-        }
-        Heard::Said(Verdict::Unknown { why }) | Heard::Nothing(why) => goes_on(doubt(why, settings, by, attempt, draw)),
+        Heard::Said(Verdict::StopAccount { why }) => uncharged(0, why.clone(), AccountFate::Paused { why }),
+        Heard::Said(Verdict::Unknown { why }) | Heard::Nothing(why) => goes_on(doubt(why, settings, by, tried.failures, draw)),
     }
 }
 
-fn again(why: String, after_ms: Option<i64>, settings: &config::Send, attempt: u32, draw: f64) -> SendOutcome {
-    match settings.retry.wait_ms(attempt, draw, after_ms) {
-        Some(wait_ms) => SendOutcome::Retry { wait_ms, why },
-        None => SendOutcome::Failed { why: format!("{why}; that was attempt {attempt} of {}", settings.retry.attempts) },
+/// The cause concerns the whole account, or the network: the message is not charged with it.
+fn uncharged(wait_ms: i64, why: String, account: AccountFate) -> Judgement {
+    Judgement { outcome: SendOutcome::Retry { wait_ms, why, charged: false }, account }
+}
+
+fn again(why: String, after_ms: Option<i64>, settings: &config::Send, failures: u32, draw: f64) -> SendOutcome {
+    match settings.retry.wait_ms(failures, draw, after_ms) {
+        Some(wait_ms) => SendOutcome::Retry { wait_ms, why, charged: true },
+        None => SendOutcome::Failed { why: format!("{why}; that was failure {failures} of {}", settings.retry.attempts) },
     }
 }
 
-fn doubt(why: String, settings: &config::Send, by: Reconcile, attempt: u32, draw: f64) -> SendOutcome {
+fn doubt(why: String, settings: &config::Send, by: Reconcile, failures: u32, draw: f64) -> SendOutcome {
     match settings.on_unknown {
-        OnUnknown::Resend => match settings.retry.wait_ms(attempt, draw, None) {
-            Some(wait_ms) => SendOutcome::Retry { wait_ms, why: format!("{why}; sent again, as on_unknown = \"resend\" asks") },
+        OnUnknown::Resend => match settings.retry.wait_ms(failures, draw, None) {
+            Some(wait_ms) => SendOutcome::Resend { wait_ms, why: format!("{why}; sent again, as on_unknown = \"resend\" asks") },
             // The last one may have gone out too, so it has not failed.
             None => SendOutcome::Unknown { why, check_ms: None },
         },
@@ -102,14 +115,15 @@ pub(super) fn still_in_doubt(on_unknown: OnUnknown, by: Reconcile) -> SendOutcom
     SendOutcome::Unknown { why: why.to_owned(), check_ms: None }
 }
 
-/// What a lookup means for a message that is in doubt for so long: the provider's id of it, nothing, or why it could not be asked.
-pub(super) fn after_lookup(found: Result<Option<String>, String>, in_doubt_ms: i64) -> SendOutcome {
-    let why = match found {
-        Ok(Some(provider_id)) => return SendOutcome::Sent { provider_id },
-        Ok(None) => "the provider's history does not show it".to_owned(),
-        Err(why) => format!("the lookup did not work: {why}"),
-    };
-    SendOutcome::Unknown { why, check_ms: next_check_ms(Reconcile::ByLookup, in_doubt_ms) }
+/// What a lookup means for a message that is in doubt for so long. Whether what looks like it is another message of ours only the store
+/// can tell.
+pub(super) fn after_lookup(found: Found, in_doubt_ms: i64) -> SendOutcome {
+    let check_ms = next_check_ms(Reconcile::ByLookup, in_doubt_ms);
+    match found {
+        Found::OneOf { provider_ids } => SendOutcome::Found { provider_ids, why: NOT_SHOWN.to_owned(), check_ms },
+        Found::Nothing => SendOutcome::Unknown { why: NOT_SHOWN.to_owned(), check_ms },
+        Found::NoAnswer { why } => SendOutcome::Unknown { why: format!("the lookup did not work: {why}"), check_ms },
+    }
 }
 
 fn next_check_ms(by: Reconcile, in_doubt_ms: i64) -> Option<i64> {
@@ -139,7 +153,11 @@ mod tests {
     }
 
     fn outcome(heard: Heard, on_unknown: OnUnknown, by: Reconcile, attempt: u32) -> SendOutcome {
-        judge(heard, &settings(on_unknown), by, attempt, 0.0).outcome
+        judge(heard, &settings(on_unknown), by, tried(attempt), 0.0).outcome
+    }
+
+    fn tried(failures: u32) -> Tried {
+        Tried { attempt: failures, failures }
     }
 
     fn lost() -> Heard {
@@ -157,7 +175,7 @@ mod tests {
                 assert!(matches!(still_in_doubt(on_unknown, by), SendOutcome::Unknown { check_ms: None, .. }));
             }
         }
-        assert!(matches!(outcome(lost(), OnUnknown::Resend, Reconcile::No, 1), SendOutcome::Retry { wait_ms: 1_000, .. }));
+        assert!(matches!(outcome(lost(), OnUnknown::Resend, Reconcile::No, 1), SendOutcome::Resend { wait_ms: 1_000, .. }));
         let last = outcome(lost(), OnUnknown::Resend, Reconcile::No, 5);
         assert_eq!(last, SendOutcome::Unknown { why: "cut".to_owned(), check_ms: None }, "it has not failed: nobody knows");
     }
@@ -173,13 +191,13 @@ mod tests {
         assert_eq!(check(OnUnknown::Hold, Reconcile::ByLookup), None);
         let mut looks = Vec::new();
         let mut in_doubt_ms = 0;
-        while let SendOutcome::Unknown { check_ms: Some(wait_ms), .. } = after_lookup(Ok(None), in_doubt_ms) {
+        while let SendOutcome::Unknown { check_ms: Some(wait_ms), .. } = after_lookup(Found::Nothing, in_doubt_ms) {
             in_doubt_ms += wait_ms;
             looks.push(in_doubt_ms);
         }
         assert_eq!(looks, CHECKS_MS);
-        let sent = after_lookup(Ok(Some("id".to_owned())), 7);
-        assert_eq!(sent, SendOutcome::Sent { provider_id: "id".to_owned() });
+        let found = after_lookup(Found::OneOf { provider_ids: vec!["id".to_owned()] }, 7);
+        assert!(matches!(found, SendOutcome::Found { provider_ids, check_ms: Some(4_993), .. } if provider_ids == ["id"]));
     }
 
     #[test]
@@ -189,7 +207,7 @@ mod tests {
             Heard::Said(Verdict::Retry { why, after_ms, whole_account: false })
         };
         assert!(matches!(outcome(busy(), OnUnknown::Hold, Reconcile::No, 4), SendOutcome::Retry { wait_ms: 8_000, .. }));
-        let why = "busy; that was attempt 5 of 5".to_owned();
+        let why = "busy; that was failure 5 of 5".to_owned();
         assert_eq!(outcome(busy(), OnUnknown::Hold, Reconcile::No, 5), SendOutcome::Failed { why });
         let asked = Verdict::Retry { why: "slow".to_owned(), after_ms: Some(9_000), whole_account: false };
         assert!(matches!(
@@ -199,18 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn the_budget_counts_what_the_message_failed_by_not_how_often_it_was_tried() {
+        let busy = Heard::Said(Verdict::Retry { why: "busy".to_owned(), after_ms: None, whole_account: false });
+        let after_an_outage = Tried { attempt: 7, failures: 1 };
+        let judgement = judge(busy, &settings(OnUnknown::Hold), Reconcile::No, after_an_outage, 0.0);
+        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 1_000, charged: true, .. }), "{judgement:?}");
+    }
+
+    #[test]
     fn what_the_account_is_told_holds_for_the_account_and_fails_no_message() {
         let slow = Heard::Said(Verdict::Retry { why: "429".to_owned(), after_ms: Some(7_000), whole_account: true });
-        let judgement = judge(slow, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
-        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 7_000, .. }), "{judgement:?}");
+        let judgement = judge(slow, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
+        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 7_000, charged: false, .. }), "{judgement:?}");
         assert_eq!(judgement.account, AccountFate::Silent { wait_ms: 7_000 });
         let refused = Heard::Unreachable("refused".to_owned());
-        let judgement = judge(refused, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
-        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 8_000, .. }), "an outage fails nothing: {judgement:?}");
+        let judgement = judge(refused, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
+        let waits = matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 8_000, charged: false, .. });
+        assert!(waits, "an outage fails nothing: {judgement:?}");
         assert_eq!(judgement.account, AccountFate::Silent { wait_ms: 8_000 });
         let stopped = Heard::Said(Verdict::StopAccount { why: "190".to_owned() });
-        let judgement = judge(stopped, &settings(OnUnknown::Hold), Reconcile::No, 99, 0.0);
-        assert_eq!(judgement.outcome, SendOutcome::Retry { wait_ms: 0, why: "190".to_owned() });
+        let judgement = judge(stopped, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
+        assert_eq!(judgement.outcome, SendOutcome::Retry { wait_ms: 0, why: "190".to_owned(), charged: false });
         assert_eq!(judgement.account, AccountFate::Paused { why: "190".to_owned() });
     }
 }

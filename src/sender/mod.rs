@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Request};
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use wire::BadSending;
 
-use self::judge::{AccountFate, Heard, Judgement, after_lookup, judge, still_in_doubt};
+use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, still_in_doubt};
 use self::pace::{Pace, Turn};
 use self::wakes::Wakes;
 use crate::clock::Clock;
@@ -49,8 +49,6 @@ struct Outlet {
     pace: Pace,
     /// Calls at once; messages that wait for their turn hold none.
     calls: Semaphore,
-    /// Held from picking to settling: two messages that look alike must not both be taken for the one that the provider has.
-    picking: Mutex<()>,
     /// Outcomes that are known and not written down.
     unsettled: AtomicUsize,
     telemetry: SendTelemetry,
@@ -60,19 +58,6 @@ struct Outlet {
 pub struct Leased {
     lease: OutboxLease,
     turn: Turn,
-}
-
-/// How work on a message ended.
-struct Ended<'o> {
-    outcome: SendOutcome,
-    /// Kept until the outcome is settled, where others must not pick meanwhile.
-    _alone: Option<MutexGuard<'o, ()>>,
-}
-
-impl From<SendOutcome> for Ended<'_> {
-    fn from(outcome: SendOutcome) -> Self {
-        Self { outcome, _alone: None }
-    }
 }
 
 impl Sender {
@@ -88,7 +73,6 @@ impl Sender {
             let outlet = Outlet {
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
-                picking: Mutex::default(),
                 unsettled: AtomicUsize::new(0),
                 telemetry: telemetry.sending(&name),
                 settings,
@@ -109,12 +93,12 @@ impl Sender {
     }
 
     /// Works on one message to its end; nothing when the lease was lost on the way, so that no outcome counts.
-    async fn work_on<'o>(&self, outlet: &'o Outlet, leased: &Leased, hold: &mut Hold) -> Option<Ended<'o>> {
+    async fn work_on(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
         match leased.lease.in_doubt_since_ms {
             Some(since_ms) if outlet.settings.on_unknown != OnUnknown::Resend => {
                 self.reconcile(outlet, &leased.lease, since_ms, hold).await
             }
-            _ => self.begin_and_send(outlet, leased, hold).await.map(Ended::from),
+            _ => self.begin_and_send(outlet, leased, hold).await,
         }
     }
 
@@ -150,7 +134,7 @@ impl Sender {
                 self.telemetry.store_unavailable("begin", &error);
                 // Not handed back: it may count as begun, and is certainly not sent.
                 let why = format!("the store could not note that it begins: {error}");
-                return Some(SendOutcome::Retry { wait_ms: outlet.settings.retry.first_ms, why });
+                return Some(SendOutcome::Retry { wait_ms: outlet.settings.retry.first_ms, why, charged: false });
             }
         }
         self.send(outlet, lease, request, hold).await
@@ -183,7 +167,8 @@ impl Sender {
         let took = begun.elapsed();
         outlet.telemetry.called(took);
         let by = outlet.adapter.reconcile();
-        let Judgement { outcome, account } = judge(heard, &outlet.settings, by, lease.attempt, rand::random());
+        let tried = Tried { attempt: lease.attempt, failures: lease.failures + 1 };
+        let Judgement { outcome, account } = judge(heard, &outlet.settings, by, tried, rand::random());
         if let SendOutcome::Sent { .. } = outcome {
             outlet.telemetry.sent(lease.message, lease.attempt, took);
         }
@@ -211,17 +196,17 @@ impl Sender {
     }
 
     /// Asks the provider about a message in doubt, where it can be asked. Never sends.
-    async fn reconcile<'o>(&self, outlet: &'o Outlet, lease: &OutboxLease, since_ms: i64, hold: &Hold) -> Option<Ended<'o>> {
+    async fn reconcile(&self, outlet: &Outlet, lease: &OutboxLease, since_ms: i64, hold: &Hold) -> Option<SendOutcome> {
         let (on_unknown, by) = (outlet.settings.on_unknown, outlet.adapter.reconcile());
         let message = outgoing(lease);
         let lookup = match (on_unknown, by) {
             (OnUnknown::Reconcile, Reconcile::ByLookup) => outlet.adapter.lookup(&message),
             _ => None,
         };
-        let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by).into()) };
+        let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by)) };
         let request = match wire::request(&outlet.settings.api_base, call) {
             Ok(request) => request,
-            Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }.into()),
+            Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }),
         };
         let looking = async {
             let _call = outlet.turn(0).await;
@@ -234,28 +219,8 @@ impl Sender {
             found = looking => found,
             () = hold.ended() => Found::NoAnswer { why: "hapax stopped".to_owned() },
         };
-        let alone = outlet.picking.lock().await;
-        let outcome = after_lookup(self.pick(lease, found).await, self.clock.now_ms() - since_ms);
-        let outcome = self.unless_lost(outlet, lease, hold, outcome)?;
-        Some(Ended { outcome, _alone: Some(alone) })
-    }
-
-    /// Of messages that look alike, the first that is not another message of ours.
-    async fn pick(&self, lease: &OutboxLease, found: Found) -> Result<Option<String>, String> {
-        let alike = match found {
-            Found::Sent { provider_id } => return Ok(Some(provider_id)),
-            Found::OneOf { provider_ids } => provider_ids,
-            Found::Nothing => return Ok(None),
-            Found::NoAnswer { why } => return Err(why),
-        };
-        for provider_id in alike {
-            match self.store.message_by_provider_id(&lease.account, &provider_id).await {
-                Ok(Some(other)) if other != lease.message => {}
-                Ok(_) => return Ok(Some(provider_id)),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(None)
+        let outcome = after_lookup(found, self.clock.now_ms() - since_ms);
+        self.unless_lost(outlet, lease, hold, outcome)
     }
 
     fn unless_lost(&self, outlet: &Outlet, lease: &OutboxLease, hold: &Hold, outcome: SendOutcome) -> Option<SendOutcome> {
@@ -267,20 +232,25 @@ impl Sender {
         None
     }
 
-    fn tell(&self, outlet: &Outlet, lease: &OutboxLease, outcome: &SendOutcome) {
+    async fn tell(&self, outlet: &Outlet, lease: &OutboxLease, outcome: &SendOutcome) {
         let (message, attempt, telemetry) = (lease.message, lease.attempt, &outlet.telemetry);
         if outcome.comes_again_ms().is_none() {
             self.telemetry.outbox_has_room(&lease.channel, &lease.account);
         }
         let doubted = lease.in_doubt_since_ms.is_some() && outlet.settings.on_unknown != OnUnknown::Resend;
         match outcome {
-            SendOutcome::Sent { .. } if doubted => telemetry.reconciled(message),
             // Told when the provider said so: that it was sent is true even if the outcome comes too late to count.
             SendOutcome::Sent { .. } => {}
-            SendOutcome::Retry { wait_ms, why } => telemetry.retried(message, attempt, *wait_ms, why),
+            SendOutcome::Retry { wait_ms, why, .. } | SendOutcome::Resend { wait_ms, why } => {
+                telemetry.retried(message, attempt, *wait_ms, why);
+            }
             SendOutcome::Failed { why } => telemetry.failed(message, attempt, why),
             SendOutcome::Unknown { why, check_ms: Some(_) } if doubted => telemetry.still_unknown(message, why),
             SendOutcome::Unknown { why, .. } => telemetry.unknown(message, attempt, why),
+            SendOutcome::Found { why, .. } => match self.store.message(message).await {
+                Ok(Some(row)) if row.outbox.is_none() => telemetry.reconciled(message),
+                _ => telemetry.still_unknown(message, why),
+            },
             SendOutcome::HandBack { wait_ms } => telemetry.handed_back(message, *wait_ms),
         }
     }
@@ -339,13 +309,13 @@ impl Work for Sender {
         let Some(outlet) = self.outlets.get(&leased.lease.channel) else { return };
         let ended = self.work_on(outlet, &leased, &mut hold).await;
         hold.free_slot();
-        let Some(Ended { outcome, _alone }) = ended else { return };
+        let Some(outcome) = ended else { return };
         if let Some(wait_ms) = outcome.comes_again_ms() {
             self.wakes.note(self.clock.now_ms() + wait_ms);
         }
         let attempt = || self.store.settle_outbox(hold.lane, hold.fence, outcome.clone());
         match worker::settle(&hold, "settle_outbox", &self.telemetry, &outlet.unsettled, attempt).await {
-            Some(Settled::Done | Settled::Kept) => self.tell(outlet, &leased.lease, &outcome),
+            Some(Settled::Done | Settled::Kept) => self.tell(outlet, &leased.lease, &outcome).await,
             Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
             None => {}
         }
@@ -369,7 +339,7 @@ impl Outlet {
 
 /// It was begun, and certainly did not go out: if nobody else has it by now, it is simply sent later.
 fn not_sent(why: &str) -> SendOutcome {
-    SendOutcome::Retry { wait_ms: 0, why: why.to_owned() }
+    SendOutcome::Retry { wait_ms: 0, why: why.to_owned(), charged: false }
 }
 
 fn outgoing(lease: &OutboxLease) -> Outgoing<'_> {
@@ -378,6 +348,6 @@ fn outgoing(lease: &OutboxLease) -> Outgoing<'_> {
         account: &lease.account,
         peer: &lease.peer,
         payload: &lease.payload,
-        created_ms: lease.created_ms,
+        begun_ms: lease.in_doubt_since_ms,
     }
 }

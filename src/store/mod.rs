@@ -73,7 +73,9 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// - A new message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together are one
     ///   person from then on. Two accounts never share a thread.
     /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
-    ///   the provider's answer to the send is kept for it. An echo or a status with our handle settles a send that was in doubt.
+    ///   the provider's answer to the send is kept for it. An echo is a `sent` of the message it names in the same way; its text says
+    ///   nothing. Either settles a send that was in doubt. A name from before a person's retry moves only what is told of that time.
+    ///   The rules are in [`crate::domain::outgoing`].
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
@@ -124,19 +126,22 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Moves the end of outbox leases, like [`Store::extend`].
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
 
-    /// Ends a try, if the fence is still the lane's. `Sent` takes over the statuses that came early.
+    /// Ends a try, if the fence is still the lane's. `Sent` takes over the statuses that came early. Of what a look-up found, that is
+    /// taken which no other message of the account is called, decided in this very step. A message of which an earlier try may have gone
+    /// out is never `failed`.
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError>;
 
-    /// Sends a failed message, or one in doubt, once more, because a person said so.
+    /// Sends a failed message, or one in doubt, once more, because a person said so: a new round with an id of its own and no failures
+    /// charged; tries are numbered on, and what was known is kept in `past`.
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError>;
 
-    /// Takes a message that was not begun out of the outbox; it has failed, cancelled. One in doubt is no longer waited for.
+    /// Takes a message that nobody holds out of the outbox; it has failed, cancelled. One that may have gone out is no longer waited for.
     async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError>;
 
     /// Lets an account rest until it is resumed; `None` resumes it.
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError>;
 
-    /// Sets the unread count of a thread, by any name of its peer, to zero. False: no such thread.
+    /// Sets the unread count of a thread, by any name of its peer, to zero: all that came in up to now is read. False: no such thread.
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
 
     /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.

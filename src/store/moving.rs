@@ -146,7 +146,7 @@ impl Moved {
         match self {
             Moved::Setting { .. } | Moved::Paused(_) | Moved::Name(_) => 0,
             Moved::Key(key) => key.event,
-            Moved::Thread(thread) => thread.purged_to,
+            Moved::Thread(thread) => thread.purged_to.max(thread.read_to),
             Moved::Event(event) => event.number,
             Moved::Copies(copies) => ids::number_of(copies.event.0),
             Moved::Answer(answer) => answer.event,

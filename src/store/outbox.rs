@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::LaneRef;
+pub use crate::domain::{Changed, SendOutcome};
 use crate::domain::{EventId, Fence, MessageId, Priority};
 
 /// A message somebody wants sent.
@@ -89,55 +90,11 @@ pub struct OutboxLease {
     pub peer: String,
     pub payload: Bytes,
     pub text: Option<String>,
-    /// 1 at the first try.
+    /// 1 at the first try; goes on over a person's retries.
     pub attempt: u32,
+    /// Tries that failed through the message's own fault, since a person last asked for it: what its budget is charged with.
+    pub failures: u32,
     pub created_ms: i64,
     /// Set when an earlier try was begun and its outcome is not known: it must not simply be sent.
     pub in_doubt_since_ms: Option<i64>,
-}
-
-/// How a try to send ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SendOutcome {
-    /// The provider took it and calls it so.
-    Sent { provider_id: String },
-    /// It certainly did not go out; it is tried again after the wait, first in its lane.
-    Retry { wait_ms: i64, why: String },
-    /// It certainly did not go out and never will.
-    Failed { why: String },
-    /// Nobody knows. It leaves the lane, so that the thread goes on, and is never sent again by itself; with `check_ms` it is leased
-    /// again after that time, in doubt, to be looked up.
-    Unknown { why: String, check_ms: Option<i64> },
-    /// It was not begun, through no fault of its own: the attempt is not counted.
-    HandBack { wait_ms: i64 },
-}
-
-impl SendOutcome {
-    /// The wait after which the message is leased again by itself.
-    pub fn comes_again_ms(&self) -> Option<i64> {
-        match self {
-            SendOutcome::Retry { wait_ms, .. } | SendOutcome::HandBack { wait_ms } => Some(*wait_ms),
-            SendOutcome::Unknown { check_ms, .. } => *check_ms,
-            SendOutcome::Sent { .. } | SendOutcome::Failed { .. } => None,
-        }
-    }
-
-    pub fn name(&self) -> &'static str {
-        match self {
-            SendOutcome::Sent { .. } => "sent",
-            SendOutcome::Retry { .. } => "retry",
-            SendOutcome::Failed { .. } => "failed",
-            SendOutcome::Unknown { .. } => "unknown",
-            SendOutcome::HandBack { .. } => "handed back",
-        }
-    }
-}
-
-/// What a person asked of a message in the outbox, and whether it could be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    Done,
-    NotFound,
-    /// It is being sent, or has ended already.
-    TooLate,
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::domain::{Direction, EventId, Fence, MessageId, Priority, Status, Steps, ThreadId};
+use crate::domain::{Direction, EventId, Fence, MessageId, Past, Priority, Status, Steps, ThreadId};
 
 /// One conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct ThreadMessage {
     pub text: Option<String>,
     /// The provider's id, once known.
     pub provider_id: Option<String>,
-    /// For outgoing ones.
+    /// Not of what was sent past hapax.
     pub status: Option<Status>,
 }
 
@@ -73,6 +73,8 @@ pub struct MessageRow {
     pub steps: Steps,
     /// Why it failed, waits or is in doubt.
     pub why: Option<String>,
+    /// Doubts that are left, and what was before a person's retries.
+    pub past: Past,
     /// Still in the outbox: where it stands there.
     pub outbox: Option<OutboxPlace>,
     /// Every try, oldest first.
@@ -83,6 +85,8 @@ pub struct MessageRow {
 pub struct OutboxPlace {
     pub state: OutboxState,
     pub attempt: u32,
+    /// Tries that its budget is charged with.
+    pub failures: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -131,10 +131,6 @@ impl Data {
                 seen.waiting.insert((channel.clone(), account.clone(), reply), waiting);
             }
         }
-        for out in self.outs.values().filter(|out| out.unknown && wanted.doubted.contains(&out.account)) {
-            seen.outs.insert(out.number, out.clone());
-            seen.messages.extend(self.messages.get(&out.number).map(|message| (out.number, message.clone())));
-        }
         seen
     }
 

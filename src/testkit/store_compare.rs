@@ -1,5 +1,7 @@
 //! Seeded random sequences of calls, made to an engine and to the model at once: every answer must be the same.
 
+mod telling;
+
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,14 +10,14 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use self::telling::{facts, told, told_message};
 use super::store_bed::{Bed, HOLD_MS, MemoryBed, WINDOW_MS, ask, message, notice, webhook_then};
 use super::store_suite::sending::{ask_out, outgoing, status};
 use crate::clock::Clock;
-use crate::domain::{Event, EventId, EventKey, ItemId, Kind, MessageId, Priority, Status};
+use crate::domain::{Event, EventId, EventKey, ItemId, MessageId, Priority, Status, ThreadId};
 use crate::store::{
-    Accepted, Answer, Arrival, EventDetail, EventQuery, InboxLease, InboxQuery, ItemState, MessageRow, NewMessage, OutboxLease,
-    OutboxQuery, OutboxState, Outcome, Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, Then, ThreadMessage,
-    ThreadQuery,
+    Accepted, Answer, Arrival, EventQuery, InboxLease, InboxQuery, MessageRow, NewMessage, OutboxLease, OutboxQuery, Outcome,
+    Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, Then, ThreadMessage, ThreadQuery,
 };
 
 /// How many messages, and how many replies, find room in the outbox.
@@ -48,13 +50,14 @@ pub async fn compare(bed: &dyn Bed, seed: u64) {
     pair.limit_outbox();
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
-        match random.random_range(0..162) {
-            160..162 if bed.may_be_set_back() => pair.set_back(bed, &model_bed, &mut random).await,
+        match random.random_range(0..168) {
+            166..168 if bed.may_be_set_back() => pair.set_back(bed, &model_bed, &mut random).await,
             100..112 => pair.submit(&mut random, bed.clock().now_ms()).await,
             112..128 => pair.lease_outbox(&mut random).await,
             128..148 => pair.work_outbox(&mut random).await,
-            148..156 => pair.hear_status(&mut random).await,
-            156..160 => pair.change_message(&mut random).await,
+            148..158 => pair.hear_word(&mut random).await,
+            158..164 => pair.change_message(&mut random).await,
+            164..166 => pair.mark_read(&mut random).await,
             0..34 => pair.accept(random_webhook(&mut random)).await,
             34..52 => pair.lease(random.random_range(0..4)).await,
             52..70 => pair.settle(&mut random).await,
@@ -101,6 +104,21 @@ fn random_reply(random: &mut StdRng) -> NewMessage {
     NewMessage { priority: Priority::Reply, ..outgoing(&id, ["ana", "bob", "lid"][random.random_range(0..3)]) }
 }
 
+fn random_message(random: &mut StdRng) -> NewMessage {
+    let id = format!("m{}", random.random_range(0..12));
+    NewMessage {
+        peer: ["ana", "bob", "lid"][random.random_range(0..3)].to_owned(),
+        fingerprint: [u8::from(random.random_bool(0.1)); 32],
+        priority: [Priority::Reply, Priority::Normal, Priority::Bulk][random.random_range(0..3)],
+        ..outgoing(&id, "ana")
+    }
+}
+
+/// What a provider calls a message: few enough that two messages share a name now and then.
+fn random_name(random: &mut StdRng) -> String {
+    format!("w{}", random.random_range(0..8))
+}
+
 struct Pair {
     model: Arc<dyn Store>,
     engine: Arc<dyn Store>,
@@ -110,8 +128,7 @@ struct Pair {
     leases: Vec<(InboxLease, InboxLease)>,
     events: Vec<EventId>,
     sends: Vec<(OutboxLease, OutboxLease)>,
-    /// With the request ids, which the provider ids are made of.
-    messages: Vec<(MessageId, String)>,
+    messages: Vec<MessageId>,
     /// Before this time there may be rows from the future: how old those are is the engine's own affair.
     dated_to_ms: i64,
     seed: u64,
@@ -228,7 +245,7 @@ impl Pair {
         self.same(requests(&model), requests(&engine));
         for (model, engine) in model.into_iter().zip(engine) {
             if !self.ids.contains_key(&model.id.0) {
-                self.messages.push((model.id, model.request_id));
+                self.messages.push(model.id);
             }
             self.pair_up(model.id.0, engine.id.0);
         }
@@ -239,16 +256,9 @@ impl Pair {
     }
 
     async fn submit(&mut self, random: &mut StdRng, now_ms: i64) {
-        let id = format!("m{}", random.random_range(0..12));
-        let new = NewMessage {
-            peer: ["ana", "bob", "lid"][random.random_range(0..3)].to_owned(),
-            fingerprint: [u8::from(random.random_bool(0.1)); 32],
-            priority: [Priority::Reply, Priority::Normal, Priority::Bulk][random.random_range(0..3)],
-            send_at_ms: random.random_bool(0.25).then(|| now_ms + random.random_range(-1..4) * 250),
-            ..outgoing(&id, "ana")
-        };
-        let request_id = new.request_id.clone();
-        self.call = format!("submit {id} to {}", new.peer);
+        let send_at_ms = random.random_bool(0.25).then(|| now_ms + random.random_range(-1..4) * 250);
+        let new = NewMessage { send_at_ms, ..random_message(random) };
+        self.call = format!("submit {} to {}", new.request_id, new.peer);
         let (model, engine) = (self.model.submit(new.clone()).await, self.engine.submit(new).await);
         if let Err(StoreError::OutboxFull { .. }) = model {
             return self.same(true, matches!(engine, Err(StoreError::OutboxFull { .. })));
@@ -257,7 +267,7 @@ impl Pair {
         self.same(std::mem::discriminant(&model), std::mem::discriminant(&engine));
         self.pair_up(model.message().0, engine.message().0);
         if let Submitted::New(id) = model {
-            self.messages.push((id, request_id));
+            self.messages.push(id);
         }
     }
 
@@ -271,7 +281,7 @@ impl Pair {
             self.pair_up(model.message.0, engine.message.0);
             let facts = |lease: &OutboxLease| {
                 (
-                    lease.attempt,
+                    (lease.attempt, lease.failures),
                     lease.in_doubt_since_ms,
                     lease.peer.clone(),
                     lease.request_id.clone(),
@@ -291,9 +301,7 @@ impl Pair {
         }
         let newest = self.sends.len().saturating_sub(3);
         let (model, engine) = self.sends[random.random_range(newest..self.sends.len())].clone();
-        // As with a real provider, no two messages have the same id.
-        let provider_id = format!("w {}", model.request_id);
-        let outcome = match random.random_range(0..12) {
+        let outcome = match random.random_range(0..14) {
             0..4 => {
                 self.call = format!("begin {}", model.message);
                 let a = self.fine(self.model.begin(model.lane, model.fence).await);
@@ -306,11 +314,17 @@ impl Pair {
                 let b = self.fine(self.engine.extend_outbox(vec![(engine.lane, engine.fence)], HOLD_MS).await);
                 return self.same(a, b);
             }
-            5..7 => SendOutcome::Sent { provider_id },
-            7 => SendOutcome::Retry { wait_ms: 500, why: "429".to_owned() },
+            5..7 => SendOutcome::Sent { provider_id: random_name(random) },
+            7 => SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: random.random_bool(0.5) },
             8 => SendOutcome::Failed { why: "no".to_owned() },
             9 => SendOutcome::Unknown { why: "cut".to_owned(), check_ms: None },
             10 => SendOutcome::Unknown { why: "cut".to_owned(), check_ms: Some(500) },
+            11 => SendOutcome::Resend { wait_ms: 500, why: "cut".to_owned() },
+            12 => SendOutcome::Found {
+                provider_ids: (0..random.random_range(1..4)).map(|_| random_name(random)).collect(),
+                why: "not there".to_owned(),
+                check_ms: random.random_bool(0.5).then_some(500),
+            },
             _ => SendOutcome::HandBack { wait_ms: 0 },
         };
         self.call = format!("settle {} {outcome:?}", model.message);
@@ -319,16 +333,22 @@ impl Pair {
         self.same(a, b);
     }
 
-    async fn hear_status(&mut self, random: &mut StdRng) {
-        let Some((id, request_id)) = self.messages.get(random.random_range(0..self.messages.len().max(1))).cloned() else {
-            return;
-        };
-        let handle = random.random_bool(0.5).then_some(id);
+    /// What a provider says of our messages, true or not: statuses and echoes, by names that may be another's, with handles or without.
+    async fn hear_word(&mut self, random: &mut StdRng) {
+        let Some(&id) = self.messages.get(random.random_range(0..self.messages.len().max(1))) else { return };
+        let handle = random.random_bool(0.4).then_some(id);
         let name = [Status::Sent, Status::Delivered, Status::Read, Status::Failed][random.random_range(0..4)];
-        let event = status(&format!("w {request_id}"), name, handle, random.random_range(0..100));
-        self.call = format!("status {} {name:?} {handle:?}", event.id);
-        let key = |event: &Event| EventKey::of("generic", "acc", Kind::Status, &event.id, &[&random_nonce(event, handle)]);
-        let event = Event { key: key(&event), ..event };
+        let event = match random.random_range(0..3) {
+            0 => {
+                let text = format!("hello m{}", random.random_range(0..12));
+                let at_ms = random.random_bool(0.5).then(|| random.random_range(0..100));
+                Event { echo: true, text: Some(text), handle, at_ms, ..message(&random_name(random), "ana") }
+            }
+            _ => status(&random_name(random), name, handle, random.random_range(0..100)),
+        };
+        self.call = format!("word {} {:?} {handle:?} echo {}", event.id, event.status, event.echo);
+        let key = EventKey::of("generic", "acc", event.kind, &event.id, &[&random_nonce(&event, handle)]);
+        let event = Event { key, ..event };
         let model = self.fine(self.model.accept(webhook_then(vec![(event.clone(), Then::Keep)])).await);
         let theirs = Event { handle: handle.map(|id| self.engine_message(id)), ..event };
         let engine = self.fine(self.engine.accept(webhook_then(vec![(theirs, Then::Keep)])).await);
@@ -337,7 +357,7 @@ impl Pair {
     }
 
     async fn change_message(&mut self, random: &mut StdRng) {
-        let Some(&(id, _)) = self.messages.get(random.random_range(0..self.messages.len().max(1))) else { return };
+        let Some(&id) = self.messages.get(random.random_range(0..self.messages.len().max(1))) else { return };
         let theirs = self.engine_message(id);
         let (model, engine) = match random.random_bool(0.5) {
             true => {
@@ -350,6 +370,15 @@ impl Pair {
             }
         };
         let (model, engine) = (self.fine(model), self.fine(engine));
+        self.same(model, engine);
+    }
+
+    async fn mark_read(&mut self, random: &mut StdRng) {
+        let peer = ["ana", "bob", "cid", "lid"][random.random_range(0..4)].to_owned();
+        let thread = ThreadId { account: "acc".to_owned(), peer };
+        self.call = format!("mark read {thread}");
+        let model = self.fine(self.model.mark_read(&thread).await);
+        let engine = self.fine(self.engine.mark_read(&thread).await);
         self.same(model, engine);
     }
 
@@ -432,7 +461,7 @@ impl Pair {
                 self.look_at_event(id).await;
             }
         }
-        if let Some(&(id, _)) = self.messages.get(random.random_range(0..self.messages.len().max(1))) {
+        if let Some(&id) = self.messages.get(random.random_range(0..self.messages.len().max(1))) {
             self.look_at_message(id).await;
         }
         match random.random_range(0..4) {
@@ -449,12 +478,13 @@ impl Pair {
         for &id in &self.events {
             self.look_at_event(id).await;
         }
-        for &(id, _) in &self.messages {
+        for &id in &self.messages {
             self.look_at_message(id).await;
         }
         self.look_at_threads().await;
         self.look_at_lists().await;
         self.look_at_outbox().await;
+        self.look_at_names().await;
         self.look_at_stats().await;
     }
 
@@ -502,6 +532,14 @@ impl Pair {
         self.same_page(&model, &engine, |row| row.item.0);
     }
 
+    async fn look_at_names(&self) {
+        for name in (0..8).map(|number| format!("w{number}")) {
+            let model = self.fine(self.model.message_by_provider_id("acc", &name).await);
+            let engine = self.fine(self.engine.message_by_provider_id("acc", &name).await);
+            self.same(model.map(|id| self.engine_message(id)), engine);
+        }
+    }
+
     async fn look_at_outbox(&self) {
         let query = OutboxQuery { limit: 100, ..OutboxQuery::default() };
         let model = self.fine(self.model.outbox(query.clone()).await);
@@ -537,50 +575,4 @@ impl Pair {
 /// Different for every handle, so that statuses are not taken for copies of each other.
 fn random_nonce(event: &Event, handle: Option<MessageId>) -> String {
     format!("{:?} {:?} {:?}", event.status, event.at_ms, handle)
-}
-
-fn told_message(row: &MessageRow) -> impl PartialEq + Debug {
-    let tries: Vec<_> = row.tries.iter().map(|row| (row.attempt, row.leased_ms, row.ended_ms, row.outcome.clone())).collect();
-    let place = row.outbox.as_ref().map(|place| {
-        let due = match place.state {
-            OutboxState::Waiting { due_ms } => Some(due_ms),
-            OutboxState::Leased { until_ms, .. } => Some(until_ms),
-            OutboxState::Unknown { check_ms } => check_ms,
-        };
-        (place.state.name(), due, place.attempt)
-    });
-    (row.steps.clone(), row.provider_id.clone(), row.why.clone(), place, tries)
-}
-
-fn facts(lease: &InboxLease) -> ((u32, u32), Option<u32>, i64, u32, i64, &Bytes, &str) {
-    (
-        (lease.attempt, lease.failures),
-        lease.replay,
-        lease.received_ms,
-        lease.webhook_events,
-        lease.until_ms,
-        &lease.body,
-        &lease.channel,
-    )
-}
-
-/// What a detail says, without the names that engines choose for themselves.
-fn told(detail: &EventDetail) -> impl PartialEq + Debug {
-    let row = &detail.row;
-    let attempts: Vec<_> =
-        detail.attempts.iter().map(|row| (row.attempt, row.leased_ms, row.ended_ms, row.outcome.clone())).collect();
-    let open: Vec<_> = detail
-        .open
-        .iter()
-        .map(|row| {
-            let due = match &row.state {
-                ItemState::Waiting { due_ms } => Some(*due_ms),
-                ItemState::Leased { until_ms, .. } => Some(*until_ms),
-                ItemState::Parked | ItemState::Quarantined => None,
-            };
-            (row.state.name(), due, (row.attempt, row.failures), row.replay, row.events, row.why.clone())
-        })
-        .collect();
-    let row = (row.state, row.kind, row.provider_id.clone(), row.peer.clone(), row.received_ms, row.body_bytes);
-    (row, detail.body.clone(), attempts, open)
 }

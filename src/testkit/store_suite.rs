@@ -92,7 +92,13 @@ macro_rules! store_suite {
             a_status_during_the_send_is_proof
             early_statuses_are_taken_over
             an_early_status_is_given_up_after_the_longest_retention
-            an_echo_settles_a_send_in_doubt
+            an_echo_settles_only_the_message_it_names
+            what_a_look_up_found_is_no_other_message_of_ours
+            a_persons_retry_is_a_new_try_with_its_own_id
+            only_its_own_failures_are_charged_to_a_message
+            a_message_between_two_tries_is_queued
+            a_doubt_outlives_the_tries_after_it
+            one_that_was_heard_of_is_not_sent_again
             retry_and_cancel_do_what_a_person_says
             replies_enter_the_outbox_with_the_completion
             two_workers_share_the_outbox
@@ -113,6 +119,7 @@ macro_rules! store_suite {
             two_accounts_never_share_a_thread
             one_person_is_one_thread
             a_thread_is_read_backwards_in_pages
+            what_came_in_is_delivered_and_read_once_it_was_marked
             threads_are_listed_newest_first
             a_thread_goes_with_the_last_of_what_was_said
             last_words_do_not_outlive_what_said_them

@@ -82,7 +82,7 @@ async fn a_clock_set_back_holds_no_message_up() {
         store.begin(held.lane, held.fence).await.expect("begun");
         let outcome = match held.request_id.as_str() {
             "checked" => SendOutcome::Unknown { why: "cut".to_owned(), check_ms: Some(1_000) },
-            "retried" => SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned() },
+            "retried" => SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned(), charged: true },
             _ => continue,
         };
         assert_eq!(store.settle_outbox(held.lane, held.fence, outcome).await.expect("settled"), Settled::Done);
@@ -112,7 +112,7 @@ async fn a_clock_set_back_after_a_quiet_time_holds_nothing_up() {
     let again = Outcome::Retry { wait_ms: 1_000, why: "busy".to_owned() };
     assert_eq!(store.settle_inbox(held.lane, held.fence, again).await.expect("settled"), Settled::Done);
     let held = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
-    let again = SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned() };
+    let again = SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned(), charged: true };
     assert_eq!(store.settle_outbox(held.lane, held.fence, again).await.expect("settled"), Settled::Done);
     drop(store);
 

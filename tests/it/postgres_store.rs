@@ -139,6 +139,7 @@ fn thread() -> ThreadRec {
         last_direction: Direction::Out,
         unread: 2,
         purged_to: 3,
+        read_to: 5,
     }
 }
 
@@ -164,6 +165,15 @@ fn sent_message() -> MessageRec {
         thread: [5; 32],
         provider_id: Some(ODD.to_owned()),
         steps: Steps::new(vec![(Status::Queued, 1), (Status::Unknown, 2)]),
+        past: hapax::domain::Past {
+            tries: 3,
+            doubt: Some(1),
+            rounds: vec![hapax::domain::Round {
+                provider_id: Some(ODD.to_owned()),
+                why: Some(ODD.to_owned()),
+                ..Default::default()
+            }],
+        },
         why: Some(ODD.to_owned()),
     }
 }
@@ -176,6 +186,7 @@ fn out() -> OutRec {
         account: ODD.to_owned(),
         lane: [6; 32],
         priority: Priority::Bulk,
+        failures: 2,
         attempt: 2,
         due_ms: Some(3),
         begun_ms: Some(4),
@@ -237,7 +248,6 @@ fn all_wanted() -> Wanted {
         outs: vec![11],
         lowest_outs: vec![[6; 32]],
         waiting: vec![],
-        doubted: vec![ODD.to_owned()],
     }
 }
 

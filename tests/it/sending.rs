@@ -21,6 +21,8 @@ on_every_store! {
     a_lost_answer_is_repeated_only_by_choice
     what_surely_did_not_go_out_is_tried_again
     attempts_end_in_failure
+    what_concerns_the_whole_account_is_not_charged_to_a_message
+    what_was_sent_again_out_of_doubt_and_refused_has_not_failed
     one_account_at_its_rate_leaves_the_other_its_pace
     a_stopped_account_waits_for_a_person_and_the_other_goes_on
     an_account_told_to_wait_waits_as_a_whole
@@ -122,8 +124,32 @@ async fn attempts_end_in_failure(opened: Opened) {
     has_status(&rig.store, id, Status::Failed).await;
     assert_eq!(phones.provider.calls().len(), 5);
     let row = message(&rig.store, id).await;
-    assert!(row.why.is_some_and(|why| why.ends_with("attempt 5 of 5")));
+    assert!(row.why.is_some_and(|why| why.ends_with("failure 5 of 5")));
     assert_eq!(row.tries.iter().map(|tried| tried.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+}
+
+async fn what_concerns_the_whole_account_is_not_charged_to_a_message(opened: Opened) {
+    let phones = Phones::start(|asked| if asked.number < 7 { refuse(429, "130429") } else { refuse(400, "131016") }).await;
+    let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
+    let id = submit(&rig.store, ACCOUNT, "5511900001", "hello").await;
+    has_status(&rig.store, id, Status::Failed).await;
+    assert_eq!(phones.provider.calls().len(), 7 + 5, "the first refusal of the message itself is not the last");
+    let row = message(&rig.store, id).await;
+    assert!(row.why.as_ref().is_some_and(|why| why.ends_with("failure 5 of 5")), "{:?}", row.why);
+    assert_eq!(row.tries.last().map(|last| last.attempt), Some(12));
+}
+
+async fn what_was_sent_again_out_of_doubt_and_refused_has_not_failed(opened: Opened) {
+    let phones = Phones::start(|asked| if asked.number == 0 { Play::ActThenCut } else { refuse(400, "131026") }).await;
+    let shop = with_send(sending("shop", None, &phones), |send| send.on_unknown = OnUnknown::Resend);
+    let rig = Rig::start(opened, vec![shop]).await;
+    let id = submit(&rig.store, ACCOUNT, "5511900001", "hello").await;
+    has_status(&rig.store, id, Status::Unknown).await;
+    let row = message(&rig.store, id).await;
+    assert_eq!(row.tries.iter().map(|tried| tried.outcome.as_str()).collect::<Vec<_>>(), ["unknown", "failed"]);
+    let why = row.why.unwrap_or_default();
+    assert!(why.contains("131026") && why.ends_with("; try 1 may have gone out"), "{why}");
+    assert_eq!(phones.reached().len(), 1, "it did go out");
 }
 
 async fn one_account_at_its_rate_leaves_the_other_its_pace(opened: Opened) {

@@ -34,6 +34,10 @@ async fn a_threads_messages_come_newest_first_with_their_status() {
     let next = first["next"].as_str().expect("there is more");
     let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
     assert_eq!((&rest["messages"][0]["id"], &rest["messages"][0]["direction"]), (&json!(event), &json!("in")));
+    assert_eq!(rest["messages"][0]["status"], "delivered", "hapax has taken it");
+    fixture.post("/v1/threads/7__55119/read", json!({})).await;
+    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
+    assert_eq!(rest["messages"][0]["status"], "read");
     let (_, none) = fixture.get(&format!("/v1/threads/7__55119/messages?before={event}")).await;
     assert_eq!(none["messages"], json!([]));
 }

@@ -20,8 +20,6 @@ const SEARCH_MAX_CHARS: usize = 80;
 /// GOWA's largest page.
 const LOOKUP_ROWS: u32 = 100;
 const RECONNECT_MS: i64 = 15_000;
-/// By how much our clock may be ahead of WhatsApp's.
-const SKEW_S: i64 = 5;
 
 /// The word in `method`, and the member by which such a body is known when it does not say.
 const SENDS: [(&str, &[&str]); 10] = [
@@ -138,9 +136,9 @@ impl Sending for Gowa {
     }
 
     fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
-        let text = self.text(message.payload)?;
+        let text = self.text(message.payload).filter(|_| makes_message(message.payload))?;
         let search: String = text.chars().take(SEARCH_MAX_CHARS).collect();
-        let since = jiff::Timestamp::from_second(since_s(message)).ok()?;
+        let since = jiff::Timestamp::from_second(since_s(message)?).ok()?;
         let path = format!(
             "/chat/{}/messages?is_from_me=true&limit={LOOKUP_ROWS}&start_time={}&search={}",
             encoded(&self.peer(message.peer)),
@@ -160,10 +158,9 @@ impl Sending for Gowa {
         let Some(Past { data: rows @ (List::Items(_) | List::Absent) }) = history else {
             return Found::NoAnswer { why: "GOWA's history is not readable".to_owned() };
         };
-        let wanted = self.text(message.payload);
-        let since_s = since_s(message);
-        let mut alike: Vec<(i64, String)> =
-            rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted, since_s)).collect();
+        let (Some(text), Some(since_s)) = (self.text(message.payload), since_s(message)) else { return Found::Nothing };
+        let wanted = Wanted { text, media: media_of(message.payload), since_s };
+        let mut alike: Vec<(i64, String)> = rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect();
         alike.sort();
         match alike.is_empty() {
             true => Found::Nothing,
@@ -219,9 +216,29 @@ fn is_logged_out(words: &str) -> bool {
     words.contains("login") || words.contains("logged")
 }
 
-/// From when on the history is searched, in the whole seconds that WhatsApp keeps.
-fn since_s(message: &Outgoing<'_>) -> i64 {
-    message.created_ms.div_euclid(1_000).saturating_sub(SKEW_S)
+/// From when on the history is searched, in the whole seconds that WhatsApp keeps: nothing older than the try can be it.
+fn since_s(message: &Outgoing<'_>) -> Option<i64> {
+    message.begun_ms.map(|begun_ms| begun_ms.div_euclid(1_000))
+}
+
+/// How GOWA's history calls the kind of what is sent; empty for a text.
+fn media_of(payload: &[u8]) -> &'static str {
+    let path = Body::read(payload).and_then(|body| path_of(&body)).unwrap_or_default();
+    match path.strip_prefix("/send/").unwrap_or_default() {
+        "image" => "image",
+        "video" => "video",
+        "audio" => "audio",
+        "sticker" => "sticker",
+        "file" => "document",
+        _ => "",
+    }
+}
+
+/// What a message in doubt looks like in the history.
+struct Wanted {
+    text: String,
+    media: &'static str,
+    since_s: i64,
 }
 
 #[derive(Default, Deserialize)]
@@ -259,16 +276,19 @@ struct Row<'a> {
     #[serde(borrow, default)]
     content: Text<'a>,
     #[serde(borrow, default)]
+    media_type: Text<'a>,
+    #[serde(borrow, default)]
     timestamp: Text<'a>,
     #[serde(default)]
     is_from_me: Flag,
 }
 
 impl Row<'_> {
-    /// Time and id, when it says the same and is not older than our message.
-    fn alike(&self, wanted: &Option<String>, since_s: i64) -> Option<(i64, String)> {
+    /// Time and id, when it says the same, is of the same kind, and is not older than our try.
+    fn alike(&self, wanted: &Wanted) -> Option<(i64, String)> {
         let at = self.timestamp.get()?.parse::<jiff::Timestamp>().ok()?.as_second();
-        let same = self.is_from_me.0 && wanted.as_deref() == self.content.get() && at >= since_s;
+        let kind = self.media_type.get().unwrap_or_default() == wanted.media;
+        let same = self.is_from_me.0 && kind && self.content.get() == Some(&*wanted.text) && at >= wanted.since_s;
         same.then(|| self.id.name().map(|id| (at, id.to_owned())))?
     }
 }

@@ -14,7 +14,7 @@ use crate::providers::settings::{GenericSettings, Settings, SignatureRule};
 const ID: &str = "msg_0190000000007000800000000000002a";
 const TOKEN: &str = "EAAtoken";
 /// 2026-08-22T10:00:00.500Z.
-const CREATED_MS: i64 = 1_787_392_800_500;
+const BEGUN_MS: i64 = 1_787_392_800_500;
 
 fn settings(name: &str) -> Settings {
     let secrets = vec![SecretString::from("a-long-secret")];
@@ -39,7 +39,7 @@ fn sending(name: &str, token: &str) -> Arc<dyn Sending> {
 }
 
 fn outgoing<'m>(account: &'m str, peer: &'m str, payload: &'m Bytes) -> Outgoing<'m> {
-    Outgoing { id: ID.parse().expect("an id"), account, peer, payload, created_ms: CREATED_MS }
+    Outgoing { id: ID.parse().expect("an id"), account, peer, payload, begun_ms: Some(BEGUN_MS) }
 }
 
 fn call(sending: &dyn Sending, account: &str, peer: &str, payload: &str) -> Call {
@@ -417,19 +417,21 @@ fn gowa_finds_a_lost_message_in_the_history() {
         (call.method.clone(), call.path.as_str()),
         (
             Method::GET,
-            "/chat/551188887777@s.whatsapp.net/messages?is_from_me=true&limit=100&start_time=2026-08-22T09%3A59%3A55Z&search=ol%C3%A1%20%26%20tchau"
+            "/chat/551188887777@s.whatsapp.net/messages?is_from_me=true&limit=100&start_time=2026-08-22T10%3A00%3A00Z&search=ol%C3%A1%20%26%20tchau"
         )
     );
     assert_eq!(header(&call, "x-device-id"), "shop1");
-    let row = |id: &str, text: &str, at: &str, mine: bool| {
-        format!(r#"{{"id":"{id}","content":"{text}","timestamp":"{at}","is_from_me":{mine}}}"#)
+    let of_kind = |kind: &str, id: &str, text: &str, at: &str, mine: bool| {
+        format!(r#"{{"id":"{id}","content":"{text}","media_type":"{kind}","timestamp":"{at}","is_from_me":{mine}}}"#)
     };
+    let row = |id: &str, text: &str, at: &str, mine: bool| of_kind("", id, text, at, mine);
     let history = |rows: &[String]| answer(200, &format!(r#"{{"code":"SUCCESS","results":{{"data":[{}]}}}}"#, rows.join(",")));
     let rows = [
         row("LATER", "olá & tchau", "2026-08-22T10:00:09Z", true),
-        row("OURS", "olá & tchau", "2026-08-22T09:59:55Z", true),
+        row("OURS", "olá & tchau", "2026-08-22T10:00:00Z", true),
         row("LONGER", "olá & tchau!", "2026-08-22T10:00:01Z", true),
-        row("OLD", "olá & tchau", "2026-08-22T09:59:54Z", true),
+        row("BEFORE THE TRY", "olá & tchau", "2026-08-22T09:59:59Z", true),
+        of_kind("image", "PICTURE", "olá & tchau", "2026-08-22T10:00:01Z", true),
         row("THEIRS", "olá & tchau", "2026-08-22T10:00:01Z", false),
     ];
     let provider_ids = vec!["OURS".to_owned(), "LATER".to_owned()];

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::paths;
 use super::value::{Doc, Fields, bytes, flag, hash, int, list, null, number, text, time};
-use crate::domain::{Direction, Kind, Priority};
+use crate::domain::{Direction, Kind, Priority, Status};
 use crate::store::steps::records::{
     AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, ProviderNameRec, Queue, ThreadRec, read_steps,
     thread_hash, write_steps,
@@ -277,6 +277,7 @@ pub(super) fn thread_fields(thread: &ThreadRec) -> Fields {
         .with("lastDirection", text(thread.last_direction.name()))
         .with("unread", number(thread.unread))
         .with("purgedTo", number(thread.purged_to))
+        .with("readTo", number(thread.read_to))
 }
 
 pub(super) fn read_thread(doc: &Doc) -> Result<ThreadRec, StoreError> {
@@ -290,18 +291,20 @@ pub(super) fn read_thread(doc: &Doc) -> Result<ThreadRec, StoreError> {
         last_direction: doc.named("lastDirection", direction)?,
         unread: doc.number("unread")?,
         purged_to: doc.number("purgedTo")?,
+        read_to: doc.maybe_number("readTo").unwrap_or_default(),
     })
 }
 
 /// What a front end sees of an event in its thread.
 pub(super) fn entry_of_event(event: &EventRec) -> Fields {
     let direction = if event.echo { Direction::Out } else { Direction::In };
+    let status = if event.echo { null() } else { text(Status::Delivered.name()) };
     Fields::default()
         .with("number", number(event.number))
         .with("direction", text(direction.name()))
         .with_some("text", event.text.as_deref(), text)
         .with("at", time(event.received_ms))
-        .with("status", null())
+        .with("status", status)
         .with("providerId", text(&event.id))
 }
 

@@ -15,8 +15,6 @@ use crate::store::StoreError;
 use crate::store::steps::records::{Carried, EventRec, Hash, Place, name_hash};
 use crate::store::steps::{Loaded, Wanted};
 
-/// Messages in doubt that are looked at.
-const DOUBTED_MAX: usize = 1_000;
 /// Messages of a lane that are looked through for one that can be read.
 const LINE_MAX: usize = 50;
 
@@ -264,7 +262,6 @@ fn provider_name_paths(wanted: &Wanted) -> Vec<String> {
 struct Outs {
     numbered: Vec<Doc>,
     lowest: Vec<(Hash, Vec<Doc>)>,
-    doubted: Vec<Doc>,
 }
 
 /// Messages that are wanted by number, in order; those of requests among them.
@@ -281,14 +278,9 @@ async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) 
     let outbox = Query::of(paths::OUTBOX);
     let by_number = client.run_any(&outbox, "number", unplaced);
     let lowest = wanted.lowest_outs.iter().map(|lane| line_of(lane).limit(2));
-    let doubted = wanted.doubted.iter().map(|account| {
-        let doubted = Query::of(paths::OUTBOX).equal("account", text(account)).equal("unknown", flag(true));
-        doubted.lowest_first("number").limit(DOUBTED_MAX)
-    });
-    let by_line = try_join(client.run_all(lowest.collect()), client.run_all(doubted.collect()));
-    let (numbered, (lowest, doubted)) = try_join(by_number, by_line).await?;
+    let (numbered, lowest) = try_join(by_number, client.run_all(lowest.collect())).await?;
     let lowest = wanted.lowest_outs.iter().copied().zip(lowest).collect();
-    Ok(Outs { numbered, lowest, doubted: doubted.into_iter().flatten().collect() })
+    Ok(Outs { numbered, lowest })
 }
 
 fn line_of(lane: &Hash) -> Query {
@@ -312,7 +304,6 @@ async fn mend_outs(client: &Client, outs: &mut Outs, numbers: &[u64], sight: &mu
         }
         docs.retain(|doc| doc.maybe_hash("lane").as_ref() == Some(lane));
     }
-    outs.doubted = whole_ones(client, std::mem::take(&mut outs.doubted), sight).await?;
     Ok(())
 }
 
@@ -338,12 +329,6 @@ fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Si
             loaded.lowest.entry(*lane).or_default().push(out.number);
             loaded.outs.insert(out.number, out);
         }
-    }
-    for doc in &outs.doubted {
-        sight.saw_message(doc)?;
-        let Some(out) = outbox_doc::read_out(doc)? else { continue };
-        loaded.messages.insert(out.number, outbox_doc::read_message(doc)?);
-        loaded.outs.insert(out.number, out);
     }
     Ok(())
 }

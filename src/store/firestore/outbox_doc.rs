@@ -3,7 +3,7 @@
 use super::value::{Doc, Fields, bytes, flag, hash, int, null, number, text, time};
 use crate::domain::{Direction, EventId, Priority};
 use crate::store::StoreError;
-use crate::store::steps::records::{Held, MessageRec, OutRec, read_steps, request_hash, write_steps};
+use crate::store::steps::records::{Held, MessageRec, OutRec, read_past, read_steps, request_hash, write_past, write_steps};
 
 /// What changes as a message goes its way, and is told in its thread's entry too.
 pub(super) const MOVING_FIELDS: &[&str] = &[
@@ -55,6 +55,7 @@ pub(super) fn progress_fields(message: &MessageRec) -> Fields {
         .with_some("providerId", message.provider_id.as_deref(), text)
         .with("steps", text(&write_steps(&message.steps)))
         .with_some("error", message.why.as_deref(), text)
+        .with_some("past", write_past(&message.past).as_deref(), text)
 }
 
 pub(super) fn read_message(doc: &Doc) -> Result<MessageRec, StoreError> {
@@ -76,6 +77,7 @@ pub(super) fn read_message(doc: &Doc) -> Result<MessageRec, StoreError> {
         provider_id: doc.maybe_text("providerId"),
         steps: read_steps(&doc.text("steps")?),
         why: doc.maybe_text("error"),
+        past: read_past(doc.maybe_text("past").as_deref()),
     })
 }
 
@@ -85,6 +87,7 @@ pub(super) fn out_fields(out: &OutRec) -> Fields {
         .with("open", flag(true))
         .with("lane", hash(&out.lane))
         .with("attempt", int(out.attempt.into()))
+        .with("failures", int(out.failures.into()))
         .with_some("nextAttemptAt", out.due_ms, time)
         .with("inLine", flag(out.due_ms.is_some()))
         .with_some("begunAt", out.begun_ms, time)
@@ -119,6 +122,7 @@ pub(super) fn read_out(doc: &Doc) -> Result<Option<OutRec>, StoreError> {
         lane: doc.hash("lane")?,
         priority: doc.named("priority", Priority::from_name)?,
         attempt: doc.small("attempt")?,
+        failures: doc.small("failures").unwrap_or_default(),
         due_ms: doc.maybe_time("nextAttemptAt"),
         begun_ms: doc.maybe_time("begunAt"),
         unknown: doc.flag("unknown"),

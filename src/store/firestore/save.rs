@@ -9,13 +9,15 @@ use super::sight::MessagePlace;
 use super::tx::FirestoreTx;
 use super::value::{Doc, Fields, bytes, hash, int, map, number, text};
 use super::{codec, outbox_doc, paths};
-use crate::domain::{MessageId, ids};
+use crate::domain::{MessageId, Status, ids};
 use crate::store::StoreError;
 use crate::store::steps::Changes;
 use crate::store::steps::records::{EventRec, Hash, LaneRec, MessageRec, Queue, ThreadRec, name_hash, request_hash, thread_hash};
 
 /// Longer texts find no room beside the rest of an event.
 const TEXT_MAX_BYTES: usize = 300 << 10;
+/// So many documents of a thread are told at once that they were read; Firestore allows 500 writes in a commit.
+const MARKED_MAX: usize = 300;
 
 impl FirestoreTx {
     pub(super) async fn save_all(&mut self, changes: &Changes) -> Result<(), StoreError> {
@@ -34,6 +36,7 @@ impl FirestoreTx {
         }
         let gone: Vec<u64> = changes.gone_events.iter().map(|event| event.number).collect();
         self.remove_events(&gone).await?;
+        self.mark_read(changes).await?;
         self.save_items(changes);
         self.save_messages(changes).await?;
         self.remove_messages(&changes.gone_messages).await?;
@@ -130,6 +133,23 @@ impl FirestoreTx {
         if let Some(thread_doc) = thread_doc {
             let entry = self.entry(&thread_doc, &event.event_id().to_string());
             self.writes.create(entry, codec::entry_of_event(event));
+        }
+        Ok(())
+    }
+
+    /// Tells the documents of messages that came in that they were read: the newest, as far as they were unread.
+    async fn mark_read(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        for (thread, unread) in changes.marked_read.iter().filter(|(_, unread)| *unread > 0) {
+            // Between them may stand what was sent past hapax.
+            let most = usize::try_from(*unread).unwrap_or(MARKED_MAX).saturating_mul(2).min(MARKED_MAX);
+            let newest = Query::of(paths::EVENTS).equal("thread", hash(thread)).highest_first("number");
+            for doc in self.inner.client.run(&newest.only(codec::EVENT_FIELDS).limit(most)).await? {
+                let (event, Some(thread_doc)) = (codec::read_event(&doc)?, doc.maybe_text("thread_doc")) else { continue };
+                if !event.echo {
+                    let read = Fields::default().with("status", text(Status::Read.name()));
+                    self.writes.put(self.entry(&thread_doc, &event.event_id().to_string()), read);
+                }
+            }
         }
         Ok(())
     }

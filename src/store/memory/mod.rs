@@ -124,7 +124,7 @@ impl Store for MemoryStore {
     }
 
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        Ok(self.lock().threads.mark_read(thread))
+        Ok(self.lock().mark_read(thread))
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {

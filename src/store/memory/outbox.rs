@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::domain::age::Dated;
-use crate::domain::{Event, Fence, MessageId, Status, Steps, ids, limits};
+use crate::domain::{Event, Fence, MessageId, Outgoing, Place, Steps, Word, ids, limits};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
     Submitted, TryRow,
@@ -13,38 +13,25 @@ use crate::store::{
 /// Everything about messages that go out.
 #[derive(Default)]
 pub(super) struct Outbox {
-    pub(super) messages: BTreeMap<MessageId, Outgoing>,
+    messages: BTreeMap<MessageId, Kept>,
     requests: HashMap<(String, String), MessageId>,
+    /// By account and provider id: the message that was last called so.
     provider_ids: HashMap<(String, String), MessageId>,
     /// Statuses of messages whose provider id is not known yet, and when the last of them came.
     early: HashMap<(String, String), (Steps, i64)>,
-    pub(super) open: BTreeMap<MessageId, Open>,
     /// How many of an account may wait, and as many replies beside them.
     pub(super) most: Option<usize>,
     leases: HashMap<Lane, Held>,
     pub(super) paused: BTreeMap<(String, String), PausedAccount>,
 }
 
-pub(super) struct Outgoing {
-    pub(super) new: NewMessage,
-    pub(super) created_ms: i64,
+struct Kept {
+    new: NewMessage,
+    created_ms: i64,
     /// The lane of its thread, to which it comes when its time has come, or back after doubt.
     home: Lane,
-    pub(super) provider_id: Option<String>,
-    pub(super) steps: Steps,
-    pub(super) why: Option<String>,
-    pub(super) tries: Vec<TryRow>,
-}
-
-/// A message that is still in the outbox.
-pub(super) struct Open {
-    lane: Lane,
-    pub(super) attempt: u32,
-    due_ms: Option<i64>,
-    /// Set from `begin` on until it is known what became of it.
-    begun_ms: Option<i64>,
-    /// It has left its thread's lane, and waits for somebody's word.
-    unknown: bool,
+    state: Outgoing,
+    tries: Vec<TryRow>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,20 +54,24 @@ struct Held {
     until_ms: i64,
 }
 
+impl Kept {
+    fn lane(&self, id: MessageId, place: &Place) -> Lane {
+        if place.is_alone() { Lane::Own(id) } else { self.home.clone() }
+    }
+}
+
 impl Outbox {
     /// Whether this would be one more than may wait.
     pub(super) fn is_full_for(&self, new: &NewMessage) -> bool {
         if self.requests.contains_key(&(new.account.clone(), new.request_id.clone())) {
             return false;
         }
-        let beside = |(id, open): &(&MessageId, &Open)| {
-            let of = self.messages.get(*id).map(|message| &message.new);
-            !open.unknown
-                && of.is_some_and(|of| {
-                    of.channel == new.channel && of.account == new.account && of.priority.is_reply() == new.priority.is_reply()
-                })
+        let beside = |(_, message, place): &(MessageId, &Kept, Place)| {
+            let of = &message.new;
+            let alike = of.channel == new.channel && of.account == new.account;
+            alike && !place.unknown && of.priority.is_reply() == new.priority.is_reply()
         };
-        self.open.iter().filter(beside).count() >= self.most.unwrap_or(limits::OUTBOX_MAX)
+        self.open().filter(beside).count() >= self.most.unwrap_or(limits::OUTBOX_MAX)
     }
 
     pub(super) fn submit(&mut self, new: NewMessage, peer: String, id: MessageId, now: i64) -> Submitted {
@@ -90,15 +81,24 @@ impl Outbox {
             return if same { Submitted::Replayed(known) } else { Submitted::Mismatch(known) };
         }
         let home = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
-        let (lane, due_ms) = match new.held_until(now) {
-            Some(at_ms) => (Lane::Own(id), at_ms),
-            None => (home.clone(), now),
-        };
         self.requests.insert(request, id);
-        self.open.insert(id, Open { lane, attempt: 0, due_ms: Some(due_ms), begun_ms: None, unknown: false });
-        let steps = Steps::new(vec![(Status::Queued, now)]);
-        self.messages.insert(id, Outgoing { new, created_ms: now, home, provider_id: None, steps, why: None, tries: vec![] });
+        let state = Outgoing::new(now, new.held_until(now));
+        self.messages.insert(id, Kept { new, created_ms: now, home, state, tries: vec![] });
         Submitted::New(id)
+    }
+
+    /// Those that are in the outbox, oldest first, and where they stand there.
+    fn open(&self) -> impl Iterator<Item = (MessageId, &Kept, Place)> {
+        self.messages.iter().filter_map(|(id, message)| Some((*id, message, message.state.place?)))
+    }
+
+    pub(super) fn open_ids(&self) -> impl Iterator<Item = MessageId> {
+        self.open().map(|(id, ..)| id)
+    }
+
+    fn lane_of(&self, id: MessageId) -> Option<Lane> {
+        let message = self.messages.get(&id)?;
+        Some(message.lane(id, message.state.place.as_ref()?))
     }
 
     pub(super) fn lease(&mut self, ask: &OutboxAsk, now: i64, fence: &mut u64) -> Vec<OutboxLease> {
@@ -119,36 +119,40 @@ impl Outbox {
 
     /// The lane to be taken next: by priority of its first message, then by when that is due, then by age.
     fn next_lane(&self, channel: &Arc<str>, ask: &OutboxAsk, now: i64) -> Option<Lane> {
-        let mut heads: BTreeMap<&Lane, (MessageId, &Open)> = BTreeMap::new();
-        for (id, open) in self.open.iter().filter(|(_, open)| open.due_ms.is_some()) {
-            heads.entry(&open.lane).or_insert((*id, open));
+        let mut heads: BTreeMap<Lane, (MessageId, &Kept, i64)> = BTreeMap::new();
+        for (id, message, place) in self.open() {
+            let Some(due_ms) = place.due_ms else { continue };
+            heads.entry(message.lane(id, &place)).or_insert((id, message, due_ms));
         }
-        let turn = |(lane, (id, open)): (&Lane, (MessageId, &Open))| {
-            let message = &self.messages.get(&id)?.new;
+        let turn = |(lane, (id, message, due_ms)): (Lane, (MessageId, &Kept, i64))| {
+            let message = &message.new;
             let account = (Arc::clone(&message.channel), message.account.clone());
             let paused = self.paused.contains_key(&(message.channel.to_string(), message.account.clone()));
-            let due = self.leases.get(lane).map_or(open.due_ms?, |held| held.until_ms);
+            let due = self.leases.get(&lane).map_or(due_ms, |held| held.until_ms);
             let wanted = message.channel == *channel && due <= now && !paused && !ask.resting.contains(&account);
-            wanted.then(|| ((message.priority, due, id), lane.clone()))
+            wanted.then_some(((message.priority, due, id), lane))
         };
         heads.into_iter().filter_map(turn).min_by_key(|(turn, _)| *turn).map(|(_, lane)| lane)
     }
 
     fn lease_lane(&mut self, lane: &Lane, ask: &OutboxAsk, now: i64, fence: &mut u64) -> Option<OutboxLease> {
-        if let Some(lost) = self.leases.remove(lane) {
-            self.log_try(&lost, now, "lost", "the lease ran out");
-            if self.settle_by_known_id(lost.message, now) {
-                return None;
-            }
-        }
-        let (&id, _) = self.open.iter().find(|(_, open)| open.lane == *lane && open.due_ms.is_some())?;
-        let open = self.open.get_mut(&id)?;
-        if matches!(open.lane, Lane::Own(_)) && !open.unknown {
-            // The time it was held until has come.
-            open.lane = self.messages.get(&id)?.home.clone();
+        if let Some(lost) = self.leases.remove(lane)
+            && self.lose(&lost, now, "the lease ran out")
+        {
             return None;
         }
-        open.attempt += u32::from(open.begun_ms.is_none());
+        let first = self.open().find(|(id, message, place)| place.due_ms.is_some() && message.lane(*id, place) == *lane);
+        let id = first.map(|(id, ..)| id)?;
+        let message = self.messages.get_mut(&id)?;
+        if !message.state.lease(now) {
+            return None;
+        }
+        let place = message.state.place.as_mut()?;
+        if std::mem::take(&mut place.held) {
+            // The time it was held until has come.
+            return None;
+        }
+        place.attempt = place.leased_attempt();
         *fence += 1;
         let held = Held {
             message: id,
@@ -158,7 +162,6 @@ impl Outbox {
             until_ms: now + ask.hold_ms,
         };
         self.leases.insert(lane.clone(), held.clone());
-        let message = self.messages.get(&id)?;
         Some(OutboxLease {
             lane: super::state::lane_ref(ids::number_of(id.0)),
             fence: held.fence,
@@ -170,37 +173,32 @@ impl Outbox {
             peer: message.new.peer.clone(),
             payload: message.new.payload.clone(),
             text: message.new.text.clone(),
-            attempt: open.attempt,
+            attempt: place.attempt,
+            failures: place.failures,
             created_ms: message.created_ms,
-            in_doubt_since_ms: open.begun_ms,
+            in_doubt_since_ms: place.begun_ms,
         })
     }
 
-    /// A send in doubt whose provider id was heard of meanwhile has been sent.
-    fn settle_by_known_id(&mut self, id: MessageId, now: i64) -> bool {
-        let in_doubt = self.open.get(&id).is_some_and(|open| open.begun_ms.is_some());
-        let Some(message) = self.messages.get_mut(&id).filter(|message| in_doubt && message.provider_id.is_some()) else {
-            return false;
-        };
-        message.steps.hear(Status::Sent, now);
-        message.why = None;
-        self.open.remove(&id);
-        true
+    /// Writes down a lease that nobody settled; true when the message has left the outbox because it was heard of.
+    fn lose(&mut self, lost: &Held, now: i64, why: &str) -> bool {
+        self.log_try(lost, now, "lost", why);
+        let Some(message) = self.messages.get_mut(&lost.message) else { return false };
+        message.state.lose_lease(now);
+        message.state.place.is_none()
     }
 
     fn held(&mut self, number: u64, fence: Fence) -> Option<(Lane, &mut Held)> {
-        let lane = self.open.iter().find(|(id, _)| ids::number_of(id.0) == number).map(|(_, open)| open.lane.clone())?;
-        let held = self.leases.get_mut(&lane).filter(|held| held.fence == fence && ids::number_of(held.message.0) == number)?;
+        let id = self.open_ids().find(|id| ids::number_of(id.0) == number)?;
+        let lane = self.lane_of(id)?;
+        let held = self.leases.get_mut(&lane).filter(|held| held.fence == fence && held.message == id)?;
         Some((lane, held))
     }
 
     pub(super) fn begin(&mut self, number: u64, fence: Fence, now: i64) -> Settled {
         let Some(id) = self.held(number, fence).map(|(_, held)| held.message) else { return Settled::Lost };
-        if let Some(open) = self.open.get_mut(&id) {
-            open.begun_ms = Some(now);
-        }
         if let Some(message) = self.messages.get_mut(&id) {
-            message.steps.hear(Status::Sending, now);
+            message.state.begin(now);
         }
         Settled::Done
     }
@@ -213,145 +211,71 @@ impl Outbox {
         let Some(lane) = self.held(number, fence).map(|(lane, _)| lane) else { return Settled::Lost };
         let Some(held) = self.leases.remove(&lane) else { return Settled::Lost };
         let id = held.message;
-        let name = outcome.name();
-        match outcome {
-            SendOutcome::Sent { provider_id } => {
-                self.log_try(&held, now, name, &provider_id);
-                self.name(id, &provider_id);
-                self.end(id, Status::Sent, None, now);
+        let Some(account) = self.messages.get(&id).map(|message| message.new.account.clone()) else { return Settled::Lost };
+        let outcome = outcome.matched(|name| self.by_provider_id(&account, name).is_none_or(|other| other == id));
+        if let Some(detail) = outcome.detail() {
+            self.log_try(&held, now, outcome.name(), detail);
+        }
+        let early = match &outcome {
+            SendOutcome::Sent { provider_id } => Some((provider_id, self.name(id, &account, provider_id))),
+            _ => None,
+        };
+        if let Some(message) = self.messages.get_mut(&id) {
+            if let Some((provider_id, early)) = early {
+                message.state.call_it(provider_id, &early);
             }
-            SendOutcome::Failed { why } => {
-                self.log_try(&held, now, name, &why);
-                self.end(id, Status::Failed, Some(why), now);
-            }
-            SendOutcome::Retry { wait_ms, why } => {
-                self.log_try(&held, now, name, &why);
-                self.requeue(id, now + wait_ms, Some(why));
-            }
-            SendOutcome::Unknown { why, check_ms } => {
-                self.log_try(&held, now, name, &why);
-                self.doubt(id, why, check_ms.map(|wait| now + wait), now);
-            }
-            SendOutcome::HandBack { wait_ms } => {
-                if let Some(open) = self.open.get_mut(&id) {
-                    open.attempt -= u32::from(open.begun_ms.is_none());
-                    open.due_ms = Some(now + wait_ms);
-                }
-            }
+            message.state.settle(&outcome, now);
         }
         Settled::Done
     }
 
-    /// Learns what the provider calls a message, and takes over the statuses that came before.
-    fn name(&mut self, id: MessageId, provider_id: &str) {
-        let Some(message) = self.messages.get_mut(&id) else { return };
-        message.provider_id = Some(provider_id.to_owned());
-        let name = (message.new.account.clone(), provider_id.to_owned());
-        for (status, at_ms) in self.early.remove(&name).iter().flat_map(|(steps, _)| steps.iter()) {
-            message.steps.hear(status, at_ms);
-        }
+    /// Makes a name lead to the message; gives what was heard under it before.
+    fn name(&mut self, id: MessageId, account: &str, provider_id: &str) -> Steps {
+        let name = (account.to_owned(), provider_id.to_owned());
+        let early = self.early.remove(&name).map(|(steps, _)| steps).unwrap_or_default();
         self.provider_ids.insert(name, id);
-    }
-
-    fn end(&mut self, id: MessageId, status: Status, why: Option<String>, now: i64) {
-        self.open.remove(&id);
-        if let Some(message) = self.messages.get_mut(&id) {
-            message.steps.hear(status, now);
-            message.why = why;
-        }
-    }
-
-    /// Puts the message back into its thread's lane, certainly unsent.
-    fn requeue(&mut self, id: MessageId, due_ms: i64, why: Option<String>) {
-        let Some(message) = self.messages.get_mut(&id) else { return };
-        message.why = why;
-        if let Some(open) = self.open.get_mut(&id) {
-            open.begun_ms = None;
-            open.due_ms = Some(due_ms);
-            if open.unknown {
-                open.unknown = false;
-                open.lane = message.home.clone();
-            }
-        }
-    }
-
-    fn doubt(&mut self, id: MessageId, why: String, check_ms: Option<i64>, now: i64) {
-        if self.settle_by_known_id(id, now) {
-            return;
-        }
-        if let Some(open) = self.open.get_mut(&id) {
-            open.begun_ms.get_or_insert(now);
-            open.due_ms = check_ms;
-            open.unknown = true;
-            open.lane = Lane::Own(id);
-        }
-        if let Some(message) = self.messages.get_mut(&id) {
-            message.steps.hear(Status::Unknown, now);
-            message.why = Some(why);
-        }
+        early
     }
 
     fn log_try(&mut self, held: &Held, now: i64, outcome: &str, detail: &str) {
-        let attempt = self.open.get(&held.message).map_or(0, |open| open.attempt);
-        if let Some(message) = self.messages.get_mut(&held.message) {
-            message.tries.push(TryRow {
-                attempt,
-                fence: held.fence,
-                worker: held.worker.to_string(),
-                leased_ms: held.leased_ms,
-                ended_ms: now,
-                outcome: outcome.to_owned(),
-                detail: detail.to_owned(),
-            });
-        }
+        let Some(message) = self.messages.get_mut(&held.message) else { return };
+        message.tries.push(TryRow {
+            attempt: message.state.place.map_or(0, |place| place.attempt),
+            fence: held.fence,
+            worker: held.worker.to_string(),
+            leased_ms: held.leased_ms,
+            ended_ms: now,
+            outcome: outcome.to_owned(),
+            detail: detail.to_owned(),
+        });
     }
 
-    /// Takes note of a status webhook; true when it is about a message of ours.
+    /// Takes note of a status or an echo; true when it is about a message of ours.
     pub(super) fn hear(&mut self, event: &Event, now: i64) -> bool {
-        let Some(status) = event.status else { return false };
+        let Some(status) = event.says() else { return false };
         let at_ms = event.at_ms.unwrap_or(now);
         let by_handle =
             event.handle.filter(|id| self.messages.get(id).is_some_and(|message| message.new.account == event.account));
-        let name = (event.account.clone(), event.id.clone());
-        if let Some(id) = by_handle {
-            self.name(id, &event.id);
-        }
-        let Some(id) = by_handle.or_else(|| self.provider_ids.get(&name).copied()) else {
-            if self.is_sending(&event.account) {
-                let (steps, heard_ms) = self.early.entry(name).or_default();
+        let word = Word { provider_id: &event.id, status, at_ms, by_handle: by_handle.is_some() };
+        let Some(id) = by_handle.or_else(|| self.by_provider_id(&event.account, &event.id)) else {
+            if !event.echo && self.is_sending(&event.account) {
+                let (steps, heard_ms) = self.early.entry((event.account.clone(), event.id.clone())).or_default();
                 steps.hear(status, at_ms);
                 *heard_ms = now;
             }
             return false;
         };
+        let named = self.messages.get(&id).is_some_and(|message| message.state.is_named_by(&word));
+        let early = if named { self.name(id, &event.account, &event.id) } else { Steps::default() };
+        let leased = self.is_leased(id);
         if let Some(message) = self.messages.get_mut(&id) {
-            message.steps.hear(status, at_ms);
-        }
-        if self.open.get(&id).is_some_and(|open| open.unknown) && !self.is_leased(id) {
-            self.settle_by_known_id(id, at_ms);
+            message.state.hear(&word, &early, leased);
         }
         true
     }
 
-    /// Takes note of our own message seen again; true when it settles a send that was in doubt.
-    pub(super) fn hear_echo(&mut self, event: &Event, now: i64) -> bool {
-        let Some(text) = &event.text else { return false };
-        let doubted = self.open.iter().filter(|(_, open)| open.unknown).map(|(id, _)| *id);
-        let same = |id: &MessageId| {
-            self.messages.get(id).is_some_and(|message| {
-                message.new.account == event.account
-                    && Some(&message.new.peer) == event.peer.as_ref()
-                    && message.new.text.as_ref() == Some(text)
-            })
-        };
-        let Some(id) = doubted.filter(|id| !self.is_leased(*id)).find(same) else { return false };
-        self.name(id, &event.id);
-        self.settle_by_known_id(id, now)
-    }
-
     fn is_sending(&self, account: &str) -> bool {
-        let of_account = |id: &MessageId| self.messages.get(id).is_some_and(|message| message.new.account == account);
-        self.open.iter().any(|(id, open)| open.begun_ms.is_some() && of_account(id))
+        self.open().any(|(_, message, place)| place.begun_ms.is_some() && message.new.account == account)
     }
 
     fn is_leased(&self, id: MessageId) -> bool {
@@ -359,63 +283,36 @@ impl Outbox {
     }
 
     pub(super) fn retry(&mut self, id: MessageId, now: i64) -> Changed {
-        let Some(message) = self.messages.get_mut(&id) else { return Changed::NotFound };
-        let failed = !self.open.contains_key(&id) && message.steps.status() == Status::Failed;
-        let doubted = self.open.get(&id).is_some_and(|open| open.unknown);
-        if !(failed || doubted) || self.is_leased(id) {
-            return Changed::TooLate;
-        }
-        let Some(message) = self.messages.get_mut(&id) else { return Changed::NotFound };
-        message.steps = Steps::new(vec![(Status::Queued, message.created_ms)]);
-        let attempt = 0;
-        let open = Open { lane: Lane::Own(id), attempt, due_ms: Some(now), begun_ms: None, unknown: true };
-        self.open.insert(id, open);
-        self.requeue(id, now, None);
-        Changed::Done
+        let leased = self.is_leased(id);
+        self.messages.get_mut(&id).map_or(Changed::NotFound, |message| message.state.retry(leased, now))
     }
 
     pub(super) fn cancel(&mut self, id: MessageId, now: i64) -> Changed {
-        if !self.messages.contains_key(&id) {
-            return Changed::NotFound;
-        }
         let leased = self.is_leased(id);
-        match self.open.get(&id) {
-            Some(open) if !leased && open.unknown => {
-                self.open.remove(&id);
-                if let Some(message) = self.messages.get_mut(&id) {
-                    message.why = Some("given up while in doubt".to_owned());
-                }
-                Changed::Done
-            }
-            Some(_) if !leased => {
-                self.end(id, Status::Failed, Some("cancelled".to_owned()), now);
-                Changed::Done
-            }
-            _ => Changed::TooLate,
-        }
+        self.messages.get_mut(&id).map_or(Changed::NotFound, |message| message.state.cancel(leased, now))
     }
 
     pub(super) fn end_all_leases(&mut self, now: i64) {
         for held in std::mem::take(&mut self.leases).into_values() {
-            self.log_try(&held, now, "lost", "hapax stopped");
-            self.settle_by_known_id(held.message, now);
+            self.lose(&held, now, "hapax stopped");
         }
     }
 
-    fn state_of(&self, id: MessageId) -> Option<(OutboxState, u32)> {
-        let open = self.open.get(&id)?;
-        let held = self.leases.get(&open.lane).filter(|held| held.message == id);
-        let state = match (held, open.unknown) {
+    fn place_of(&self, id: MessageId) -> Option<OutboxPlace> {
+        let message = self.messages.get(&id)?;
+        let place = message.state.place?;
+        let held = self.leases.get(&message.lane(id, &place)).filter(|held| held.message == id);
+        let state = match (held, place.unknown) {
             (Some(held), _) => OutboxState::Leased {
                 worker: held.worker.to_string(),
                 until_ms: held.until_ms,
                 fence: held.fence,
-                begun: open.begun_ms.is_some(),
+                begun: place.begun_ms.is_some(),
             },
-            (None, true) => OutboxState::Unknown { check_ms: open.due_ms },
-            (None, false) => OutboxState::Waiting { due_ms: open.due_ms.unwrap_or_default() },
+            (None, true) => OutboxState::Unknown { check_ms: place.due_ms },
+            (None, false) => OutboxState::Waiting { due_ms: place.due_ms.unwrap_or_default() },
         };
-        Some((state, open.attempt))
+        Some(OutboxPlace { state, attempt: place.attempt, failures: place.failures })
     }
 
     pub(super) fn by_provider_id(&self, account: &str, provider_id: &str) -> Option<MessageId> {
@@ -449,27 +346,28 @@ impl Outbox {
             priority: message.new.priority,
             reply_to: message.new.reply_to,
             created_ms: message.created_ms,
-            provider_id: message.provider_id.clone(),
-            steps: message.steps.clone(),
-            why: message.why.clone(),
-            outbox: self.state_of(id).map(|(state, attempt)| OutboxPlace { state, attempt }),
+            provider_id: message.state.provider_id.clone(),
+            steps: message.state.steps.clone(),
+            why: message.state.why.clone(),
+            past: message.state.past.clone(),
+            outbox: self.place_of(id),
             tries: message.tries.clone(),
         })
     }
 
     /// How many are in doubt, or how many are not.
     pub(super) fn count_open(&self, unknown: bool) -> u64 {
-        self.open.values().filter(|open| open.unknown == unknown).count() as u64
+        self.open().filter(|(_, _, place)| place.unknown == unknown).count() as u64
     }
 
     /// Forgets ended messages of the channels after their retention.
     /// `sift` picks those that may go from all that have ended, with the time they count by.
     pub(super) fn purge(&mut self, sift: impl Fn(&[Dated]) -> Vec<Dated>, is_over: impl Fn(&str, i64) -> bool) {
-        let ended = self.messages.iter().filter(|(id, _)| !self.open.contains_key(id));
+        let ended = self.messages.iter().filter(|(_, message)| message.state.place.is_none());
         let page: Vec<Dated> =
             ended.map(|(id, message)| Dated { number: ids::number_of(id.0), at_ms: message.created_ms }).collect();
         let old: HashMap<u64, i64> = sift(&page).into_iter().map(|row| (row.number, row.at_ms)).collect();
-        let over = |id: &MessageId, message: &Outgoing| {
+        let over = |id: &MessageId, message: &Kept| {
             old.get(&ids::number_of(id.0)).is_some_and(|at_ms| is_over(&message.new.channel, *at_ms))
         };
         let gone: Vec<MessageId> = self.messages.iter().filter(|(id, message)| over(id, message)).map(|(id, _)| *id).collect();
@@ -486,9 +384,8 @@ impl Outbox {
 
     /// Moves waits and leases with a clock that was set back. What a person wants sent at a certain time stays where it is.
     pub(super) fn follow_clock(&mut self, back: i64, now: i64) {
-        let scheduled = |open: &Open| matches!(open.lane, Lane::Own(_)) && !open.unknown;
-        let waiting = self.open.values_mut().filter(|open| !scheduled(open));
-        waiting.filter_map(|open| open.due_ms.as_mut()).for_each(|due_ms| *due_ms -= back);
+        let places = self.messages.values_mut().filter_map(|message| message.state.place.as_mut());
+        places.filter(|place| !place.held).filter_map(|place| place.due_ms.as_mut()).for_each(|due_ms| *due_ms -= back);
         self.leases.values_mut().for_each(|held| held.until_ms -= back);
         self.early.values_mut().for_each(|(_, heard_ms)| *heard_ms = now.min(*heard_ms));
     }

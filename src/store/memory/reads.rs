@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::{Item, Place, Recorded, State};
-use crate::domain::{Direction, EventId, ItemId, MessageId, ThreadId};
+use crate::domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids, status_of_inbound};
 use crate::store::{
     Answer, AttemptRow, ChannelCounts, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
     MessageRow, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -89,10 +89,10 @@ impl Reads for MemoryStore {
             state.threads.entries.iter().filter(|(of, _)| of == id).map(|(_, entry)| *entry).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
         entries.retain(|entry| before.is_none_or(|before| entry.number() < before.number()));
-        if before.is_some_and(|before| state.thread_message(before).is_none()) {
+        if before.is_some_and(|before| state.thread_message(id, before).is_none()) {
             return Ok(Page { rows: vec![], more: false });
         }
-        Ok(page(entries.into_iter().map_while(|entry| state.thread_message(entry)), limit))
+        Ok(page(entries.into_iter().map_while(|entry| state.thread_message(id, entry)), limit))
     }
 
     async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
@@ -111,7 +111,7 @@ impl Reads for MemoryStore {
                 && query.account.as_ref().is_none_or(|account| *account == row.account)
                 && (!query.unknown || matches!(&row.outbox, Some(place) if matches!(place.state, OutboxState::Unknown { .. })))
         };
-        Ok(page(state.outbox.open.keys().filter_map(|id| state.outbox.row(*id)).filter(wanted), query.limit))
+        Ok(page(state.outbox.open_ids().filter_map(|id| state.outbox.row(id)).filter(wanted), query.limit))
     }
 
     async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
@@ -154,14 +154,16 @@ fn page<T>(rows: impl Iterator<Item = T>, limit: usize) -> Page<T> {
 }
 
 impl State {
-    fn thread_message(&self, entry: EntryId) -> Option<ThreadMessage> {
+    fn thread_message(&self, thread: &ThreadId, entry: EntryId) -> Option<ThreadMessage> {
         match entry {
             EntryId::Event(id) => {
                 let recorded = self.events.get(&id)?;
                 let direction = if recorded.event.echo { Direction::Out } else { Direction::In };
                 let provider_id = Some(recorded.event.id.clone());
                 let (at_ms, text) = (recorded.received_ms, recorded.event.text.clone());
-                Some(ThreadMessage { id: entry, direction, at_ms, text, provider_id, status: None })
+                let status = status_of_inbound(ids::number_of(id.0), self.threads.read_to(thread));
+                let status = (direction == Direction::In).then_some(status);
+                Some(ThreadMessage { id: entry, direction, at_ms, text, provider_id, status })
             }
             EntryId::Message(id) => {
                 let row = self.outbox.row(id)?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::outbox::Outbox;
 use super::threads::{Said, Threads};
 use crate::domain::age::{Dated, sift};
-use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ids};
+use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
 use crate::store::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
     OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, suspected, why_kept,
@@ -121,6 +121,10 @@ impl State {
         }
     }
 
+    pub(super) fn mark_read(&mut self, thread: &ThreadId) -> bool {
+        self.threads.mark_read(thread, self.last_number)
+    }
+
     pub(super) fn accept(&mut self, arrival: Arrival, now: i64) -> Vec<Accepted> {
         let webhook = Arc::new(Webhook { headers: arrival.headers, body: arrival.body, events: arrival.events.len() as u32 });
         let mut new_items: HashMap<String, ItemId> = HashMap::new();
@@ -162,13 +166,9 @@ impl State {
                     }
                 },
             };
-            let settles_ours = match new.event.echo {
-                _ if suspect.is_some() => true,
-                true => self.outbox.hear_echo(&new.event, now),
-                false => self.outbox.hear(&new.event, now),
-            };
+            let is_ours = suspect.is_some() || self.outbox.hear(&new.event, now);
             // An echo of a message that is in the thread already is not said twice.
-            if part.is_none() && !settles_ours {
+            if part.is_none() && !is_ours {
                 self.threads.hear(&new.event, &arrival.channel, EntryId::Event(id), now);
             }
             let (event, channel) = (new.event, Arc::clone(&arrival.channel));

@@ -20,6 +20,8 @@ struct Talk {
     last_text: Option<String>,
     last_direction: Direction,
     unread: u64,
+    /// Numbers up to this one were marked as read.
+    read_to: u64,
 }
 
 /// Something said in a thread.
@@ -71,6 +73,7 @@ impl Threads {
             last_text: None,
             last_direction: said.direction,
             unread: 0,
+            read_to: 0,
         });
         row.last_ms = now;
         row.last_text = said.text.map(|text| limits::preview(text));
@@ -113,9 +116,13 @@ impl Threads {
         self.names.retain(|(account, _), peer| !gone.contains(&leads_to(account, peer)));
     }
 
-    pub(super) fn mark_read(&mut self, id: &ThreadId) -> bool {
+    pub(super) fn mark_read(&mut self, id: &ThreadId, last_number: u64) -> bool {
         let id = self.find(id);
-        self.rows.get_mut(&id).map(|row| row.unread = 0).is_some()
+        self.rows.get_mut(&id).map(|row| (row.unread, row.read_to) = (0, last_number)).is_some()
+    }
+
+    pub(super) fn read_to(&self, id: &ThreadId) -> u64 {
+        self.rows.get(id).map_or(0, |row| row.read_to)
     }
 
     pub(super) fn row(&self, id: &ThreadId) -> Option<ThreadRow> {

@@ -10,9 +10,6 @@ use crate::store::StoreError;
 use crate::store::steps::records::{Hash, Place, name_hash, thread_hash};
 use crate::store::steps::{Loaded, Wanted};
 
-/// Messages in doubt that an account can have before the newer ones are not looked at.
-const DOUBTED_MAX: usize = 1_000;
-
 /// Statements, and how the answer of each is read.
 pub(super) struct Asked {
     pub(super) sql: Sql,
@@ -34,7 +31,6 @@ pub(super) enum Part {
     Outs,
     LowestOuts,
     Waiting,
-    Doubted,
 }
 
 impl Asked {
@@ -73,13 +69,6 @@ impl Asked {
                            FROM hapax_outs FORCE INDEX (of_account) WHERE account_key = ? AND in_doubt = 0 AND channel_key = ?";
             let (channel_key, account_key) = (channel_key(channel), account_key(account));
             asked.add(Part::Waiting, waiting, &[channel, account, &account_key, &channel_key]);
-        }
-        for account in &wanted.doubted {
-            let doubted = "SELECT ?, ? FROM hapax_outs o FORCE INDEX (begun) JOIN hapax_messages m ON m.number = o.number
-                           WHERE o.account_key = ? AND o.begun_ms IS NOT NULL AND o.in_doubt = 1 ORDER BY o.number LIMIT ??";
-            let (message, out) = (qualified("m", MESSAGE), qualified("o", OUT));
-            let values: [&dyn Literal; 5] = [&Raw(&message), &Raw(&out), &account_key(account), &DOUBTED_MAX, &Raw(lock)];
-            asked.add(Part::Doubted, doubted, &values);
         }
         asked
     }
@@ -177,12 +166,6 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
             for (channel, account, replies, rest) in sets.read(read)? {
                 loaded.waiting.insert((channel.clone(), account.clone(), true), replies as usize);
                 loaded.waiting.insert((channel, account, false), rest as usize);
-            }
-        }
-        Part::Doubted => {
-            for (message, out) in sets.read(|fields| Ok((read_message(fields)?, read_out(fields)?)))? {
-                loaded.outs.insert(out.number, out);
-                loaded.messages.insert(message.number, message);
             }
         }
     }

@@ -8,8 +8,8 @@ use super::sql::{Fields, Values, account_key, channel_key, unreadable};
 use crate::domain::{Direction, EventId, Kind, Priority};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
-    ProviderNameRec, Queue, ThreadRec, name_hash, read_numbers, read_steps, request_hash, thread_hash, write_numbers,
-    write_steps,
+    ProviderNameRec, Queue, ThreadRec, name_hash, read_numbers, read_past, read_steps, request_hash, thread_hash, write_numbers,
+    write_past, write_steps,
 };
 use crate::store::{Answer, KeptHeaders, PausedAccount, StoreError, read_replies, write_replies};
 
@@ -180,11 +180,13 @@ fn held_of(fields: &mut Fields) -> Result<Option<Held>, StoreError> {
     }))
 }
 
-pub(super) const THREAD: &str = "account,peer,channel,last_ms,last_text,last_out,unread,purged_to,hash,channel_key,account_key";
+pub(super) const THREAD: &str =
+    "account,peer,channel,last_ms,last_text,last_out,unread,purged_to,read_to,hash,channel_key,account_key";
 
 pub(super) fn put_thread(thread: &ThreadRec, values: &mut Values<'_>) {
     values.put(&thread.account).put(&thread.peer).put(&thread.channel).put(&thread.last_ms).put(&thread.last_text);
     values.put(&(thread.last_direction == Direction::Out)).put(&thread.unread).put(&thread.purged_to);
+    values.put(&thread.read_to);
     values.put(&thread_hash(&thread.account, &thread.peer));
     values.put(&channel_key(&thread.channel)).put(&account_key(&thread.account));
 }
@@ -199,6 +201,7 @@ pub(super) fn read_thread(fields: &mut Fields) -> Result<ThreadRec, StoreError> 
         last_direction: if fields.next::<bool>()? { Direction::Out } else { Direction::In },
         unread: fields.next()?,
         purged_to: fields.next()?,
+        read_to: fields.next()?,
     })
 }
 
@@ -231,14 +234,14 @@ pub(super) fn read_provider_name(fields: &mut Fields) -> Result<ProviderNameRec,
 }
 
 pub(super) const MESSAGE: &str = "number,created_ms,channel,account,peer,request_id,fingerprint,text,payload,priority,reply_to,\
-                                  home,thread,provider_id,steps,why,request";
+                                  home,thread,provider_id,steps,why,past,request";
 
 pub(super) fn put_message(message: &MessageRec, values: &mut Values<'_>) {
     values.put(&message.number).put(&message.created_ms).put(&*message.channel).put(&message.account).put(&message.peer);
     values.put(&message.request_id).put(&message.fingerprint).put(&message.text).put(&*message.payload);
     values.put(&priority_code(message.priority)).put(&message.reply_to.map(|event| event.0.into_bytes()));
     values.put(&message.home).put(&message.thread).put(&message.provider_id).put(&write_steps(&message.steps));
-    values.put(&message.why).put(&request_hash(&message.account, &message.request_id));
+    values.put(&message.why).put(&write_past(&message.past)).put(&request_hash(&message.account, &message.request_id));
 }
 
 pub(super) fn read_message(fields: &mut Fields) -> Result<MessageRec, StoreError> {
@@ -259,6 +262,7 @@ pub(super) fn read_message(fields: &mut Fields) -> Result<MessageRec, StoreError
         provider_id: fields.next()?,
         steps: read_steps(&fields.next::<String>()?),
         why: fields.next()?,
+        past: read_past(fields.next::<Option<String>>()?.as_deref()),
     };
     // The request's hash, which nobody reads: a join goes on after it.
     fields.bytes::<32>()?;
@@ -266,12 +270,12 @@ pub(super) fn read_message(fields: &mut Fields) -> Result<MessageRec, StoreError
 }
 
 pub(super) const OUT: &str =
-    "number,created_ms,channel,account,lane,priority,attempt,due_ms,begun_ms,in_doubt,channel_key,account_key";
+    "number,created_ms,channel,account,lane,priority,attempt,failures,due_ms,begun_ms,in_doubt,channel_key,account_key";
 
 pub(super) fn put_out(out: &OutRec, values: &mut Values<'_>) {
     values.put(&out.number).put(&out.created_ms).put(&*out.channel).put(&out.account).put(&out.lane);
-    values.put(&priority_code(out.priority)).put(&out.attempt).put(&out.due_ms).put(&out.begun_ms).put(&out.unknown);
-    values.put(&channel_key(&out.channel)).put(&account_key(&out.account));
+    values.put(&priority_code(out.priority)).put(&out.attempt).put(&out.failures).put(&out.due_ms);
+    values.put(&out.begun_ms).put(&out.unknown).put(&channel_key(&out.channel)).put(&account_key(&out.account));
 }
 
 pub(super) fn read_out(fields: &mut Fields) -> Result<OutRec, StoreError> {
@@ -283,6 +287,7 @@ pub(super) fn read_out(fields: &mut Fields) -> Result<OutRec, StoreError> {
         lane: fields.bytes()?,
         priority: priority_of(fields)?,
         attempt: fields.next()?,
+        failures: fields.next()?,
         due_ms: fields.next()?,
         begun_ms: fields.next()?,
         unknown: fields.next()?,

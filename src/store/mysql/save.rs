@@ -12,7 +12,7 @@ use super::rows::{
 };
 use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
 use crate::store::steps::Changes;
-use crate::store::steps::records::{EventRec, KeyRec, Queue, name_hash, thread_hash, write_steps};
+use crate::store::steps::records::{EventRec, KeyRec, Queue, name_hash, thread_hash, write_past, write_steps};
 
 /// The statements that write all of it, and the bodies that are too large for a statement.
 pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
@@ -77,8 +77,8 @@ fn save_messages(sql: &mut Sql, changes: &Changes) {
     changed.sort_unstable_by_key(|message| message.number);
     for message in changed {
         sql.add(
-            "UPDATE hapax_messages SET provider_id = ?, steps = ?, why = ? WHERE number = ?",
-            &[&message.provider_id, &write_steps(&message.steps), &message.why, &message.number],
+            "UPDATE hapax_messages SET provider_id = ?, steps = ?, why = ?, past = ? WHERE number = ?",
+            &[&message.provider_id, &write_steps(&message.steps), &message.why, &write_past(&message.past), &message.number],
         );
     }
     put_rows(sql, "hapax_messages", MESSAGE, &changes.new_messages, Put::New, |message| message.number, put_message);

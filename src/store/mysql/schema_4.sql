@@ -42,3 +42,23 @@ SET @kept = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHE
 PREPARE kept FROM @kept;
 EXECUTE kept;
 DEALLOCATE PREPARE kept;
+-- What is behind a message: its tries, doubts that are left, and what was before a person's retries. Tries that its budget is charged with.
+SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_messages' AND COLUMN_NAME = 'past') = 0,
+    'ALTER TABLE hapax_messages ADD COLUMN past LONGTEXT', 'DO 0');
+PREPARE added FROM @added;
+EXECUTE added;
+DEALLOCATE PREPARE added;
+SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_outs' AND COLUMN_NAME = 'failures') = 0,
+    'ALTER TABLE hapax_outs ADD COLUMN failures INT UNSIGNED NOT NULL DEFAULT 0', 'DO 0');
+PREPARE added FROM @added;
+EXECUTE added;
+DEALLOCATE PREPARE added;
+-- Entries up to this number were marked as read.
+SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_threads' AND COLUMN_NAME = 'read_to') = 0,
+    'ALTER TABLE hapax_threads ADD COLUMN read_to BIGINT UNSIGNED NOT NULL DEFAULT 0', 'DO 0');
+PREPARE added FROM @added;
+EXECUTE added;
+DEALLOCATE PREPARE added;

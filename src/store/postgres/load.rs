@@ -15,9 +15,6 @@ use crate::store::steps::records::{
 };
 use crate::store::steps::{Loaded, Wanted};
 
-/// How many messages in doubt of one account are looked through for the one that an echo is about.
-const DOUBTED_MAX: usize = 1_000;
-
 /// A statement in two forms: with row locks, and without.
 struct Reading {
     plain: String,
@@ -73,16 +70,6 @@ static MESSAGES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<MessageRec>
 static OUTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<OutRec>);
 static LOWEST_OUTS: LazyLock<Reading> =
     LazyLock::new(|| Reading::first_of_each::<OutRec>("bytea", "lane = w.wanted AND due_ms IS NOT NULL", 2));
-static DOUBTED_MESSAGES: LazyLock<Reading> = LazyLock::new(|| {
-    Reading::by::<MessageRec>(&format!(
-        "number IN (SELECT r.number FROM UNNEST($1::text[]) AS w (wanted) CROSS JOIN LATERAL
-         (SELECT number FROM hapax_outs WHERE md5(account) = md5(w.wanted) AND account = w.wanted AND unknown ORDER BY number LIMIT {DOUBTED_MAX}) AS r)
-         ORDER BY number"
-    ))
-});
-static DOUBTED_OUTS: LazyLock<Reading> = LazyLock::new(|| {
-    Reading::first_of_each::<OutRec>("text", "md5(account) = md5(w.wanted) AND account = w.wanted AND unknown", DOUBTED_MAX)
-});
 
 /// By channel and account: the replies, and the rest.
 const WAITING: &str = "SELECT w.channel, w.account, count(o.number) FILTER (WHERE o.priority = 0), count(o.number) FILTER (WHERE o.priority <> 0)
@@ -105,7 +92,6 @@ enum Part {
     Outs,
     LowestOuts,
     Waiting,
-    DoubtedOuts,
 }
 
 /// Loads what there is; with locks where the contract wants them, or without any.
@@ -134,8 +120,6 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
         (Part::Messages, MESSAGES.get(lock), some(&wanted.messages, numbers)),
         (Part::Outs, OUTS.get(lock), some(&wanted.outs, numbers)),
         (Part::LowestOuts, LOWEST_OUTS.get(lock), some(&wanted.lowest_outs, hashes)),
-        (Part::Messages, DOUBTED_MESSAGES.get(lock), some(&wanted.doubted, texts)),
-        (Part::DoubtedOuts, DOUBTED_OUTS.get(lock), some(&wanted.doubted, texts)),
     ];
     let mut asks: Vec<(Part, Ask<'_>)> =
         all.into_iter().filter_map(|(part, sql, param)| Some((part, Ask::new(sql, vec![param?])))).collect();
@@ -203,11 +187,6 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
                 loaded.waiting.insert((channel.clone(), account.clone(), true), replies);
                 loaded.waiting.insert((channel, account, false), rest);
             }
-        }
-        // One that came into doubt after the messages were read is as if it had come after all of it.
-        Part::DoubtedOuts => {
-            let outs = read_all::<OutRec>(rows)?.into_iter().filter(|out| loaded.messages.contains_key(&out.number));
-            loaded.outs.extend(outs.map(|out| (out.number, out)));
         }
     }
     Ok(())

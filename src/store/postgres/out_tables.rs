@@ -7,7 +7,8 @@ use super::trouble::Failure;
 use crate::domain::EventId;
 use crate::store::Answer;
 use crate::store::steps::records::{
-    AnswerRec, AttemptRec, Hash, MessageRec, OutRec, ProviderNameRec, name_hash, read_steps, request_hash, write_steps,
+    AnswerRec, AttemptRec, Hash, MessageRec, OutRec, ProviderNameRec, name_hash, read_past, read_steps, request_hash, write_past,
+    write_steps,
 };
 
 impl Kept for ProviderNameRec {
@@ -69,6 +70,7 @@ impl Kept for MessageRec {
         ("provider_id", "text"),
         ("steps", "text"),
         ("why", "text"),
+        ("past", "text"),
         ("request", "bytea"),
     ];
     /// Follows from account and request id; the column is there to be searched.
@@ -98,6 +100,7 @@ impl Kept for MessageRec {
             column(of, |message| message.provider_id.as_deref().map(escape)),
             column(of, |message| write_steps(&message.steps)),
             column(of, |message| message.why.as_deref().map(escape)),
+            column(of, |message| write_past(&message.past)),
             column(of, |message| request_hash(&message.account, &message.request_id).to_vec()),
         ]
     }
@@ -120,6 +123,7 @@ impl Kept for MessageRec {
             provider_id: fields.text_or_null()?,
             steps: read_steps(&fields.take::<String>()?),
             why: fields.text_or_null()?,
+            past: read_past(fields.text_or_null()?.as_deref()),
         })
     }
 }
@@ -131,7 +135,7 @@ fn read_event_id(fields: &mut Fields<'_>) -> Result<Option<EventId>, Failure> {
 
 /// What may change of a message, after its key.
 pub(super) const MESSAGE_CHANGES: &[(&str, &str)] =
-    &[("number", "int8"), ("provider_id", "text"), ("steps", "text"), ("why", "text")];
+    &[("number", "int8"), ("provider_id", "text"), ("steps", "text"), ("why", "text"), ("past", "text")];
 
 pub(super) fn message_changes<'r>(of: &[&'r MessageRec]) -> Vec<Param<'r>> {
     vec![
@@ -139,6 +143,7 @@ pub(super) fn message_changes<'r>(of: &[&'r MessageRec]) -> Vec<Param<'r>> {
         column(of, |message| message.provider_id.as_deref().map(escape)),
         column(of, |message| write_steps(&message.steps)),
         column(of, |message| message.why.as_deref().map(escape)),
+        column(of, |message| write_past(&message.past)),
     ]
 }
 
@@ -152,6 +157,7 @@ impl Kept for OutRec {
         ("lane", "bytea"),
         ("priority", "int2"),
         ("attempt", "int4"),
+        ("failures", "int4"),
         ("due_ms", "int8"),
         ("begun_ms", "int8"),
         ("unknown", "bool"),
@@ -172,6 +178,7 @@ impl Kept for OutRec {
             column(of, |out| &out.lane[..]),
             column(of, |out| priority_code(out.priority)),
             column(of, |out| out.attempt as i32),
+            column(of, |out| out.failures as i32),
             column(of, |out| out.due_ms),
             column(of, |out| out.begun_ms),
             column(of, |out| out.unknown),
@@ -187,6 +194,7 @@ impl Kept for OutRec {
             lane: fields.hash()?,
             priority: read_priority(fields)?,
             attempt: fields.small()?,
+            failures: fields.small()?,
             due_ms: fields.take()?,
             begun_ms: fields.take()?,
             unknown: fields.take()?,

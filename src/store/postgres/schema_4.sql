@@ -12,3 +12,8 @@ ALTER TABLE hapax_nonces ADD COLUMN salt BYTEA;
 ALTER TABLE hapax_schema ADD COLUMN seen_ms BIGINT NOT NULL DEFAULT 0;
 -- The first event that was kept beside the one whose copies are counted, or nothing.
 ALTER TABLE hapax_copies ADD COLUMN IF NOT EXISTS kept TEXT NOT NULL DEFAULT '';
+-- What is behind a message: its tries, doubts that are left, and what was before a person's retries. Tries that its budget is charged with.
+ALTER TABLE hapax_messages ADD COLUMN IF NOT EXISTS past text;
+ALTER TABLE hapax_outs ADD COLUMN IF NOT EXISTS failures int4 NOT NULL DEFAULT 0;
+-- Entries up to this number were marked as read.
+ALTER TABLE hapax_threads ADD COLUMN IF NOT EXISTS read_to int8 NOT NULL DEFAULT 0;

@@ -315,6 +315,7 @@ impl Kept for ThreadRec {
         ("last_out", "bool"),
         ("unread", "int8"),
         ("purged_to", "int8"),
+        ("read_to", "int8"),
     ];
 
     type Key = Hash;
@@ -334,6 +335,7 @@ impl Kept for ThreadRec {
             column(of, |thread| thread.last_direction == Direction::Out),
             column(of, |thread| thread.unread as i64),
             column(of, |thread| thread.purged_to as i64),
+            column(of, |thread| thread.read_to as i64),
         ]
     }
 
@@ -348,6 +350,7 @@ impl Kept for ThreadRec {
             last_direction: if fields.take()? { Direction::Out } else { Direction::In },
             unread: fields.number()?,
             purged_to: fields.number()?,
+            read_to: fields.number()?,
         })
     }
 }

@@ -12,11 +12,11 @@ use super::place::{Seq, why_of};
 use super::registry::Seat;
 use super::row::{Row, int, odd};
 use super::script;
-use crate::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use crate::domain::{Direction, EventId, Kind, Priority, Steps, ThreadId, ids};
 use crate::store::moving::{Dumped, IMPORTING, half_filled};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
-    ThreadRec, inbox_lane, outbox_lane, own_lane, thread_hash,
+    ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
 };
 use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
 
@@ -209,6 +209,7 @@ impl Telling<'_> {
         let last_direction = if row.text()? == "in" { Direction::In } else { Direction::Out };
         let unread = row.maybe_int()?.unwrap_or(0).cast_unsigned();
         let purged_to = row.maybe_seq()?.map_or(0, |cut| self.number(cut));
+        let read_to = row.maybe_seq()?.map_or(0, |read| self.number(read));
         if self.table == Table::Threads {
             records.push(Moved::Thread(ThreadRec {
                 account,
@@ -219,6 +220,7 @@ impl Telling<'_> {
                 last_direction,
                 unread,
                 purged_to,
+                read_to,
             }));
             return Ok(());
         }
@@ -373,13 +375,11 @@ impl Telling<'_> {
         let lease = read_lease(&mut row)?;
         let mut names = row.row()?;
         // What was being sent and was heard of by its provider's id has been sent: whoever leased it next would find the same.
-        let is_begun = open.as_ref().is_some_and(|open| open.begun_ms.is_some());
-        let is_known_sent = lease.is_some() && is_begun && message.provider_id.is_some();
+        let is_known_sent = open.is_some() && message.provider_id.is_some();
         match self.table {
             Table::Messages => {
-                if is_known_sent {
-                    message.steps.hear(Status::Sent, self.now_ms);
-                    message.why = None;
+                if let Some(open) = open.filter(|_| is_known_sent) {
+                    message.settle_as_known(open.attempt, self.now_ms);
                 }
                 records.push(Moved::Message(message));
             }
@@ -391,14 +391,25 @@ impl Telling<'_> {
                 }
             }
             Table::Outs => {
-                let Some(Open { attempt, due_ms, begun_ms, unknown, alone }) = open else { return Ok(()) };
+                let Some(Open { attempt, failures, due_ms, begun_ms, unknown, alone }) = open else { return Ok(()) };
                 let of = (number, number, created_ms);
                 records.extend(lease.map(|lease| self.ended(Queue::Outbox, of, attempt, lease)));
                 if !is_known_sent {
                     let lane = if alone { own_lane(Queue::Outbox, number) } else { message.home };
                     let MessageRec { channel, account, priority, .. } = message;
-                    let out = OutRec { number, created_ms, channel, account, lane, priority, attempt, due_ms, begun_ms, unknown };
-                    records.push(Moved::Out(out));
+                    records.push(Moved::Out(OutRec {
+                        number,
+                        created_ms,
+                        channel,
+                        account,
+                        lane,
+                        priority,
+                        attempt,
+                        failures,
+                        due_ms,
+                        begun_ms,
+                        unknown,
+                    }));
                 }
             }
             _ => {
@@ -419,6 +430,7 @@ impl Telling<'_> {
         let priority = *Priority::ALL.get(row.int()? as usize).ok_or_else(|| odd("an unknown priority"))?;
         let reply_to = row.maybe_bytes()?.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).map(EventId);
         let (thread, provider_id, why) = (row.text()?, row.maybe_text()?, row.maybe_text()?);
+        let past = read_past(row.maybe_text()?.as_deref());
         Ok(MessageRec {
             number,
             created_ms,
@@ -436,6 +448,7 @@ impl Telling<'_> {
             provider_id,
             steps: read_steps(row)?,
             why,
+            past,
         })
     }
 }
@@ -443,6 +456,7 @@ impl Telling<'_> {
 /// How a message stands in the outbox.
 struct Open {
     attempt: u32,
+    failures: u32,
     due_ms: Option<i64>,
     begun_ms: Option<i64>,
     unknown: bool,
@@ -450,8 +464,9 @@ struct Open {
 }
 
 fn read_open(mut row: Row) -> Result<Open, StoreError> {
-    let (attempt, due_ms, begun_ms) = (row.small()?, row.maybe_int()?, row.maybe_int()?);
-    Ok(Open { attempt, due_ms, begun_ms, unknown: row.flag()?, alone: row.flag()? })
+    let (attempt, failures) = (row.small()?, row.maybe_int()?.unwrap_or_default() as u32);
+    let (due_ms, begun_ms) = (row.maybe_int()?, row.maybe_int()?);
+    Ok(Open { attempt, failures, due_ms, begun_ms, unknown: row.flag()?, alone: row.flag()? })
 }
 
 fn read_kind(row: &mut Row) -> Result<Kind, StoreError> {

@@ -19,7 +19,7 @@ use crate::domain::{Direction, Priority, Steps, ids, limits};
 use crate::store::moving::{IMPORTING, half_filled, not_empty};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
-    thread_hash,
+    thread_hash, write_past,
 };
 use crate::store::{Copies, KeptHeaders, Moved, NewMessage, StoreError, write_replies};
 
@@ -290,7 +290,8 @@ fn thread_args(thread: &ThreadRec) -> Args {
     let direction = if thread.last_direction == Direction::In { "in" } else { "out" };
     let args = Args::default().arg(hash).arg(&thread.peer).arg(&thread.channel).number(thread.last_ms);
     let args = args.maybe(thread.last_text.as_ref()).arg(direction).number(thread.unread);
-    args.maybe((thread.purged_to > 0).then(|| name(thread.purged_to)))
+    let numbered = |number: u64| (number > 0).then(|| name(number));
+    args.maybe(numbered(thread.purged_to)).maybe(numbered(thread.read_to))
 }
 
 fn event_args(event: &EventRec, webhook: u64, carried: Option<&Carried>) -> Args {
@@ -343,7 +344,8 @@ fn message_args(message: &MessageRec) -> Args {
     let args = Args::default().arg(name(message.number)).arg(message.thread).arg(&*message.channel).number(message.created_ms);
     let args = args.arg(&message.peer).arg(&message.request_id).arg(message.fingerprint).maybe(message.text.as_ref());
     let args = args.arg(&message.payload).number(priority).maybe(message.reply_to.map(|id| id.0.into_bytes()));
-    args.maybe(message.provider_id.as_ref()).maybe(message.why.as_ref()).steps(&message.steps)
+    let args = args.maybe(message.provider_id.as_ref()).maybe(message.why.as_ref()).maybe(write_past(&message.past).as_ref());
+    args.steps(&message.steps)
 }
 
 fn provider_name_args(heard: &ProviderNameRec) -> Args {
@@ -355,7 +357,7 @@ fn provider_name_args(heard: &ProviderNameRec) -> Args {
 }
 
 fn out_args(out: &OutRec) -> Args {
-    let args = Args::default().arg(name(out.number)).number(out.attempt);
+    let args = Args::default().arg(name(out.number)).number(out.attempt).number(out.failures);
     args.maybe_number(out.due_ms).maybe_number(out.begun_ms).flag(out.unknown).flag(out.is_alone())
 }
 

@@ -9,6 +9,7 @@ use super::registry::Seat;
 use super::row::{Row, odd};
 use super::script;
 use crate::domain::{Direction, EventId, Fence, MessageId, Priority, Status, Steps, ThreadId};
+use crate::store::steps::records::read_past;
 use crate::store::{
     EntryId, MessageRow, OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, StoreError, ThreadMessage, ThreadQuery,
     ThreadRow, TryRow,
@@ -160,8 +161,10 @@ fn read_entry(mut row: Row, account: u32) -> Result<ThreadMessage, StoreError> {
         let id = EntryId::Message(MessageId(id));
         return Ok(ThreadMessage { id, direction: Direction::Out, at_ms, text, provider_id, status });
     }
-    let direction = if row.flag()? { Direction::Out } else { Direction::In };
-    Ok(ThreadMessage { id: EntryId::Event(EventId(id)), direction, at_ms, text, provider_id, status: None })
+    let (echo, read) = (row.flag()?, row.flag()?);
+    let direction = if echo { Direction::Out } else { Direction::In };
+    let status = (!echo).then_some(if read { Status::Read } else { Status::Delivered });
+    Ok(ThreadMessage { id: EntryId::Event(EventId(id)), direction, at_ms, text, provider_id, status })
 }
 
 /// One time per status, in their order, or nothing.
@@ -178,7 +181,8 @@ fn read_message(mut row: Row, account: u32, name: &str) -> Result<MessageRow, St
     let (request_id, text, payload) = (row.text()?, row.maybe_text()?, row.bytes()?);
     let priority = *Priority::ALL.get(row.int()? as usize).ok_or_else(|| odd("an unknown priority"))?;
     let reply_to = row.maybe_bytes()?.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).map(EventId);
-    let (provider_id, why, steps) = (row.maybe_text()?, row.maybe_text()?, read_steps(&mut row)?);
+    let (provider_id, why, past) = (row.maybe_text()?, row.maybe_text()?, read_past(row.maybe_text()?.as_deref()));
+    let steps = read_steps(&mut row)?;
     let outbox = row.maybe_row()?.map(read_place).transpose()?;
     let tries = row.row()?.rows().map(|row| read_try(row?)).collect::<Result<_, _>>()?;
     Ok(MessageRow {
@@ -195,13 +199,15 @@ fn read_message(mut row: Row, account: u32, name: &str) -> Result<MessageRow, St
         provider_id,
         steps,
         why,
+        past,
         outbox,
         tries,
     })
 }
 
 fn read_place(mut row: Row) -> Result<OutboxPlace, StoreError> {
-    let (attempt, due_ms, begun, unknown) = (row.small()?, row.maybe_int()?, row.flag()?, row.flag()?);
+    let (attempt, failures) = (row.small()?, row.maybe_int()?.unwrap_or_default() as u32);
+    let (due_ms, begun, unknown) = (row.maybe_int()?, row.flag()?, row.flag()?);
     let state = match (row.maybe_row()?, unknown) {
         (Some(mut held), _) => {
             OutboxState::Leased { worker: held.text()?, until_ms: held.int()?, fence: Fence(held.count()?), begun }
@@ -209,7 +215,7 @@ fn read_place(mut row: Row) -> Result<OutboxPlace, StoreError> {
         (None, true) => OutboxState::Unknown { check_ms: due_ms },
         (None, false) => OutboxState::Waiting { due_ms: due_ms.unwrap_or_default() },
     };
-    Ok(OutboxPlace { state, attempt })
+    Ok(OutboxPlace { state, attempt, failures })
 }
 
 fn read_try(mut row: Row) -> Result<TryRow, StoreError> {

@@ -74,8 +74,13 @@ impl RedisStore {
         let call = match outcome {
             SendOutcome::Sent { provider_id } => call.arg("S").arg(provider_id),
             SendOutcome::Failed { why } => call.arg("F").arg(why),
-            SendOutcome::Retry { wait_ms, why } => call.arg("R").arg(wait_ms).arg(why),
+            SendOutcome::Retry { wait_ms, why, charged } => call.arg("R").arg(wait_ms).arg(why).flag(charged),
+            SendOutcome::Resend { wait_ms, why } => call.arg("A").arg(wait_ms).arg(why),
             SendOutcome::Unknown { why, check_ms } => call.arg("U").arg(why).maybe_int(check_ms),
+            SendOutcome::Found { provider_ids, why, check_ms } => {
+                let call = call.arg("G").arg(provider_ids.len());
+                provider_ids.into_iter().fold(call, Call::arg).arg(why).maybe_int(check_ms)
+            }
             SendOutcome::HandBack { wait_ms } => call.arg("H").arg(wait_ms),
         };
         read_settled(&self.link.run_safely("settling", call).await?)
@@ -110,7 +115,8 @@ pub(super) fn message_args(call: Call, new: &NewMessage) -> Call {
 fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {
     let (seq, fence, until_ms) = (row.seq()?, Fence(row.count()?), row.int()?);
     let (request_id, peer, payload, text) = (row.text()?, row.text()?, row.bytes()?, row.maybe_text()?);
-    let (attempt, created_ms, in_doubt_since_ms) = (row.small()?, row.int()?, row.maybe_int()?);
+    let (attempt, failures) = (row.small()?, row.maybe_int()?.unwrap_or_default() as u32);
+    let (created_ms, in_doubt_since_ms) = (row.int()?, row.maybe_int()?);
     Ok(OutboxLease {
         lane: lane_ref(seat.account, seq),
         fence,
@@ -123,6 +129,7 @@ fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {
         payload,
         text,
         attempt,
+        failures,
         created_ms,
         in_doubt_since_ms,
     })

@@ -136,14 +136,9 @@ impl Writer {
     /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.
     fn hear(&mut self, channel: i64, number: u64, new: &NewEvent, hashes: &[NameHash]) -> rusqlite::Result<Option<(i64, i64)>> {
         let event = &new.event;
-        if event.kind == Kind::Status {
-            self.hear_status(event)?;
-        }
-        if hashes.is_empty() {
-            return Ok(None);
-        }
+        let is_ours = self.hear_word(event)?;
         // Our own message, in the thread already, is not said twice; what could not be read says nothing.
-        if matches!(new.then, Then::Quarantine { .. }) || (event.echo && self.hear_echo(event)?) {
+        if hashes.is_empty() || is_ours || matches!(new.then, Then::Quarantine { .. }) {
             return Ok(None);
         }
         let names: Vec<(&str, NameHash)> = names_of(event).zip(hashes.iter().copied()).collect();

@@ -12,11 +12,11 @@ use super::numbering::Numbering;
 use super::purge::LAST_OF_WEBHOOK;
 use super::rows::{event_id, kind_of, lane_thread, members_of, priority_of, steps_of};
 use super::writer::Writer;
-use crate::domain::{Direction, EventId, Steps};
+use crate::domain::{Direction, EventId};
 use crate::store::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
-    ThreadRec, inbox_lane, outbox_lane, own_lane, thread_hash,
+    ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
 };
 use crate::store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
 
@@ -207,7 +207,8 @@ fn key_of(db: &Connection, numbering: &Numbering, row: &[u8], moved_s: i64) -> r
     }))
 }
 
-const THREADS: &str = "SELECT t.thread, t.account, t.peer, c.name, t.last_at, t.last_text, t.last_out, t.unread, t.last
+const THREADS: &str =
+    "SELECT t.thread, t.account, t.peer, c.name, t.last_at, t.last_text, t.last_out, t.unread, t.last, t.read_to
     FROM threads t JOIN channels c ON c.id = t.channel WHERE t.thread > ?1 ORDER BY t.thread LIMIT ?2";
 
 fn threads(db: &Connection, after: i64, limit: usize) -> rusqlite::Result<Dumped> {
@@ -221,6 +222,7 @@ fn threads(db: &Connection, after: i64, limit: usize) -> rusqlite::Result<Dumped
             last_direction: if row.get(6)? { Direction::Out } else { Direction::In },
             unread: row.get(7)?,
             purged_to: purged_to(db, row.get(0)?, row.get(8)?)? as u64,
+            read_to: row.get::<_, i64>(9)? as u64,
         }))
     })
 }
@@ -405,7 +407,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
 
 const MESSAGES: &str =
     "SELECT m.number, m.created, c.name, m.account, m.peer, m.request_id, m.fingerprint, m.text, m.payload, m.priority,
-        m.reply_to, t.peer, m.provider_id, m.steps, m.why
+        m.reply_to, t.peer, m.provider_id, m.steps, m.why, m.past
     FROM messages m JOIN channels c ON c.id = m.channel JOIN threads t ON t.thread = m.thread
     WHERE m.number > ?1 ORDER BY m.number LIMIT ?2";
 
@@ -428,41 +430,33 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Moved> {
         provider_id: row.get(12)?,
         steps: steps_of(&row.get::<_, String>(13)?),
         why: row.get(14)?,
+        past: read_past(row.get::<_, Option<String>>(15)?.as_deref()),
     }))
 }
 
-/// Names of messages, the newest where two share one; then what was heard of names that nobody has yet.
+/// What providers call messages, and what was heard of names that nobody has yet.
 fn provider_names(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Result<Dumped> {
-    if let Some(After::Name(last)) = after {
-        let (account, provider_id) = last.clone().unwrap_or_default();
-        let sql = "SELECT account, provider_id, heard, steps FROM early WHERE (account, provider_id) > (?1, ?2)
-                   ORDER BY account, provider_id LIMIT ?3";
-        return rows(db, sql, params![account, provider_id, limit as i64], limit, |row| {
-            let (account, provider_id): (String, String) = (row.get(0)?, row.get(1)?);
-            let last = After::Name(Some((account.clone(), provider_id.clone())));
-            let early = steps_of(&row.get::<_, String>(3)?);
-            let name = ProviderNameRec { account, provider_id, message: None, early, heard_ms: row.get(2)? };
-            Ok((Moved::ProviderName(name), last))
-        });
-    }
-    let number = match after {
-        Some(After::Number(number)) => *number as i64,
-        _ => 0,
+    let (account, provider_id) = match after {
+        Some(After::Name(last)) => last.clone().unwrap_or_default(),
+        _ => Default::default(),
     };
-    let sql = "SELECT m.number, m.created, m.account, m.provider_id FROM messages m
-               WHERE m.number > ?1 AND m.provider_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM messages n
-                   WHERE n.account = m.account AND n.provider_id = m.provider_id AND n.number > m.number)
-               ORDER BY m.number LIMIT ?2";
-    let (records, last) = numbered(db, sql, number, limit, |row| {
-        let message = Some(row.get::<_, i64>(0)? as u64);
-        let (account, provider_id, heard_ms) = (row.get(2)?, row.get(3)?, row.get(1)?);
-        Ok(Moved::ProviderName(ProviderNameRec { account, provider_id, message, early: Steps::default(), heard_ms }))
-    })?;
-    Ok((records, Some(last.unwrap_or(After::Name(None)))))
+    let sql =
+        "SELECT n.account, n.provider_id, n.number, m.created, '' FROM provider_names n JOIN messages m ON m.number = n.number
+                   WHERE (n.account, n.provider_id) > (?1, ?2)
+               UNION ALL SELECT account, provider_id, NULL, heard, steps FROM early WHERE (account, provider_id) > (?1, ?2)
+               ORDER BY 1, 2 LIMIT ?3";
+    rows(db, sql, params![account, provider_id, limit as i64], limit, |row| {
+        let (account, provider_id): (String, String) = (row.get(0)?, row.get(1)?);
+        let last = After::Name(Some((account.clone(), provider_id.clone())));
+        let message = row.get::<_, Option<i64>>(2)?.map(|number| number as u64);
+        let (heard_ms, early) = (row.get(3)?, steps_of(&row.get::<_, String>(4)?));
+        Ok((Moved::ProviderName(ProviderNameRec { account, provider_id, message, early, heard_ms }), last))
+    })
 }
 
 const OUTS: &str =
-    "SELECT o.number, m.created, c.name, o.account, t.peer, o.priority, o.attempt, o.due, o.begun, o.unknown, o.lane IS NULL
+    "SELECT o.number, m.created, c.name, o.account, t.peer, o.priority, o.attempt, o.due, o.begun, o.unknown, o.lane IS NULL,
+        o.failures
     FROM outbox o JOIN messages m ON m.number = o.number JOIN channels c ON c.id = o.channel JOIN threads t ON t.thread = m.thread
     WHERE o.number > ?1 ORDER BY o.number LIMIT ?2";
 
@@ -477,6 +471,7 @@ fn out(row: &Row<'_>) -> rusqlite::Result<Moved> {
         account,
         priority: priority_of(row.get(5)?),
         attempt: row.get(6)?,
+        failures: row.get(11)?,
         due_ms: row.get(7)?,
         begun_ms: row.get(8)?,
         unknown: row.get(9)?,

@@ -1,4 +1,5 @@
-//! What the provider says about our own messages: statuses and echoes. And what a person says: retry, cancel, pause.
+//! What becomes of our own messages: one is loaded as a whole, the rule of `domain` decides, and what it says is kept. And what a person
+//! says: retry, cancel, pause.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -6,51 +7,140 @@ use super::lanes::{Line, Waiting};
 use super::outbox::{account_key, message_number};
 use super::rows::{message_id, steps_of, steps_text};
 use super::writer::{StepError, Writer};
-use crate::domain::{Event, MessageId, Status, Steps};
-use crate::store::Changed;
+use crate::domain::{Changed, Event, MessageId, Outgoing, Place, Status, Steps, Word};
+use crate::store::steps::records::{read_past, write_past};
+
+/// A message as the rules see it, and what its place in a lane is made of.
+pub(super) struct Loaded {
+    pub(super) state: Outgoing,
+    pub(super) channel: i64,
+    pub(super) account: String,
+    created: i64,
+    line: Line,
+}
 
 impl Writer {
-    /// Takes note of a status; true when it is about a message of ours.
-    pub(super) fn hear_status(&mut self, event: &Event) -> rusqlite::Result<bool> {
-        let Some(status) = event.status else { return Ok(false) };
+    pub(super) fn load_message(&self, number: i64) -> rusqlite::Result<Option<Loaded>> {
+        self.db
+            .prepare_cached(
+                "SELECT m.steps, m.provider_id, m.why, m.past, m.channel, m.account, m.priority, m.created,
+                    o.attempt, o.failures, o.due, o.begun, o.unknown, o.lane IS NULL
+                 FROM messages m LEFT JOIN outbox o ON o.number = m.number WHERE m.number = ?1",
+            )?
+            .query_row([number], |row| {
+                let place = match row.get::<_, Option<u32>>(8)? {
+                    None => None,
+                    Some(attempt) => {
+                        let (unknown, alone): (bool, bool) = (row.get(12)?, row.get(13)?);
+                        let (due_ms, begun_ms, held) = (row.get(10)?, row.get(11)?, alone && !unknown);
+                        Some(Place { attempt, failures: row.get(9)?, due_ms, begun_ms, unknown, held })
+                    }
+                };
+                let account: String = row.get(5)?;
+                Ok(Loaded {
+                    state: Outgoing {
+                        steps: steps_of(&row.get::<_, String>(0)?),
+                        provider_id: row.get(1)?,
+                        why: row.get(2)?,
+                        past: read_past(row.get::<_, Option<String>>(3)?.as_deref()),
+                        place,
+                    },
+                    channel: row.get(4)?,
+                    line: Line { priority: row.get(6)?, account: account_key(&account) },
+                    account,
+                    created: row.get(7)?,
+                })
+            })
+            .optional()
+    }
+
+    /// Keeps what became of a message, and moves it from lane to lane accordingly. `lane` is the one it was in, where that is known.
+    pub(super) fn keep(&mut self, number: i64, was: &Loaded, state: &Outgoing, lane: Option<u64>) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached("UPDATE messages SET steps = ?2, provider_id = ?3, why = ?4, past = ?5 WHERE number = ?1")?
+            .execute(params![number, steps_text(&state.steps), state.provider_id, state.why, write_past(&state.past)])?;
+        let (before, after) = (was.state.place, state.place);
+        if before == after {
+            return Ok(());
+        }
+        let Some(place) = after else {
+            self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
+            self.leave_lane(number, was.channel, lane);
+            return Ok(());
+        };
+        let moves = before.is_none_or(|before| before.is_alone() != place.is_alone());
+        let name = if place.is_alone() || !moves { None } else { Some(self.lane_of_message(number)?) };
+        if before.is_none() {
+            let enter = "INSERT INTO outbox (number, channel, account, account_key, priority, attempt, unknown)
+                         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)";
+            self.db.prepare_cached(enter)?.execute(params![
+                number,
+                was.channel,
+                was.account,
+                was.line.account,
+                was.line.priority,
+                place.unknown
+            ])?;
+        }
+        self.db
+            .prepare_cached(
+                "UPDATE outbox SET attempt = ?2, failures = ?3, due = ?4, begun = ?5, unknown = ?6 WHERE number = ?1",
+            )?
+            .execute(params![number, place.attempt, place.failures, place.due_ms, place.begun_ms, place.unknown])?;
+        if moves {
+            self.db.prepare_cached("UPDATE outbox SET lane = ?2 WHERE number = ?1")?.execute(params![number, name])?;
+        }
+        let was_due = before.and_then(|before| before.due_ms);
+        match (lane, place.due_ms) {
+            (Some(lane), Some(due)) if !moves && was_due.is_some() => self.outgoing.postpone(was.channel, lane, number, due),
+            (_, due) if !moves && due == was_due => {}
+            (lane, due) => {
+                self.leave_lane(number, was.channel, lane.filter(|_| before.is_some()));
+                if let Some(due) = due {
+                    self.outgoing.add(was.channel, Waiting { item: number, lane: name, due, line: was.line });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_lane(&mut self, number: i64, channel: i64, lane: Option<u64>) {
+        match lane {
+            Some(lane) => {
+                self.outgoing.remove(channel, lane, number);
+            }
+            None => self.outgoing.forget(channel, number),
+        }
+    }
+
+    /// Takes note of a status or an echo; true when it is about a message of ours.
+    pub(super) fn hear_word(&mut self, event: &Event) -> rusqlite::Result<bool> {
+        let Some(status) = event.says() else { return Ok(false) };
         let at_ms = event.at_ms.unwrap_or(self.now_ms);
         let by_handle = match event.handle {
             Some(id) => self.message_of_account(id, &event.account)?,
             None => None,
         };
-        if let Some(number) = by_handle {
-            self.name_message(number, &event.id)?;
-        }
+        let word = Word { provider_id: &event.id, status, at_ms, by_handle: by_handle.is_some() };
         let number = match by_handle {
             Some(number) => Some(number),
             None => self.by_provider_id(&event.account, &event.id)?,
         };
         let Some(number) = number else {
-            self.hear_early(event, status, at_ms)?;
+            if !event.echo {
+                self.hear_early(event, status, at_ms)?;
+            }
             return Ok(false);
         };
-        self.hear_step(number, status, at_ms)?;
-        if self.open_message(number)?.is_some_and(|open| open.unknown) && !self.is_leased(number)? {
-            self.settle_by_known_id_at(number, None, at_ms)?;
-        }
+        let Some(was) = self.load_message(number)? else { return Ok(true) };
+        let mut state = was.state.clone();
+        let early = match state.is_named_by(&word) {
+            true => self.name(number, &event.account, &event.id)?,
+            false => Steps::default(),
+        };
+        state.hear(&word, &early, self.is_leased(number)?);
+        self.keep(number, &was, &state, None)?;
         Ok(true)
-    }
-
-    /// Takes note of our own message seen again; true when it settles a send that was in doubt.
-    pub(super) fn hear_echo(&mut self, event: &Event) -> rusqlite::Result<bool> {
-        let (Some(text), Some(peer)) = (&event.text, &event.peer) else { return Ok(false) };
-        let number: Option<i64> = self
-            .db
-            .prepare_cached(
-                "SELECT o.number FROM outbox o JOIN messages m ON m.number = o.number
-                 WHERE o.account = ?1 AND o.begun IS NOT NULL AND o.unknown = 1 AND m.peer = ?2 AND m.text = ?3
-                   AND NOT EXISTS (SELECT 1 FROM out_leases l WHERE l.item = o.number) ORDER BY o.number LIMIT 1",
-            )?
-            .query_row(params![event.account, peer, text], |row| row.get(0))
-            .optional()?;
-        let Some(number) = number else { return Ok(false) };
-        self.name_message(number, &event.id)?;
-        self.settle_by_known_id(number, None)
     }
 
     fn message_of_account(&self, id: MessageId, account: &str) -> rusqlite::Result<Option<i64>> {
@@ -63,9 +153,9 @@ impl Writer {
         Ok(created.filter(|created| message_id(*created, number) == id).map(|_| number))
     }
 
-    fn by_provider_id(&self, account: &str, provider_id: &str) -> rusqlite::Result<Option<i64>> {
+    pub(super) fn by_provider_id(&self, account: &str, provider_id: &str) -> rusqlite::Result<Option<i64>> {
         self.db
-            .prepare_cached("SELECT number FROM messages WHERE account = ?1 AND provider_id = ?2 ORDER BY number DESC LIMIT 1")?
+            .prepare_cached("SELECT number FROM provider_names WHERE account = ?1 AND provider_id = ?2")?
             .query_row([account, provider_id], |row| row.get(0))
             .optional()
     }
@@ -99,108 +189,39 @@ impl Writer {
         Ok(text.map(|text| steps_of(&text)))
     }
 
-    /// Learns what the provider calls a message, and takes over the statuses that came before.
-    pub(super) fn name_message(&self, number: i64, provider_id: &str) -> rusqlite::Result<()> {
-        let account: Option<String> = self
-            .db
-            .prepare_cached("UPDATE messages SET provider_id = ?2 WHERE number = ?1 RETURNING account")?
-            .query_row(params![number, provider_id], |row| row.get(0))
-            .optional()?;
-        let Some(account) = account else { return Ok(()) };
-        if let Some(early) = self.early(&account, provider_id)? {
-            for (status, at_ms) in early.iter() {
-                self.hear_step(number, status, at_ms)?;
-            }
-            self.db
-                .prepare_cached("DELETE FROM early WHERE account = ?1 AND provider_id = ?2")?
-                .execute([&*account, provider_id])?;
-        }
-        Ok(())
-    }
-
-    /// A send in doubt whose provider id was heard of has been sent.
-    pub(super) fn settle_by_known_id(&mut self, number: i64, lane: Option<u64>) -> rusqlite::Result<bool> {
-        self.settle_by_known_id_at(number, lane, self.now_ms)
-    }
-
-    fn settle_by_known_id_at(&mut self, number: i64, lane: Option<u64>, at_ms: i64) -> rusqlite::Result<bool> {
-        let channel: Option<i64> = self
-            .db
-            .prepare_cached(
-                "SELECT o.channel FROM outbox o JOIN messages m ON m.number = o.number
-                 WHERE o.number = ?1 AND o.begun IS NOT NULL AND m.provider_id IS NOT NULL",
-            )?
-            .query_row([number], |row| row.get(0))
-            .optional()?;
-        let Some(channel) = channel else { return Ok(false) };
-        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
-        match lane {
-            Some(lane) => {
-                self.outgoing.remove(channel, lane, number);
-            }
-            None => self.outgoing.forget(channel, number),
-        }
-        self.hear_step(number, Status::Sent, at_ms)?;
-        self.set_why(number, None)?;
-        Ok(true)
+    /// Makes a name lead to the message; gives what was heard under it before.
+    pub(super) fn name(&self, number: i64, account: &str, provider_id: &str) -> rusqlite::Result<Steps> {
+        self.db.prepare_cached("INSERT OR REPLACE INTO provider_names VALUES (?1, ?2, ?3)")?.execute(params![
+            account,
+            provider_id,
+            number
+        ])?;
+        let Some(early) = self.early(account, provider_id)? else { return Ok(Steps::default()) };
+        self.db.prepare_cached("DELETE FROM early WHERE account = ?1 AND provider_id = ?2")?.execute([account, provider_id])?;
+        Ok(early)
     }
 
     fn is_leased(&self, number: i64) -> rusqlite::Result<bool> {
         self.db.prepare_cached("SELECT 1 FROM out_leases WHERE item = ?1")?.exists([number])
     }
 
-    fn existing(&self, id: MessageId) -> rusqlite::Result<Option<(i64, i64, Steps)>> {
+    /// Retries or cancels, as the rule says.
+    pub(super) fn change_message(
+        &mut self,
+        id: MessageId,
+        change: impl Fn(&mut Outgoing, bool, i64) -> Changed,
+    ) -> Result<Changed, StepError> {
         let number = message_number(id);
-        let found = self
-            .db
-            .prepare_cached("SELECT created, channel, steps FROM messages WHERE number = ?1")?
-            .query_row([number], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)))
-            .optional()?;
-        let found = found.filter(|(created, ..)| message_id(*created, number) == id);
-        Ok(found.map(|(created, channel, steps)| (created, channel, steps_of(&steps))))
-    }
-
-    pub(super) fn retry_message(&mut self, id: MessageId) -> Result<Changed, StepError> {
-        let Some((created, channel, steps)) = self.existing(id)? else { return Ok(Changed::NotFound) };
-        let number = message_number(id);
-        let open = self.open_message(number)?;
-        let failed = open.is_none() && steps.status() == Status::Failed;
-        let doubted = open.is_some_and(|open| open.unknown);
-        if !(failed || doubted) || self.is_leased(number)? {
-            return Ok(Changed::TooLate);
+        let Some(was) = self.load_message(number)?.filter(|message| message_id(message.created, number) == id) else {
+            return Ok(Changed::NotFound);
+        };
+        let mut state = was.state.clone();
+        let changed = change(&mut state, self.is_leased(number)?, self.now_ms);
+        if changed == Changed::Done {
+            self.keep(number, &was, &state, None)?;
+            self.work_made = true;
         }
-        let (account, priority) = self
-            .db
-            .prepare_cached("SELECT account, priority FROM messages WHERE number = ?1")?
-            .query_row([number], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u8>(1)?)))?;
-        let fresh = Steps::new(vec![(Status::Queued, created)]);
-        self.db
-            .prepare_cached("UPDATE messages SET steps = ?2, why = NULL WHERE number = ?1")?
-            .execute(params![number, steps_text(&fresh)])?;
-        self.outgoing.forget(channel, number);
-        let line = Line { priority, account: account_key(&account) };
-        let lane = Some(self.lane_of_message(number)?);
-        self.put_out(channel, &account, Waiting { item: number, lane, due: self.now_ms, line })?;
-        Ok(Changed::Done)
-    }
-
-    pub(super) fn cancel_message(&mut self, id: MessageId) -> Result<Changed, StepError> {
-        let Some((_, channel, _)) = self.existing(id)? else { return Ok(Changed::NotFound) };
-        let number = message_number(id);
-        let leased = self.is_leased(number)?;
-        match self.open_message(number)? {
-            Some(open) if !leased && open.unknown => {
-                self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
-                self.outgoing.forget(channel, number);
-                self.set_why(number, Some("given up while in doubt"))?;
-                Ok(Changed::Done)
-            }
-            Some(_) if !leased => {
-                self.end_message(number, channel, None, Status::Failed, Some("cancelled"))?;
-                Ok(Changed::Done)
-            }
-            _ => Ok(Changed::TooLate),
-        }
+        Ok(changed)
     }
 
     pub(super) fn pause_account(&mut self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StepError> {

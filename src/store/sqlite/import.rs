@@ -18,6 +18,7 @@ use crate::domain::Direction;
 use crate::store::moving::{IMPORTING, half_filled, not_empty};
 use crate::store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
+    write_past,
 };
 use crate::store::{Moved, StoreError, write_replies};
 
@@ -154,7 +155,7 @@ impl Writer {
         let out = thread.last_direction == Direction::Out;
         self.db
             .prepare_cached(
-                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0 FROM threads",
+                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0, ?8 FROM threads",
             )?
             .execute(params![
                 channel,
@@ -163,7 +164,8 @@ impl Writer {
                 thread.last_ms,
                 thread.last_text,
                 out,
-                thread.unread as i64
+                thread.unread as i64,
+                thread.read_to as i64
             ])?;
         let hash = crate::store::steps::records::thread_hash(&thread.account, &thread.peer);
         self.db.prepare_cached("INSERT INTO moved_threads VALUES (?1, ?2, ?3)")?.execute(params![
@@ -289,7 +291,7 @@ impl Writer {
         let channel = self.channel(&message.channel)?;
         let thread = self.moved_thread(&message.thread)?;
         let mut insert = self.db.prepare_cached(
-            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?16)",
+            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?16, ?17)",
         )?;
         insert.execute(params![
             message.number as i64,
@@ -308,20 +310,25 @@ impl Writer {
             message.provider_id,
             steps_text(&message.steps),
             message.why,
+            write_past(&message.past),
         ])?;
         Ok(())
     }
 
-    /// A message carries its own name; only what was heard of nobody yet has a row.
     fn put_provider_name(&mut self, name: &ProviderNameRec) -> Result<(), StepError> {
-        if name.message.is_none() {
-            self.db.prepare_cached("INSERT INTO early VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        match name.message {
+            Some(message) => self.db.prepare_cached("INSERT INTO provider_names VALUES (?1, ?2, ?3)")?.execute(params![
+                name.account,
+                name.provider_id,
+                message as i64
+            ])?,
+            None => self.db.prepare_cached("INSERT INTO early VALUES (?1, ?2, ?3, ?4)")?.execute(params![
                 name.account,
                 name.provider_id,
                 name.heard_ms,
                 steps_text(&name.early)
-            ])?;
-        }
+            ])?,
+        };
         Ok(())
     }
 
@@ -332,7 +339,10 @@ impl Writer {
             return refused(format!("message {number} is in the outbox and nowhere else"));
         }
         let lane = if out.is_alone() { None } else { Some(self.lane_of_message(number)?) };
-        let mut insert = self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO outbox (number, channel, account, account_key, lane, priority, attempt, due, begun, unknown, failures)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?;
         insert.execute(params![
             number,
             channel,
@@ -343,7 +353,8 @@ impl Writer {
             out.attempt,
             out.due_ms,
             out.begun_ms,
-            out.unknown
+            out.unknown,
+            out.failures
         ])?;
         Ok(())
     }

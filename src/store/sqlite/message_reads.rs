@@ -8,7 +8,8 @@ use super::reads::page;
 use super::rows::{event_id, fence_of, message_id, priority_of, steps_of};
 use super::threads::{find_thread, thread_row};
 use crate::domain::ids::number_of;
-use crate::domain::{Direction, EventId, MessageId, ThreadId};
+use crate::domain::{Direction, EventId, MessageId, ThreadId, status_of_inbound};
+use crate::store::steps::records::read_past;
 use crate::store::{
     EntryId, MessageRow, OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, ThreadMessage, ThreadQuery, ThreadRow,
     TryRow,
@@ -65,10 +66,12 @@ pub(super) fn thread_messages(
     limit: usize,
 ) -> rusqlite::Result<Page<ThreadMessage>> {
     let Some(thread) = find_thread(db, &id.account, &id.peer)? else { return Ok(Page { rows: vec![], more: false }) };
-    let last = db.prepare_cached("SELECT last FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
+    let (last, read_to) = db
+        .prepare_cached("SELECT last, read_to FROM threads WHERE thread = ?1")?
+        .query_row([thread], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut next = match before {
         None => last,
-        Some(entry) => match read_entry(db, thread, entry_number(entry))? {
+        Some(entry) => match read_entry(db, thread, entry_number(entry), read_to)? {
             Some((_, prev)) => prev,
             None => 0,
         },
@@ -76,7 +79,7 @@ pub(super) fn thread_messages(
     let mut rows = Vec::new();
     while next > 0
         && rows.len() <= limit
-        && let Some((entry, prev)) = read_entry(db, thread, next)?
+        && let Some((entry, prev)) = read_entry(db, thread, next, read_to)?
     {
         rows.push(entry);
         next = prev;
@@ -91,18 +94,18 @@ fn entry_number(entry: EntryId) -> i64 {
 }
 
 /// One entry and the number of the one before it.
-fn read_entry(db: &Connection, thread: i64, number: i64) -> rusqlite::Result<Option<(ThreadMessage, i64)>> {
+fn read_entry(db: &Connection, thread: i64, number: i64, read_to: i64) -> rusqlite::Result<Option<(ThreadMessage, i64)>> {
     let event = db
         .prepare_cached("SELECT received, echo, text, provider_id, prev FROM events WHERE number = ?1 AND thread = ?2")?
         .query_row([number, thread], |row| {
-            let at_ms = row.get(0)?;
+            let (at_ms, echo): (_, bool) = (row.get(0)?, row.get(1)?);
             let entry = ThreadMessage {
                 id: EntryId::Event(event_id(at_ms, number as u64)),
-                direction: if row.get(1)? { Direction::Out } else { Direction::In },
+                direction: if echo { Direction::Out } else { Direction::In },
                 at_ms,
                 text: row.get(2)?,
                 provider_id: row.get(3)?,
-                status: None,
+                status: (!echo).then(|| status_of_inbound(number as u64, read_to as u64)),
             };
             Ok((entry, row.get(4)?))
         })
@@ -127,8 +130,10 @@ fn read_entry(db: &Connection, thread: i64, number: i64) -> rusqlite::Result<Opt
         .optional()
 }
 
-const MESSAGES: &str = "SELECT m.number, m.created, c.name, m.account, m.peer, m.request_id, m.text, m.payload, m.priority, m.reply_to,
-        m.provider_id, m.steps, m.why, o.number, coalesce(l.attempt, o.attempt), o.due, o.begun, o.unknown, l.worker, l.ends, l.fence
+const MESSAGES: &str =
+    "SELECT m.number, m.created, c.name, m.account, m.peer, m.request_id, m.text, m.payload, m.priority, m.reply_to,
+        m.provider_id, m.steps, m.why, o.number, o.attempt, o.due, o.begun, o.unknown, l.worker, l.ends, l.fence,
+        m.past, o.failures
     FROM messages m JOIN channels c ON c.id = m.channel
     LEFT JOIN outbox o ON o.number = m.number LEFT JOIN out_leases l ON l.item = m.number";
 
@@ -143,7 +148,7 @@ fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
     let steps: String = row.get(11)?;
     let outbox = match row.get::<_, Option<i64>>(13)? {
         None => None,
-        Some(_) => Some(OutboxPlace { state: outbox_state(row)?, attempt: row.get(14)? }),
+        Some(_) => Some(OutboxPlace { state: outbox_state(row)?, attempt: row.get(14)?, failures: row.get(22)? }),
     };
     Ok(MessageRow {
         id: message_id(created_ms, row.get(0)?),
@@ -159,6 +164,7 @@ fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
         provider_id: row.get(10)?,
         steps: steps_of(&steps),
         why: row.get(12)?,
+        past: read_past(row.get::<_, Option<String>>(21)?.as_deref()),
         outbox,
         tries: Vec::new(),
     })
@@ -200,7 +206,8 @@ fn with_tries(db: &Connection, row: MessageRow) -> rusqlite::Result<MessageRow> 
 
 pub(super) fn by_provider_id(db: &Connection, account: &str, provider_id: &str) -> rusqlite::Result<Option<MessageId>> {
     db.prepare_cached(
-        "SELECT created, number FROM messages WHERE account = ?1 AND provider_id = ?2 ORDER BY number DESC LIMIT 1",
+        "SELECT m.created, m.number FROM provider_names n JOIN messages m ON m.number = n.number
+         WHERE n.account = ?1 AND n.provider_id = ?2",
     )?
     .query_row([account, provider_id], |row| Ok(message_id(row.get(0)?, row.get(1)?)))
     .optional()

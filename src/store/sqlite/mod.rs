@@ -40,7 +40,7 @@ use super::{
     Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::clock::Clock;
-use crate::domain::{EventId, Fence, ItemId, MessageId, ThreadId, limits};
+use crate::domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits};
 use clock::follow as follow_clock;
 pub use keys::PeriodSize;
 pub use open::Options;
@@ -276,11 +276,11 @@ impl Store for SqliteStore {
     }
 
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.write("retrying a message", true, move |writer| writer.retry_message(id)).await
+        self.write("retrying a message", true, move |writer| writer.change_message(id, Outgoing::retry)).await
     }
 
     async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.write("cancelling a message", true, move |writer| writer.cancel_message(id)).await
+        self.write("cancelling a message", true, move |writer| writer.change_message(id, Outgoing::cancel)).await
     }
 
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
@@ -290,7 +290,8 @@ impl Store for SqliteStore {
 
     async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let ThreadId { account, peer } = thread.clone();
-        self.write("marking as read", true, move |writer| Ok(writer.threads.mark_read(&writer.db, &account, &peer)?)).await
+        let mark = move |writer: &mut Writer| Ok(writer.threads.mark_read(&writer.db, &account, &peer, writer.last_number)?);
+        self.write("marking as read", true, mark).await
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {

@@ -8,11 +8,11 @@ use rusqlite::{OptionalExtension, params};
 
 use super::accept::lane_name;
 use super::lanes::{Held, LaneName, Line, Tables, Waiting};
-use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_of, steps_text};
+use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_text};
 use super::threads::{Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
-use crate::domain::{Fence, Status, Steps, ThreadId, ids};
+use crate::domain::{Fence, Outgoing, Place, Status, Steps, ThreadId, ids};
 use crate::store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
 
 /// The outbox as [`super::lanes`] reads it.
@@ -22,16 +22,6 @@ pub(super) const OUTBOX: Tables = Tables {
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
     extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",
 };
-
-/// An open message, as its row in the outbox says.
-pub(super) struct Open {
-    pub(super) attempt: u32,
-    pub(super) begun: Option<i64>,
-    pub(super) unknown: bool,
-    /// It waits in a lane of its own for the time when it is to be sent.
-    held: bool,
-    line: Line,
-}
 
 impl Writer {
     /// Whether this would be one more than may wait.
@@ -118,7 +108,7 @@ impl Writer {
     ) -> rusqlite::Result<()> {
         let steps = Steps::new(vec![(Status::Queued, self.now_ms)]);
         let mut insert = self.db.prepare_cached(
-            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, NULL)",
+            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, NULL, NULL)",
         )?;
         insert.execute(params![
             number,
@@ -140,20 +130,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a message that is certainly unsent in line.
-    pub(super) fn put_out(&mut self, channel: i64, account: &str, waiting: Waiting) -> rusqlite::Result<()> {
+    /// Puts a new message in line.
+    fn put_out(&mut self, channel: i64, account: &str, waiting: Waiting) -> rusqlite::Result<()> {
         let Waiting { item, lane, due, line } = waiting;
-        // Not `REPLACE`, which would not be seen by what counts.
-        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([item])?;
-        self.db.prepare_cached("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, NULL, 0)")?.execute(params![
-            item,
-            channel,
-            account,
-            line.account,
-            lane,
-            line.priority,
-            due
-        ])?;
+        self.db
+            .prepare_cached(
+                "INSERT INTO outbox (number, channel, account, account_key, lane, priority, attempt, due, unknown)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0)",
+            )?
+            .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
         self.outgoing.add(channel, waiting);
         self.work_made = true;
         Ok(())
@@ -196,21 +181,26 @@ impl Writer {
         name: &Arc<str>,
         ask: &OutboxAsk,
     ) -> rusqlite::Result<Option<OutboxLease>> {
-        if let Some(lost) = self.outgoing.take_held(&self.db, channel, lane)? {
-            self.lose_try(&lost, "the lease ran out")?;
-            if self.settle_by_known_id(lost.item, Some(lane))? {
-                return Ok(None);
-            }
+        if let Some(lost) = self.outgoing.take_held(&self.db, channel, lane)?
+            && self.lose_try(&lost, Some(lane), "the lease ran out")?
+        {
+            return Ok(None);
         }
-        let Some(open) = self.open_message(number)? else {
+        let was = self.load_message(number)?;
+        let Some((was, place)) = was.and_then(|was| was.state.place.map(|place| (was, place))) else {
             self.outgoing.remove(channel, lane, number);
             return Ok(None);
         };
-        if open.held {
-            self.join_thread(channel, lane, number, &open)?;
+        let mut state = was.state.clone();
+        if !state.lease(self.now_ms) || place.held {
+            if let Some(place) = &mut state.place {
+                // The time it was held until has come.
+                place.held = false;
+            }
+            self.keep(number, &was, &state, Some(lane))?;
             return Ok(None);
         }
-        let attempt = open.attempt + u32::from(open.begun.is_none());
+        let attempt = place.leased_attempt();
         let fence = self.fence()? as i64;
         let held = Held {
             channel,
@@ -232,22 +222,10 @@ impl Writer {
             held.ends
         ])?;
         self.outgoing.lease(&self.db, lane, held.clone())?;
-        self.leased_message(&held, &open, name).map(Some)
+        self.leased_message(&held, &place, name).map(Some)
     }
 
-    /// Puts a message that was to be sent later into its thread's lane.
-    fn join_thread(&mut self, channel: i64, lane: u64, number: i64, open: &Open) -> rusqlite::Result<()> {
-        self.outgoing.remove(channel, lane, number);
-        let name = self.lane_of_message(number)?;
-        let due = self
-            .db
-            .prepare_cached("UPDATE outbox SET lane = ?2 WHERE number = ?1 RETURNING due")?
-            .query_row(params![number, name], |row| row.get(0))?;
-        self.outgoing.add(channel, Waiting { item: number, lane: Some(name), due, line: open.line });
-        Ok(())
-    }
-
-    fn leased_message(&self, held: &Held, open: &Open, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
+    fn leased_message(&self, held: &Held, place: &Place, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
         self.db
             .prepare_cached("SELECT created, request_id, account, peer, payload, text FROM messages WHERE number = ?1")?
             .query_row([held.item], |row| {
@@ -264,26 +242,22 @@ impl Writer {
                     payload: Bytes::from(row.get::<_, Vec<u8>>(4)?),
                     text: row.get(5)?,
                     attempt: held.attempt,
+                    failures: place.failures,
                     created_ms,
-                    in_doubt_since_ms: open.begun,
+                    in_doubt_since_ms: place.begun_ms,
                 })
             })
     }
 
-    pub(super) fn open_message(&self, number: i64) -> rusqlite::Result<Option<Open>> {
-        self.db
-            .prepare_cached("SELECT attempt, begun, unknown, priority, account_key, lane IS NULL FROM outbox WHERE number = ?1")?
-            .query_row([number], |row| {
-                let line = Line { priority: row.get(3)?, account: row.get(4)? };
-                let (unknown, alone): (bool, bool) = (row.get(2)?, row.get(5)?);
-                Ok(Open { attempt: row.get(0)?, begun: row.get(1)?, unknown, held: alone && !unknown, line })
-            })
-            .optional()
-    }
-
-    pub(super) fn lose_try(&self, held: &Held, why: &str) -> rusqlite::Result<()> {
-        self.log_try(held, "lost", why)?;
-        self.drop_out_lease(held.item)
+    /// Writes down a lease that nobody settled; true when the message has left the outbox because it was heard of.
+    fn lose_try(&mut self, held: &Held, lane: Option<u64>, why: &str) -> rusqlite::Result<bool> {
+        self.drop_out_lease(held.item)?;
+        let Some(was) = self.load_message(held.item)? else { return Ok(false) };
+        self.log_try(held, &was.state, "lost", why)?;
+        let mut state = was.state.clone();
+        state.lose_lease(self.now_ms);
+        self.keep(held.item, &was, &state, lane)?;
+        Ok(state.place.is_none())
     }
 
     fn drop_out_lease(&self, number: i64) -> rusqlite::Result<()> {
@@ -291,11 +265,11 @@ impl Writer {
         Ok(())
     }
 
-    fn log_try(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+    fn log_try(&self, held: &Held, state: &Outgoing, outcome: &str, detail: &str) -> rusqlite::Result<()> {
         self.db.prepare_cached("INSERT INTO tries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
             held.item,
             held.fence,
-            held.attempt,
+            state.place.map_or(held.attempt, |place| place.attempt),
             &*held.worker,
             held.leased,
             self.now_ms,
@@ -310,8 +284,10 @@ impl Writer {
         if !self.outgoing.is_held(&self.db, channel, number, fence.0 as i64)? {
             return Ok(Settled::Lost);
         }
-        self.db.prepare_cached("UPDATE outbox SET begun = ?2 WHERE number = ?1")?.execute([number, self.now_ms])?;
-        self.hear_step(number, Status::Sending, self.now_ms)?;
+        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        let mut state = was.state.clone();
+        state.begin(self.now_ms);
+        self.keep(number, &was, &state, None)?;
         Ok(Settled::Done)
     }
 
@@ -319,52 +295,27 @@ impl Writer {
         let (channel, number) = named_by(lane);
         let Some((lane, held)) = self.outgoing.end(&self.db, channel, number, fence.0 as i64)? else { return Ok(Settled::Lost) };
         self.drop_out_lease(number)?;
-        match outcome {
-            SendOutcome::Sent { provider_id } => {
-                self.log_try(&held, outcome.name(), provider_id)?;
-                self.name_message(number, provider_id)?;
-                self.end_message(number, channel, Some(lane), Status::Sent, None)?;
-            }
-            SendOutcome::Failed { why } => {
-                self.log_try(&held, outcome.name(), why)?;
-                self.end_message(number, channel, Some(lane), Status::Failed, Some(why))?;
-            }
-            SendOutcome::Retry { wait_ms, why } => {
-                self.log_try(&held, outcome.name(), why)?;
-                self.set_why(number, Some(why))?;
-                self.requeue(number, channel, lane, self.now_ms + wait_ms)?;
-            }
-            SendOutcome::Unknown { why, check_ms } => {
-                self.log_try(&held, outcome.name(), why)?;
-                self.doubt(number, channel, lane, why, check_ms.map(|wait| self.now_ms + wait))?;
-            }
-            SendOutcome::HandBack { wait_ms } => {
-                let due = self.now_ms + wait_ms;
-                self.db
-                    .prepare_cached("UPDATE outbox SET due = ?2, attempt = attempt - (begun IS NULL) WHERE number = ?1")?
-                    .execute([number, due])?;
-                self.outgoing.postpone(channel, lane, number, due);
+        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        let mut taken = Vec::new();
+        if let SendOutcome::Found { provider_ids, .. } = outcome {
+            for id in provider_ids {
+                let owner = self.by_provider_id(&was.account, id)?;
+                taken.extend(owner.filter(|owner| *owner != number).map(|_| id));
             }
         }
+        let outcome = outcome.clone().matched(|id| !taken.iter().any(|taken| *taken == id));
+        let mut state = was.state.clone();
+        if let Some(detail) = outcome.detail() {
+            self.log_try(&held, &state, outcome.name(), detail)?;
+        }
+        if let SendOutcome::Sent { provider_id } = &outcome {
+            let early = self.name(number, &was.account, provider_id)?;
+            state.call_it(provider_id, &early);
+        }
+        state.settle(&outcome, self.now_ms);
+        self.keep(number, &was, &state, Some(lane))?;
         self.work_made = true;
         Ok(Settled::Done)
-    }
-
-    /// Puts a message whose try is over back in line, certainly unsent; one in doubt goes back to its thread's lane.
-    fn requeue(&mut self, number: i64, channel: i64, lane: u64, due: i64) -> rusqlite::Result<()> {
-        let Some(open) = self.open_message(number)? else { return Ok(()) };
-        if !open.unknown {
-            self.db.prepare_cached("UPDATE outbox SET begun = NULL, due = ?2 WHERE number = ?1")?.execute([number, due])?;
-            self.outgoing.postpone(channel, lane, number, due);
-            return Ok(());
-        }
-        self.outgoing.remove(channel, lane, number);
-        let name = self.lane_of_message(number)?;
-        self.db
-            .prepare_cached("UPDATE outbox SET begun = NULL, unknown = 0, due = ?2, lane = ?3 WHERE number = ?1")?
-            .execute(params![number, due, name])?;
-        self.outgoing.add(channel, Waiting { item: number, lane: Some(name), due, line: open.line });
-        Ok(())
     }
 
     /// The lane of the thread that the message was written for.
@@ -379,60 +330,6 @@ impl Writer {
         Ok(lane_name(&channel, &thread))
     }
 
-    fn doubt(&mut self, number: i64, channel: i64, lane: u64, why: &str, check: Option<i64>) -> rusqlite::Result<()> {
-        let Some(open) = self.open_message(number)? else { return Ok(()) };
-        if self.settle_by_known_id(number, Some(lane))? {
-            return Ok(());
-        }
-        self.db
-            .prepare_cached("UPDATE outbox SET begun = ifnull(begun, ?2), due = ?3, unknown = 1, lane = NULL WHERE number = ?1")?
-            .execute(params![number, self.now_ms, check])?;
-        self.outgoing.remove(channel, lane, number);
-        if let Some(due) = check {
-            self.outgoing.add(channel, Waiting { item: number, lane: None, due, line: open.line });
-        }
-        self.hear_step(number, Status::Unknown, self.now_ms)?;
-        self.set_why(number, Some(why))
-    }
-
-    pub(super) fn end_message(
-        &mut self,
-        number: i64,
-        channel: i64,
-        lane: Option<u64>,
-        status: Status,
-        why: Option<&str>,
-    ) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
-        match lane {
-            Some(lane) => {
-                self.outgoing.remove(channel, lane, number);
-            }
-            None => self.outgoing.forget(channel, number),
-        }
-        self.hear_step(number, status, self.now_ms)?;
-        self.set_why(number, why)
-    }
-
-    pub(super) fn set_why(&self, number: i64, why: Option<&str>) -> rusqlite::Result<()> {
-        self.db.prepare_cached("UPDATE messages SET why = ?2 WHERE number = ?1")?.execute(params![number, why])?;
-        Ok(())
-    }
-
-    pub(super) fn hear_step(&self, number: i64, status: Status, at_ms: i64) -> rusqlite::Result<()> {
-        let text: Option<String> = self
-            .db
-            .prepare_cached("SELECT steps FROM messages WHERE number = ?1")?
-            .query_row([number], |row| row.get(0))
-            .optional()?;
-        let Some(mut steps) = text.map(|text| steps_of(&text)) else { return Ok(()) };
-        steps.hear(status, at_ms);
-        self.db
-            .prepare_cached("UPDATE messages SET steps = ?2 WHERE number = ?1")?
-            .execute(params![number, steps_text(&steps)])?;
-        Ok(())
-    }
-
     /// Ends the tries of the process that owned the file before; what it had begun is in doubt from now on.
     pub(super) fn end_all_tries(&mut self) -> rusqlite::Result<()> {
         let left: Vec<Held> = self
@@ -441,8 +338,7 @@ impl Writer {
             .query_map([], Held::read)?
             .collect::<Result<_, _>>()?;
         for held in left {
-            self.lose_try(&held, "hapax stopped")?;
-            self.settle_by_known_id(held.item, None)?;
+            self.lose_try(&held, None, "hapax stopped")?;
         }
         Ok(())
     }

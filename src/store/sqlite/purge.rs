@@ -175,6 +175,7 @@ impl Writer {
                 self.threads.forget(&self.db, thread, 1)?;
                 self.db.prepare_cached("DELETE FROM messages WHERE number = ?1")?.execute([number])?;
                 self.db.prepare_cached("DELETE FROM tries WHERE number = ?1")?.execute([number])?;
+                self.db.prepare_cached("DELETE FROM provider_names WHERE number = ?1")?.execute([number])?;
             }
         }
         // What was left is looked at again in the next round.

@@ -47,3 +47,20 @@ CREATE INDEX guards_expire ON guards (expires);
 
 -- The first event that was kept beside the one whose copies are counted, or nothing.
 ALTER TABLE copies ADD COLUMN kept TEXT NOT NULL DEFAULT '';
+-- What is behind a message: its tries, doubts that are left, and what was before a person's retries. Tries that its budget is charged with.
+ALTER TABLE messages ADD COLUMN past TEXT;
+ALTER TABLE outbox ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+
+-- What providers call messages, now and before a person's retries: the message that was last called so.
+CREATE TABLE provider_names (
+    account TEXT NOT NULL,
+    provider_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (account, provider_id)
+) WITHOUT ROWID;
+CREATE INDEX provider_names_number ON provider_names (number);
+INSERT OR REPLACE INTO provider_names SELECT account, provider_id, number FROM messages WHERE provider_id IS NOT NULL ORDER BY number;
+DROP INDEX messages_provider;
+
+-- Entries up to this number were marked as read.
+ALTER TABLE threads ADD COLUMN read_to INTEGER NOT NULL DEFAULT 0;

@@ -203,7 +203,7 @@ impl Threads {
             Some(&thread) => thread,
             None => {
                 let thread = number();
-                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0)")?
+                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0, 0)")?
                     .execute(params![thread, channel, account, names[0].0])?;
                 thread
             }
@@ -232,11 +232,12 @@ impl Threads {
         Ok(before)
     }
 
-    pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<bool> {
+    pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str, last: u64) -> rusqlite::Result<bool> {
         self.make_ready(db)?;
         let Some(thread) = find_thread(db, account, peer)? else { return Ok(false) };
         self.talk(db, thread)?.unread = 0;
         self.write(db, thread)?;
+        db.prepare_cached("UPDATE threads SET read_to = ?2 WHERE thread = ?1")?.execute([thread, last as i64])?;
         Ok(true)
     }
 

@@ -131,15 +131,13 @@ impl AcceptAll {
                 wanted.lanes.push(lane_of_event(&arrival.channel, event, 0));
             }
             wanted.names.extend(names_in(event));
-            if event.status.is_some() && !event.echo {
-                wanted.sending.push(event.account.clone());
+            if event.says().is_some() {
                 wanted.provider_names.push((event.account.clone(), event.id.clone()));
                 wanted.messages.extend(event.handle.map(|id| ids::number_of(id.0)));
                 wanted.outs.extend(event.handle.map(|id| ids::number_of(id.0)));
             }
-            if event.echo && event.text.is_some() {
-                wanted.doubted.push(event.account.clone());
-                wanted.provider_names.push((event.account.clone(), event.id.clone()));
+            if event.status.is_some() && !event.echo {
+                wanted.sending.push(event.account.clone());
             }
         }
         work.load(tx, wanted).await?;
@@ -201,14 +199,10 @@ impl Work {
             };
             let suspect = suspects.get(&number).copied();
             let item = self.line_up(arrival, new, suspect, (number, webhook), &mut items);
-            let settles_ours = match new.event.echo {
-                _ if suspect.is_some() => true,
-                true => self.hear_echo(&new.event),
-                false => self.hear_status(&new.event),
-            };
+            let is_ours = suspect.is_some() || self.hear_word(&new.event);
             let part = matches!(new.then, Then::Quarantine { .. });
             // An echo of a message that is in the thread already is not said twice.
-            let thread = if part || settles_ours { None } else { self.hear_message(&new.event, &arrival.channel) };
+            let thread = if part || is_ours { None } else { self.hear_message(&new.event, &arrival.channel, number) };
             let body = match &new.then {
                 Then::Quarantine { part, .. } => part,
                 Then::Keep | Then::Deliver => &arrival.body,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::engine::{First, Loaded, Pool, Trouble, Tx, Wanted};
-use super::records::{ItemRec, OutRec, Place, Queue, own_lane, thread_hash};
+use super::records::{ItemRec, Place, Queue, own_lane, thread_hash};
 use super::room::Rooms;
 use super::run::Step;
 use super::work::Work;
-use crate::domain::{EventId, ItemId, MessageId, Status, Steps, ThreadId, ids, limits};
+use crate::domain::{EventId, ItemId, MessageId, Outgoing, ThreadId, ids, limits};
 use crate::store::{Changed, Redrive};
 
 /// Retries or cancels one message.
@@ -39,8 +39,8 @@ impl Step for ChangeMessage {
         let own = work.outs.get(&number).map_or_else(|| own_lane(Queue::Outbox, number), |out| out.lane);
         work.load(tx, Wanted { lanes: vec![home, own], lowest_outs: vec![own], ..Wanted::default() }).await?;
         let changed = match self {
-            ChangeMessage::Retry(_) => work.retry_message(number),
-            ChangeMessage::Cancel(_) => work.cancel_message(number),
+            ChangeMessage::Retry(_) => work.change_message(number, Outgoing::retry),
+            ChangeMessage::Cancel(_) => work.change_message(number, Outgoing::cancel),
         };
         if changed == Changed::Done {
             tx.save(&work.changes()).await?;
@@ -50,52 +50,13 @@ impl Step for ChangeMessage {
 }
 
 impl Work {
-    fn retry_message(&mut self, number: u64) -> Changed {
-        let out = self.outs.get(&number).cloned();
-        let leased = self.is_leased(number);
-        let Some(message) = self.messages.change(&number) else { return Changed::NotFound };
-        let failed = out.is_none() && message.steps.status() == Status::Failed;
-        let doubted = out.as_ref().is_some_and(|out| out.unknown);
-        if !(failed || doubted) || leased {
-            return Changed::TooLate;
+    fn change_message(&mut self, number: u64, change: impl Fn(&mut Outgoing, bool, i64) -> Changed) -> Changed {
+        let Some(mut state) = self.outgoing(number) else { return Changed::NotFound };
+        let changed = change(&mut state, self.is_leased(number), self.now_ms);
+        if changed == Changed::Done {
+            self.keep(number, state);
         }
-        message.steps = Steps::new(vec![(Status::Queued, message.created_ms)]);
-        message.why = None;
-        let again = OutRec {
-            number,
-            created_ms: message.created_ms,
-            channel: Arc::clone(&message.channel),
-            account: message.account.clone(),
-            lane: message.home,
-            priority: message.priority,
-            attempt: 0,
-            due_ms: Some(self.now_ms),
-            begun_ms: None,
-            unknown: false,
-        };
-        if let Some(out) = out {
-            self.leave(&out.lane, number);
-        }
-        self.add_out(again);
-        Changed::Done
-    }
-
-    fn cancel_message(&mut self, number: u64) -> Changed {
-        let leased = self.is_leased(number);
-        match self.outs.get(&number).filter(|_| !leased).map(|out| out.unknown) {
-            None => Changed::TooLate,
-            Some(true) => {
-                self.remove_out(number);
-                if let Some(message) = self.messages.change(&number) {
-                    message.why = Some("given up while in doubt".to_owned());
-                }
-                Changed::Done
-            }
-            Some(false) => {
-                self.end_message(number, Status::Failed, Some("cancelled".to_owned()));
-                Changed::Done
-            }
-        }
+        changed
     }
 }
 
@@ -107,7 +68,7 @@ impl Step for MarkRead {
     const POOL: Pool = Pool::Admin;
 
     fn numbers(&self) -> usize {
-        0
+        1
     }
 
     fn first(&self) -> First {
@@ -126,8 +87,11 @@ impl Step for MarkRead {
             hash = thread_hash(&thread.account, &thread.peer);
             work.load(tx, Wanted { threads: vec![hash], ..Wanted::default() }).await?;
         }
+        let number = tx.number();
         let Some(thread) = work.threads.change(&hash) else { return Ok(false) };
-        thread.unread = 0;
+        let unread = std::mem::take(&mut thread.unread);
+        thread.read_to = thread.read_to.max(number);
+        work.marked_read.push((hash, unread));
         tx.save(&work.changes()).await?;
         Ok(true)
     }

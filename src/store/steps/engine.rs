@@ -243,8 +243,6 @@ pub struct Wanted {
     pub lowest_outs: Vec<Hash>,
     /// Channels and accounts of which it matters how many messages are in the outbox, those in doubt apart. Not locked.
     pub waiting: Vec<(String, String)>,
-    /// Accounts of which the messages in doubt are wanted (in `Loaded::messages` and `Loaded::outs`); the oldest thousand.
-    pub doubted: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -291,7 +289,7 @@ pub struct Changes {
     /// By [`super::records::name_hash`].
     pub gone_provider_names: Vec<Hash>,
     pub new_messages: Vec<MessageRec>,
-    /// Only `provider_id`, `steps` and `why` have changed.
+    /// Only `provider_id`, `steps`, `why` and `past` have changed.
     pub messages: Vec<MessageRec>,
     /// With their attempts.
     pub gone_messages: Vec<u64>,
@@ -301,6 +299,8 @@ pub struct Changes {
     pub attempts: Vec<AttemptRec>,
     /// Put, whether they are there or not.
     pub answers: Vec<AnswerRec>,
+    /// Threads that were marked as read, and how many were unread: for engines that show each message's status on its own.
+    pub marked_read: Vec<(Hash, u64)>,
 }
 
 /// What a thread is made of.

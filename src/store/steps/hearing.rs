@@ -1,34 +1,92 @@
-//! What statuses and echoes say about our own messages.
+//! What becomes of our own messages: the records of one are loaded as a whole, the rule of `domain` decides, and what it says is kept.
 
-use super::records::{ProviderNameRec, name_hash};
+use super::records::{OutRec, ProviderNameRec, Queue, name_hash, own_lane};
 use super::work::Work;
-use crate::domain::{Event, Status, Steps, ids};
+use crate::domain::{Event, Outgoing, Place, Status, Steps, Word, ids};
 
 impl Work {
-    /// Takes note of a status; true when it is about a message of ours.
-    pub(super) fn hear_status(&mut self, event: &Event) -> bool {
-        let Some(status) = event.status else { return false };
+    /// A message as the rules see it. Its records, and those of its lane, must have been loaded.
+    pub(super) fn outgoing(&self, number: u64) -> Option<Outgoing> {
+        let message = self.messages.get(&number)?;
+        let place = |out: &OutRec| Place {
+            attempt: self.held_of(out).map_or(out.attempt, |held| held.attempt),
+            failures: out.failures,
+            due_ms: out.due_ms,
+            begun_ms: out.begun_ms,
+            unknown: out.unknown,
+            held: out.is_held(),
+        };
+        Some(Outgoing {
+            steps: message.steps.clone(),
+            provider_id: message.provider_id.clone(),
+            why: message.why.clone(),
+            past: message.past.clone(),
+            place: self.outs.get(&number).map(place),
+        })
+    }
+
+    /// Keeps what became of a message, and moves it from lane to lane accordingly. Its thread's lane must have been loaded if it goes there.
+    pub(super) fn keep(&mut self, number: u64, state: Outgoing) {
+        let Some(message) = self.messages.change(&number) else { return };
+        let Outgoing { steps, provider_id, why, past, place } = state;
+        (message.steps, message.provider_id, message.why, message.past) = (steps, provider_id, why, past);
+        let message = message.clone();
+        let before = self.outs.get(&number).cloned();
+        let Some(place) = place else {
+            self.remove_out(number);
+            return;
+        };
+        let lane = if place.is_alone() { own_lane(Queue::Outbox, number) } else { message.home };
+        let out = OutRec {
+            number,
+            created_ms: message.created_ms,
+            channel: message.channel,
+            account: message.account,
+            lane,
+            priority: message.priority,
+            attempt: place.attempt,
+            failures: place.failures,
+            due_ms: place.due_ms,
+            begun_ms: place.begun_ms,
+            unknown: place.unknown,
+        };
+        match before {
+            Some(before) if before == out => {}
+            Some(before) if before.lane == lane && before.due_ms == out.due_ms => self.outs.put(number, out),
+            Some(before) if before.lane == lane && out.due_ms.is_some() => {
+                self.outs.put(number, out);
+                self.refresh(&lane);
+            }
+            before => {
+                if let Some(before) = before {
+                    self.leave(&before.lane, number);
+                }
+                self.add_out(out);
+            }
+        }
+    }
+
+    /// Takes note of a status or an echo; true when it is about a message of ours.
+    pub(super) fn hear_word(&mut self, event: &Event) -> bool {
+        let Some(status) = event.says() else { return false };
         let at_ms = event.at_ms.unwrap_or(self.now_ms);
         let by_handle = event.handle.and_then(|handle| {
             let message = self.messages.get(&ids::number_of(handle.0))?;
             (message.message_id() == handle && message.account == event.account).then_some(message.number)
         });
-        if let Some(number) = by_handle {
-            self.name_message(number, &event.id);
-        }
+        let word = Word { provider_id: &event.id, status, at_ms, by_handle: by_handle.is_some() };
         let name = name_hash(&event.account, &event.id);
         let Some(number) = by_handle.or_else(|| self.provider_names.get(&name)?.message) else {
-            if self.sending.contains(&event.account) {
+            if !event.echo && self.sending.contains(&event.account) {
                 self.hear_early(event, status, at_ms);
             }
             return false;
         };
-        if let Some(message) = self.messages.change(&number) {
-            message.steps.hear(status, at_ms);
-        }
-        if self.outs.get(&number).is_some_and(|out| out.unknown) && !self.is_leased(number) {
-            self.settle_by_known_id(number, at_ms);
-        }
+        let Some(mut state) = self.outgoing(number) else { return true };
+        let early = if state.is_named_by(&word) { self.name(number, &event.account, &event.id) } else { Steps::default() };
+        let leased = self.is_leased(number);
+        state.hear(&word, &early, leased);
+        self.keep(number, state);
         true
     }
 
@@ -45,58 +103,24 @@ impl Work {
         self.provider_names.put(hash, ProviderNameRec { account, provider_id, message: None, early, heard_ms: self.now_ms });
     }
 
-    /// Takes note of our own message seen again; true when it settles a send that was in doubt.
-    pub(super) fn hear_echo(&mut self, event: &Event) -> bool {
-        let Some(text) = &event.text else { return false };
-        let said = |number: &u64| {
-            self.messages.get(number).is_some_and(|message| {
-                message.account == event.account
-                    && Some(&message.peer) == event.peer.as_ref()
-                    && message.text.as_ref() == Some(text)
-            })
-        };
-        let doubted = self.outs.values().filter(|out| out.unknown && !self.is_leased(out.number)).map(|out| out.number);
-        let Some(number) = doubted.filter(said).min() else { return false };
-        self.name_message(number, &event.id);
-        self.settle_by_known_id(number, self.now_ms)
+    /// Makes a name lead to the message; gives what was heard under it before. The name must have been looked for.
+    pub(super) fn name(&mut self, number: u64, account: &str, provider_id: &str) -> Steps {
+        let hash = name_hash(account, provider_id);
+        if let Some(name) = self.provider_names.change(&hash) {
+            name.message = Some(number);
+            return std::mem::take(&mut name.early);
+        }
+        let (account, provider_id, heard_ms) = (account.to_owned(), provider_id.to_owned(), self.now_ms);
+        let early = Steps::default();
+        self.provider_names.put(hash, ProviderNameRec { account, provider_id, message: Some(number), early, heard_ms });
+        Steps::default()
     }
 
-    /// Learns what the provider calls a message, and takes over the statuses that came before. The name must have been loaded.
-    pub(super) fn name_message(&mut self, number: u64, provider_id: &str) {
-        let Some(message) = self.messages.change(&number) else { return };
-        message.provider_id = Some(provider_id.to_owned());
-        let hash = name_hash(&message.account, provider_id);
-        let account = message.account.clone();
-        match self.provider_names.change(&hash) {
-            Some(name) => {
-                name.message = Some(number);
-                for (status, at_ms) in std::mem::take(&mut name.early).iter() {
-                    message.steps.hear(status, at_ms);
-                }
-            }
-            None => {
-                let (provider_id, early, heard_ms) = (provider_id.to_owned(), Steps::default(), self.now_ms);
-                self.provider_names.put(hash, ProviderNameRec { account, provider_id, message: Some(number), early, heard_ms });
-            }
-        }
-    }
-
-    /// A send in doubt whose provider id was heard of meanwhile has been sent.
-    pub(super) fn settle_by_known_id(&mut self, number: u64, at_ms: i64) -> bool {
-        let in_doubt = self.outs.get(&number).is_some_and(|out| out.begun_ms.is_some());
-        if !in_doubt || self.messages.get(&number).is_none_or(|message| message.provider_id.is_none()) {
-            return false;
-        }
-        if let Some(message) = self.messages.change(&number) {
-            message.steps.hear(Status::Sent, at_ms);
-            message.why = None;
-        }
-        self.remove_out(number);
-        true
+    fn held_of(&self, out: &OutRec) -> Option<&super::records::Held> {
+        self.lanes.get(&out.lane)?.held.as_ref().filter(|held| held.number == out.number)
     }
 
     pub(super) fn is_leased(&self, number: u64) -> bool {
-        let lane = self.outs.get(&number).and_then(|out| self.lanes.get(&out.lane));
-        lane.and_then(|lane| lane.held.as_ref()).is_some_and(|held| held.number == number)
+        self.outs.get(&number).and_then(|out| self.held_of(out)).is_some()
     }
 }

@@ -6,11 +6,10 @@ use async_trait::async_trait;
 
 use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
 use super::reads::held_of;
-use super::records::{AttemptRec, Held, ItemRec, KeyRec, MessageRec, OutRec, Place, Queue, name_hash, thread_hash};
+use super::records::{AttemptRec, Held, ItemRec, KeyRec, OutRec, Place, Queue, name_hash, thread_hash};
 use super::run::{Step, run};
 use super::store::ServerStore;
 use super::work::Work;
-use crate::domain::Status;
 use crate::store::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled, not_empty};
 use crate::store::{After, Bookmark, InboxQuery, Moved, Moving, OutboxQuery, StoreError, Table};
 
@@ -196,7 +195,7 @@ impl<E: Engine> ServerStore<E> {
         for out in outs {
             let held = held_of(seen.lanes.get(&out.lane), out.number);
             records.extend(held.map(|held| ended(Queue::Outbox, out.number, out.created_ms, held, now_ms)));
-            if !seen.messages.get(&out.number).is_some_and(|message| is_known_sent(message, &out, held)) {
+            if !seen.messages.get(&out.number).is_some_and(|message| message.provider_id.is_some()) {
                 records.push(Moved::Out(OutRec { attempt: held.map_or(out.attempt, |held| held.attempt), ..out }));
             }
         }
@@ -216,17 +215,11 @@ impl<E: Engine> ServerStore<E> {
         for record in records {
             let Moved::Message(message) = record else { continue };
             let Some(out) = outs.get(&message.number) else { continue };
-            if is_known_sent(message, out, held_of(lanes.get(&out.lane), out.number)) {
-                message.steps.hear(Status::Sent, now_ms);
-                message.why = None;
-            }
+            let held = held_of(lanes.get(&out.lane), out.number);
+            message.settle_as_known(held.map_or(out.attempt, |held| held.attempt), now_ms);
         }
         Ok(())
     }
-}
-
-fn is_known_sent(message: &MessageRec, out: &OutRec, held: Option<&Held>) -> bool {
-    held.is_some() && out.begun_ms.is_some() && message.provider_id.is_some()
 }
 
 /// The attempt of a lease that is not moved.

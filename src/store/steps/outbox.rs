@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
 use super::lease::{involved, next_fence};
-use super::records::{Hash, Held, OutRec, Queue, own_lane};
+use super::records::{Hash, Held, OutRec, Queue, name_hash};
 use super::run::Step;
 use super::work::Work;
-use crate::domain::{Fence, Status};
+use crate::domain::Fence;
 use crate::store::{LaneRef, OutboxAsk, OutboxLease, SendOutcome, Settled};
 
 pub(super) struct LeaseOutbox(pub(super) OutboxAsk);
@@ -93,14 +93,14 @@ impl Work {
         self.messages.get(&first).map(|message| message.home)
     }
 
-    /// Whether the first of the lane is there and stays in it, and nobody whose lease ran out leaves it because it was heard of.
+    /// Whether the first of the lane is there and stays in it, and neither it nor one whose lease ran out leaves the lane because it was heard of.
     fn can_send(&self, lane: &Hash) -> bool {
         if self.home_of_held(lane).is_some() {
             return false;
         }
         let Some(lane) = self.lanes.get(lane) else { return false };
-        let known = lane.held.as_ref().and_then(|held| self.messages.get(&held.number)).is_some_and(|m| m.provider_id.is_some());
-        !known && self.outs.get(&lane.first).is_some() && self.messages.get(&lane.first).is_some()
+        let known = |number: u64| self.messages.get(&number).is_some_and(|message| message.provider_id.is_some());
+        !involved(lane).any(known) && self.outs.get(&lane.first).is_some() && self.messages.get(&lane.first).is_some()
     }
 
     /// Whose turn it is where this lane is due. One that was to be sent later joins its thread's lane, and if it is the first there, its
@@ -125,17 +125,20 @@ impl Work {
     fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {
         let lane = self.lanes.get(hash)?.clone();
         let fence = next_fence(&lane, number);
-        if let Some(lost) = &lane.held {
-            self.unhold(hash);
-            self.lose_out(lost);
-            if self.settle_by_known_id(lost.number, self.now_ms) {
-                return None;
-            }
+        if let Some(lost) = &lane.held
+            && self.lose_out(hash, lost)
+        {
+            return None;
         }
-        let Some((out, message)) = self.outs.get(&lane.first).zip(self.messages.get(&lane.first)) else {
+        let Some(mut state) = self.outgoing(lane.first).filter(|state| state.place.is_some()) else {
             self.leave(hash, lane.first);
             return None;
         };
+        if !state.lease(self.now_ms) {
+            self.keep(lane.first, state);
+            return None;
+        }
+        let (out, message) = self.outs.get(&lane.first).zip(self.messages.get(&lane.first))?;
         let held = Held {
             number: out.number,
             attempt: out.attempt + u32::from(out.begun_ms.is_none()),
@@ -156,6 +159,7 @@ impl Work {
             payload: message.payload.clone(),
             text: message.text.clone(),
             attempt: held.attempt,
+            failures: out.failures,
             created_ms: message.created_ms,
             in_doubt_since_ms: out.begun_ms,
         };
@@ -165,11 +169,17 @@ impl Work {
         Some(lease)
     }
 
-    fn lose_out(&mut self, lost: &Held) {
-        let Some(out) = self.outs.change(&lost.number) else { return };
-        out.attempt = lost.attempt;
-        let created_ms = out.created_ms;
+    /// Ends a lease that nobody settled; true when the message has left the outbox because it was heard of.
+    fn lose_out(&mut self, lane: &Hash, lost: &Held) -> bool {
+        let state = self.outgoing(lost.number);
+        self.unhold(lane);
+        let Some(mut state) = state.filter(|state| state.place.is_some()) else { return false };
+        let created_ms = self.messages.get(&lost.number).map_or(0, |message| message.created_ms);
         self.log(Queue::Outbox, lost.number, created_ms, lost, "lost", "the lease ran out");
+        state.lose_lease(self.now_ms);
+        let left = state.place.is_none();
+        self.keep(lost.number, state);
+        left
     }
 }
 
@@ -194,20 +204,10 @@ impl Step for BeginAll {
         let held = work.find_held(tx, self.0.iter().copied()).await?;
         let outs: Vec<u64> = held.iter().flatten().map(|held| held.number).collect();
         work.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
-        let now_ms = work.now_ms;
         let mut begun = Vec::with_capacity(held.len());
-        for held in &held {
-            let out = held.as_ref().and_then(|held| work.outs.change(&held.number));
-            let Some(out) = out else {
-                begun.push(Settled::Lost);
-                continue;
-            };
-            out.begun_ms = Some(now_ms);
-            let number = out.number;
-            if let Some(message) = work.messages.change(&number) {
-                message.steps.hear(Status::Sending, now_ms);
-            }
-            begun.push(Settled::Done);
+        for ((lane, _), held) in self.0.iter().zip(&held) {
+            let done = held.as_ref().is_some_and(|held| work.begin(&lane.0, held.number));
+            begun.push(if done { Settled::Done } else { Settled::Lost });
         }
         if begun.contains(&Settled::Done) {
             tx.save(&work.changes()).await?;
@@ -244,8 +244,13 @@ impl Step for SettleOutbox {
             wanted.messages.push(held.number);
             wanted.outs.push(held.number);
             wanted.lowest_outs.push(lane.0);
-            if let (SendOutcome::Sent { provider_id }, Some(lane)) = (outcome, work.lanes.get(&lane.0)) {
-                wanted.provider_names.push((lane.account.clone(), provider_id.clone()));
+            let Some(account) = work.lanes.get(&lane.0).map(|lane| lane.account.clone()) else { continue };
+            match outcome {
+                SendOutcome::Sent { provider_id } => wanted.provider_names.push((account, provider_id.clone())),
+                SendOutcome::Found { provider_ids, .. } => {
+                    wanted.provider_names.extend(provider_ids.iter().map(|id| (account.clone(), id.clone())));
+                }
+                _ => {}
             }
         }
         work.load(tx, wanted).await?;
@@ -282,79 +287,41 @@ impl Work {
         Ok(leases.map(|(lane, fence)| self.held(&lane.0, fence.0)).collect())
     }
 
+    fn begin(&mut self, lane: &Hash, number: u64) -> bool {
+        let Some(mut state) = self.outgoing(number) else { return false };
+        state.begin(self.now_ms);
+        let Some(place) = state.place else { return false };
+        self.keep(number, state);
+        if let Some(held) = self.lanes.change(lane).and_then(|lane| lane.held.as_mut()) {
+            held.attempt = place.attempt;
+        }
+        true
+    }
+
     fn settle_out(&mut self, lane: &Hash, held: &Held, outcome: &SendOutcome) {
+        let state = self.outgoing(held.number);
         self.unhold(lane);
-        let Some(out) = self.outs.change(&held.number) else {
+        let Some(mut state) = state.filter(|state| state.place.is_some()) else {
             self.leave(lane, held.number);
             return;
         };
-        out.attempt = held.attempt;
-        let (number, created_ms, now_ms) = (out.number, out.created_ms, self.now_ms);
-        let detail = match outcome {
-            SendOutcome::Sent { provider_id } => provider_id,
-            SendOutcome::Failed { why } | SendOutcome::Retry { why, .. } | SendOutcome::Unknown { why, .. } => why,
-            SendOutcome::HandBack { .. } => "",
-        };
-        if !matches!(outcome, SendOutcome::HandBack { .. }) {
-            self.log(Queue::Outbox, number, created_ms, held, outcome.name(), detail);
-        }
-        match outcome {
-            SendOutcome::Sent { provider_id } => {
-                self.name_message(number, provider_id);
-                self.end_message(number, Status::Sent, None);
-            }
-            SendOutcome::Failed { why } => self.end_message(number, Status::Failed, Some(why.clone())),
-            SendOutcome::Retry { wait_ms, why } => self.requeue(number, now_ms + wait_ms, Some(why.clone())),
-            SendOutcome::Unknown { why, check_ms } => self.doubt(number, why.clone(), check_ms.map(|wait| now_ms + wait)),
-            SendOutcome::HandBack { wait_ms } => {
-                if let Some(out) = self.outs.change(&number) {
-                    out.attempt = held.attempt - u32::from(out.begun_ms.is_none());
-                    out.due_ms = Some(now_ms + wait_ms);
-                }
-                self.refresh(lane);
-            }
-        }
-    }
-
-    pub(super) fn end_message(&mut self, number: u64, status: Status, why: Option<String>) {
-        self.remove_out(number);
-        let now_ms = self.now_ms;
-        if let Some(message) = self.messages.change(&number) {
-            message.steps.hear(status, now_ms);
-            message.why = why;
-        }
-    }
-
-    /// Puts the message into its thread's lane, certainly unsent. That lane must have been loaded.
-    pub(super) fn requeue(&mut self, number: u64, due_ms: i64, why: Option<String>) {
-        let Some(message) = self.messages.change(&number) else { return };
-        message.why = why;
-        let home = message.home;
-        let Some(out) = self.outs.get(&number).cloned() else { return };
-        let back = OutRec { begun_ms: None, due_ms: Some(due_ms), unknown: false, lane: home, ..out };
-        if out.lane == home {
-            self.outs.put(number, back);
-            self.refresh(&home);
-        } else {
-            self.leave(&out.lane, number);
-            self.add_out(back);
-        }
-    }
-
-    /// Takes a message whose outcome nobody knows out of its thread's lane.
-    fn doubt(&mut self, number: u64, why: String, check_ms: Option<i64>) {
-        if self.settle_by_known_id(number, self.now_ms) {
+        let Some((account, created_ms)) = self.messages.get(&held.number).map(|m| (m.account.clone(), m.created_ms)) else {
             return;
+        };
+        let is_free = |id: &str| {
+            let owner = self.provider_names.get(&name_hash(&account, id)).and_then(|name| name.message);
+            owner.is_none_or(|owner| owner == held.number)
+        };
+        let outcome = outcome.clone().matched(is_free);
+        if let Some(detail) = outcome.detail() {
+            self.log(Queue::Outbox, held.number, created_ms, held, outcome.name(), detail);
         }
-        let now_ms = self.now_ms;
-        if let Some(out) = self.outs.get(&number).cloned() {
-            self.leave(&out.lane, number);
-            let lane = own_lane(Queue::Outbox, number);
-            self.add_out(OutRec { begun_ms: out.begun_ms.or(Some(now_ms)), due_ms: check_ms, unknown: true, lane, ..out });
+        if let SendOutcome::Sent { provider_id } = &outcome {
+            let early = self.name(held.number, &account, provider_id);
+            state.call_it(provider_id, &early);
         }
-        if let Some(message) = self.messages.change(&number) {
-            message.steps.hear(Status::Unknown, now_ms);
-            message.why = Some(why);
-        }
+        state.settle(&outcome, self.now_ms);
+        self.keep(held.number, state);
+        self.refresh(lane);
     }
 }

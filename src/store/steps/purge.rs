@@ -242,7 +242,10 @@ impl Step for PurgeMessages {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
         let mut work = Work::new(tx.now_ms());
         let numbers: Vec<u64> = self.0.iter().map(|message| message.number).collect();
-        let named = self.0.iter().filter_map(|message| Some((message.account.clone(), message.provider_id.clone()?)));
+        let named = self.0.iter().flat_map(|message| {
+            let names = message.provider_id.as_deref().into_iter().chain(message.past.names());
+            names.map(|name| (message.account.clone(), name.to_owned()))
+        });
         let wanted =
             Wanted { provider_names: named.collect(), messages: numbers.clone(), outs: numbers.clone(), ..Wanted::default() };
         work.load(tx, wanted).await?;

@@ -10,7 +10,7 @@ use super::records::{
     AttemptRec, EventRec, Held, ItemRec, LaneRec, MessageRec, OutRec, Place, Queue, ThreadRec, name_hash, thread_hash,
 };
 use super::store::ServerStore;
-use crate::domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids};
+use crate::domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, status_of_inbound};
 use crate::store::{
     Answer, AttemptRow, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, MessageRow,
     OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -87,7 +87,7 @@ impl<E: Engine> Reads for ServerStore<E> {
         });
         let hash = thread_hash(&thread.account, &thread.peer);
         let page = page(self.engine.thread_entries(&hash, thread.purged_to, below, limit + 1).await?, limit);
-        Ok(Page { rows: page.rows.iter().map(thread_message).collect(), more: page.more })
+        Ok(Page { rows: page.rows.iter().map(|entry| thread_message(entry, thread.read_to)).collect(), more: page.more })
     }
 
     async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
@@ -282,7 +282,7 @@ fn outbox_place(out: &OutRec, lane: Option<&LaneRec>) -> OutboxPlace {
         (None, true) => OutboxState::Unknown { check_ms: out.due_ms },
         (None, false) => OutboxState::Waiting { due_ms: out.due_ms.unwrap_or_default() },
     };
-    OutboxPlace { state, attempt: held.map_or(out.attempt, |held| held.attempt) }
+    OutboxPlace { state, attempt: held.map_or(out.attempt, |held| held.attempt), failures: out.failures }
 }
 
 fn message_row(message: &MessageRec, outbox: Option<OutboxPlace>, tries: Vec<TryRow>) -> MessageRow {
@@ -300,12 +300,13 @@ fn message_row(message: &MessageRec, outbox: Option<OutboxPlace>, tries: Vec<Try
         provider_id: message.provider_id.clone(),
         steps: message.steps.clone(),
         why: message.why.clone(),
+        past: message.past.clone(),
         outbox,
         tries,
     }
 }
 
-fn thread_message(entry: &Entry) -> ThreadMessage {
+fn thread_message(entry: &Entry, read_to: u64) -> ThreadMessage {
     match entry {
         Entry::Event(event) => ThreadMessage {
             id: EntryId::Event(event.event_id()),
@@ -313,7 +314,7 @@ fn thread_message(entry: &Entry) -> ThreadMessage {
             at_ms: event.received_ms,
             text: event.text.clone(),
             provider_id: Some(event.id.clone()),
-            status: None,
+            status: (!event.echo).then(|| status_of_inbound(event.number, read_to)),
         },
         Entry::Message(message) => ThreadMessage {
             id: EntryId::Message(message.message_id()),

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::key::KeyHasher;
-use crate::domain::{Direction, Event, EventId, ItemId, Kind, MessageId, Priority, Status, Steps, ThreadId, ids};
+use crate::domain::{
+    Direction, Event, EventId, ItemId, Kind, MessageId, Outgoing, Past, Priority, Round, Status, Steps, ThreadId, ids, outgoing,
+};
 use crate::store::{Answer, KeptHeaders, NewMessage};
 
 /// Names what has no number: a lane, a thread, a request, a provider's name for a message.
@@ -166,6 +169,8 @@ pub struct ThreadRec {
     pub unread: u64,
     /// Entries up to this number were purged, or stand before one that was.
     pub purged_to: u64,
+    /// Entries up to this number were marked as read.
+    pub read_to: u64,
 }
 
 /// A name of a peer, and the name its thread goes by.
@@ -176,7 +181,7 @@ pub struct NameRec {
     pub peer: String,
 }
 
-/// A message that goes out. `provider_id`, `steps` and `why` change; the rest never.
+/// A message that goes out. `provider_id`, `steps`, `why` and `past` change; the rest never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRec {
     pub number: u64,
@@ -196,6 +201,7 @@ pub struct MessageRec {
     pub provider_id: Option<String>,
     pub steps: Steps,
     pub why: Option<String>,
+    pub past: Past,
 }
 
 /// A message that is still in the outbox.
@@ -209,6 +215,8 @@ pub struct OutRec {
     pub priority: Priority,
     /// Attempts that ended; while it is leased the lane knows the present one.
     pub attempt: u32,
+    /// Those of them that its budget is charged with.
+    pub failures: u32,
     /// `None`: it waits for somebody's word, and is in no lane's line.
     pub due_ms: Option<i64>,
     /// Set from `begin` on until it is known what became of it.
@@ -295,6 +303,19 @@ impl ItemRec {
 }
 
 impl MessageRec {
+    /// Takes a message that left the outbox because it was heard of for sent.
+    pub fn settle_as_known(&mut self, attempt: u32, now_ms: i64) {
+        let mut state = Outgoing {
+            steps: std::mem::take(&mut self.steps),
+            provider_id: self.provider_id.take(),
+            why: self.why.take(),
+            past: std::mem::take(&mut self.past),
+            place: Some(outgoing::Place { attempt, ..outgoing::Place::default() }),
+        };
+        state.settle_as_known(now_ms);
+        (self.steps, self.provider_id, self.why, self.past) = (state.steps, state.provider_id, state.why, state.past);
+    }
+
     pub fn message_id(&self) -> MessageId {
         MessageId(ids::numbered(self.created_ms, self.number))
     }
@@ -358,6 +379,46 @@ pub fn read_steps(text: &str) -> Steps {
         Some((Status::from_name(name)?, at_ms.parse().ok()?))
     };
     Steps::new(text.split(',').filter_map(step).collect())
+}
+
+/// What is behind a message as a text that reads back; nothing where there is nothing.
+pub fn write_past(past: &Past) -> Option<String> {
+    if *past == Past::default() {
+        return None;
+    }
+    let round = |round: &Round| PastRound {
+        provider_id: round.provider_id.clone(),
+        steps: write_steps(&round.steps),
+        why: round.why.clone(),
+    };
+    let written = PastText { tries: past.tries, doubt: past.doubt, rounds: past.rounds.iter().map(round).collect() };
+    serde_json::to_string(&written).ok()
+}
+
+pub fn read_past(text: Option<&str>) -> Past {
+    let written: PastText = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let round = |round: PastRound| Round { provider_id: round.provider_id, steps: read_steps(&round.steps), why: round.why };
+    Past { tries: written.tries, doubt: written.doubt, rounds: written.rounds.into_iter().map(round).collect() }
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PastText {
+    tries: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubt: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rounds: Vec<PastRound>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PastRound {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_id: Option<String>,
+    steps: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }
 
 /// Numbers of events as bytes, eight each.

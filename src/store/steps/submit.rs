@@ -10,7 +10,7 @@ use super::room::{Rooms, outbox_of};
 use super::run::{Step, run};
 use super::threads::Said;
 use super::work::Work;
-use crate::domain::{Direction, Status, Steps};
+use crate::domain::{Direction, Past, Status, Steps};
 use crate::store::{NewMessage, StoreError, Submitted};
 
 /// Submits one message, on an engine that found it by itself.
@@ -134,7 +134,7 @@ impl Work {
             *waiting += 1;
         }
         let thread = self.thread_of(&new.account, &new.peer);
-        let said = Said { channel: &new.channel, direction: Direction::Out, text: new.text.as_deref() };
+        let said = Said { channel: &new.channel, number, direction: Direction::Out, text: new.text.as_deref() };
         let hash = self.say(&thread, &said);
         let message = self.message_from(new, number, outbox_lane(&new.channel, &thread.account, &thread.peer), hash);
         let id = message.message_id();
@@ -150,6 +150,7 @@ impl Work {
             lane,
             priority: new.priority,
             attempt: 0,
+            failures: 0,
             due_ms: Some(due_ms),
             begun_ms: None,
             unknown: false,
@@ -176,6 +177,7 @@ impl Work {
             provider_id: None,
             steps: Steps::new(vec![(Status::Queued, self.now_ms)]),
             why: None,
+            past: Past::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::domain::{Direction, Event, Kind, ThreadId, limits};
 /// Something said in a thread.
 pub(super) struct Said<'s> {
     pub(super) channel: &'s str,
+    pub(super) number: u64,
     pub(super) direction: Direction,
     pub(super) text: Option<&'s str>,
 }
@@ -37,7 +38,7 @@ impl Work {
     }
 
     /// Takes note of a message: the names of its peer, and what it says. Returns its thread.
-    pub(super) fn hear_message(&mut self, event: &Event, channel: &str) -> Option<Hash> {
+    pub(super) fn hear_message(&mut self, event: &Event, channel: &str, number: u64) -> Option<Hash> {
         let thread = self.thread_heard(event)?;
         if self.threads.get(&thread_hash(&thread.account, &thread.peer)).is_none() {
             // It may have been purged since its names were looked up, and they with it.
@@ -47,7 +48,7 @@ impl Work {
             self.learn(account, name, &thread.peer);
         }
         let direction = if event.echo { Direction::Out } else { Direction::In };
-        Some(self.say(&thread, &Said { channel, direction, text: event.text.as_deref() }))
+        Some(self.say(&thread, &Said { channel, number, direction, text: event.text.as_deref() }))
     }
 
     fn learn(&mut self, account: String, name: String, peer: &str) {
@@ -75,6 +76,8 @@ impl Work {
                 row.last_text = last_text;
                 row.last_direction = said.direction;
                 row.unread += unread;
+                // It was given its number before the thread was marked as read, and came after.
+                row.read_to = row.read_to.min(said.number.saturating_sub(1));
             }
             None => {
                 let row = ThreadRec {
@@ -86,6 +89,7 @@ impl Work {
                     last_direction: said.direction,
                     unread,
                     purged_to: 0,
+                    read_to: 0,
                 };
                 self.threads.put(hash, row);
             }

@@ -95,6 +95,7 @@ pub(super) struct Work {
     pub(super) new_names: Vec<NameRec>,
     pub(super) attempts: Vec<AttemptRec>,
     pub(super) answers: Vec<AnswerRec>,
+    pub(super) marked_read: Vec<(Hash, u64)>,
 }
 
 impl Work {
@@ -119,6 +120,7 @@ impl Work {
             new_names: Vec::new(),
             attempts: Vec::new(),
             answers: Vec::new(),
+            marked_read: Vec::new(),
         }
     }
 
@@ -187,6 +189,7 @@ impl Work {
             gone_outs,
             attempts: self.attempts,
             answers: self.answers,
+            marked_read: self.marked_read,
         }
     }
 
@@ -231,15 +234,13 @@ impl Wanted {
             outs,
             lowest_outs,
             waiting,
-            doubted,
         } = self;
         let hashes = [lanes, lowest_items, threads, requests, lowest_outs];
         let numbers = [items, events, locked_events, bodies, messages, outs];
-        let texts = [sending, doubted];
         let pairs = [names, provider_names, waiting];
         hashes.iter().all(|list| list.is_empty())
             && numbers.iter().all(|list| list.is_empty())
-            && texts.iter().all(|list| list.is_empty())
+            && sending.is_empty()
             && pairs.iter().all(|list| list.is_empty())
     }
 
@@ -255,7 +256,7 @@ impl Wanted {
         [&mut self.items, &mut self.events, &mut self.locked_events, &mut self.bodies, &mut self.messages, &mut self.outs]
             .into_iter()
             .for_each(tidied);
-        [&mut self.sending, &mut self.doubted].into_iter().for_each(tidied);
+        tidied(&mut self.sending);
         [&mut self.names, &mut self.provider_names, &mut self.waiting].into_iter().for_each(tidied);
         // A body brings its event along.
         let bodies = &self.bodies;

@@ -36,7 +36,7 @@ fn id(number: u128) -> MessageId {
 }
 
 fn outgoing<'m>(account: &'m str, peer: &'m str, payload: &'m Bytes, number: u128) -> Outgoing<'m> {
-    Outgoing { id: id(number), account, peer, payload, created_ms: 1_000_000_000_000 }
+    Outgoing { id: id(number), account, peer, payload, begun_ms: Some(1_000_000_000_000) }
 }
 
 /// Makes the call for real; `None` when the answer was lost.

@@ -53,7 +53,7 @@ pub async fn a_clock_set_back_holds_nothing_up(bed: &dyn Bed) {
     let again = Outcome::Retry { wait_ms: 1_000, why: "busy".to_owned() };
     assert_eq!(fine(store.settle_inbox(held[0].lane, held[0].fence, again).await), Settled::Done);
     let sends = fine(store.lease_outbox(ask_out(2)).await);
-    let again = SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned() };
+    let again = SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned(), charged: true };
     assert_eq!(fine(store.settle_outbox(sends[0].lane, sends[0].fence, again).await), Settled::Done);
     let store = set_back(bed, store, HOUR_MS).await;
 

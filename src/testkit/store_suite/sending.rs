@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::clock::Clock;
-use crate::domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status};
+use crate::domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status, ThreadId};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled, Store,
     StoreError, Submitted,
@@ -119,7 +119,7 @@ pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
     let bob = submit(&*store, outgoing("b", "bob")).await;
     let first = take(&*store, 10).await;
     assert_eq!(first.iter().map(|held| held.message).collect::<Vec<_>>(), [ids[0], bob]);
-    settle(&*store, &first[0], SendOutcome::Retry { wait_ms: 500, why: "429".to_owned() }).await;
+    settle(&*store, &first[0], SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: true }).await;
     assert!(take(&*store, 10).await.is_empty(), "the next one waits behind the first");
     bed.clock().advance(500);
     for (n, id) in ids.iter().enumerate() {
@@ -317,16 +317,172 @@ pub async fn an_early_status_is_given_up_after_the_longest_retention(bed: &dyn B
     }
 }
 
-pub async fn an_echo_settles_a_send_in_doubt(bed: &dyn Bed) {
+/// The same text may be typed by a person on the phone: only an echo that names the message says anything about it.
+pub async fn an_echo_settles_only_the_message_it_names(bed: &dyn Bed) {
     let store = bed.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     settle(&*store, &held, unknown(None)).await;
-    let echo = |id: &str, text: &str| Event { echo: true, text: Some(text.to_owned()), ..inbound(id, "ana") };
-    accept(&*store, webhook(vec![echo("3EB0", "something else"), echo("3EB1", "hello r1")])).await;
+    let echo = |id: &str| Event { echo: true, text: Some("hello r1".to_owned()), ..inbound(id, "ana") };
+    accept(&*store, webhook(vec![echo("3EB0")])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id), (Status::Unknown, None), "the text proves nothing");
+    accept(&*store, webhook(vec![Event { handle: Some(id), ..echo("3EB1") }])).await;
     let message = row(&*store, id).await;
     assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Sent, Some("3EB1")));
+    assert_eq!((message.outbox, message.past.doubt, message.why), (None, None, None));
+}
+
+/// A look-up by content may find the message of another send: that is decided where it is settled, whoever looked.
+pub async fn what_a_look_up_found_is_no_other_message_of_ours(bed: &dyn Bed) {
+    let instances = [bed.open(), bed.open()];
+    let mut held = Vec::new();
+    for (peer, store) in ["ana", "bob"].iter().zip(&instances) {
+        submit(&**store, outgoing(peer, peer)).await;
+        let lease = take(&**store, 10).await.remove(0);
+        fine(store.begin(lease.lane, lease.fence).await);
+        held.push(lease);
+    }
+    let found = || SendOutcome::Found { provider_ids: vec!["3EB0".to_owned()], why: "taken".to_owned(), check_ms: Some(500) };
+    let both = [settle(&*instances[0], &held[0], found()), settle(&*instances[1], &held[1], found())];
+    let [first, second] = both;
+    assert_eq!(tokio::join!(first, second), (Settled::Done, Settled::Done));
+    let rows = [row(&*instances[0], held[0].message).await, row(&*instances[0], held[1].message).await];
+    assert_eq!(rows.iter().filter(|row| row.steps.status() == Status::Sent).count(), 1, "{rows:?}");
+    let other = rows.into_iter().find(|row| row.steps.status() == Status::Unknown).unwrap_or_else(|| unreachable!());
+    assert_eq!((other.provider_id, other.why.as_deref()), (None, Some("taken")));
+    bed.clock().advance(500);
+    let again = take(&*instances[0], 10).await.remove(0);
+    assert_eq!(again.message, other.id);
+    let next =
+        SendOutcome::Found { provider_ids: vec!["3EB0".to_owned(), "3EB1".to_owned()], why: String::new(), check_ms: None };
+    settle(&*instances[0], &again, next).await;
+    assert_eq!(row(&*instances[0], other.id).await.provider_id.as_deref(), Some("3EB1"), "the first that is nobody else's");
+}
+
+/// Sent, failed by status, sent once more, cut: what was said of the first message says nothing about the second.
+pub async fn a_persons_retry_is_a_new_try_with_its_own_id(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, sent("wamid.1")).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Failed, Some(id), 5)])).await;
+    assert_eq!(fine(store.retry_message(id).await), Changed::Done);
+    let queued = row(&*store, id).await;
+    assert_eq!((queued.steps.status(), queued.provider_id.as_deref()), (Status::Queued, None));
+    assert!(queued.past.rounds[0].steps.iter().any(|step| step == (Status::Failed, 5)), "the provider's failed is kept");
+    assert_eq!(fine(store.message_by_provider_id("acc", "wamid.1").await), Some(id), "the old id is still ours");
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures, held.in_doubt_since_ms), (2, 0, None), "tries are numbered on");
+    fine(store.begin(held.lane, held.fence).await);
+    accept(&*store, webhook(vec![status("wamid.1", Status::Sent, Some(id), 4), status("wamid.1", Status::Delivered, None, 6)]))
+        .await;
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Sending, "the old id says nothing about the new try");
+    bed.clock().advance(HOLD_MS);
+    let doubted = take(&*store, 10).await.remove(0);
+    assert!(doubted.in_doubt_since_ms.is_some(), "it must not be declared sent under the old id");
+    settle(&*store, &doubted, unknown(None)).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Read, Some(id), 7)])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Unknown, None));
+    let told: Vec<_> = message.past.rounds[0].steps.iter().map(|(status, _)| status).collect();
+    let heard = [Status::Queued, Status::Sending, Status::Sent, Status::Failed, Status::Delivered, Status::Read];
+    assert_eq!(told, heard, "it is told of the round it belongs to");
+    assert_eq!(message.past.rounds[0].provider_id.as_deref(), Some("wamid.1"));
+    accept(&*store, webhook(vec![status("wamid.2", Status::Delivered, Some(id), 8)])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Delivered, Some("wamid.2")));
+}
+
+/// What concerns the whole account or the network is told apart from what the message failed by.
+pub async fn only_its_own_failures_are_charged_to_a_message(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    for (charged, failures) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+        let held = take(&*store, 10).await.remove(0);
+        assert_eq!(held.failures, failures);
+        fine(store.begin(held.lane, held.fence).await);
+        settle(&*store, &held, SendOutcome::Retry { wait_ms: 0, why: "no".to_owned(), charged }).await;
+    }
+    bed.clock().advance(HOLD_MS);
+    let lost = take(&*store, 10).await.remove(0);
+    bed.clock().advance(HOLD_MS);
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((lost.attempt, held.attempt, held.failures), (5, 6, 2), "a lease that ran out is not its fault");
+    let place = row(&*store, id).await.outbox.unwrap_or_else(|| unreachable!());
+    assert_eq!((place.attempt, place.failures), (6, 2));
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    fine(store.retry_message(id).await);
+    let again = take(&*store, 10).await.remove(0);
+    assert_eq!((again.attempt, again.failures), (7, 0), "a person's retry has a budget of its own");
+}
+
+/// Between two tries a message is queued again; from `sent` on its status only moves forward.
+pub async fn a_message_between_two_tries_is_queued(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Queued);
+    fine(store.begin(held.lane, held.fence).await);
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Sending);
+    settle(&*store, &held, SendOutcome::Retry { wait_ms: 0, why: "190".to_owned(), charged: false }).await;
+    fine(store.pause_account("shop", "acc", Some("190")).await);
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Queued);
+    let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
+    let shown = fine(store.thread_messages(&thread, None, 10).await);
+    assert_eq!(shown.rows[0].status, Some(Status::Queued));
+    fine(store.pause_account("shop", "acc", None).await);
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, sent("wamid.1")).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, None, 9), status("wamid.1", Status::Sent, None, 8)])).await;
+    assert_eq!(row(&*store, id).await.steps.status(), Status::Delivered);
+}
+
+/// Sent but unheard, sent again by choice, and then refused: nobody can say that it did not go out.
+pub async fn a_doubt_outlives_the_tries_after_it(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Resend { wait_ms: 0, why: "cut".to_owned() }).await;
+    let queued = row(&*store, id).await;
+    assert_eq!(
+        (queued.steps.status(), queued.past.doubt, queued.tries[0].outcome.as_str()),
+        (Status::Queued, Some(1), "unknown")
+    );
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (2, 1));
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    let refused = row(&*store, id).await;
+    assert_eq!(refused.steps.status(), Status::Unknown, "it has not failed: try 1 may have gone out");
+    assert_eq!(refused.why.as_deref(), Some("131026; try 1 may have gone out"));
+    assert_eq!(fine(store.retry_message(id).await), Changed::Done);
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, sent("wamid.3")).await;
+    let twice = row(&*store, id).await;
+    assert_eq!((twice.steps.status(), twice.past.doubt), (Status::Sent, Some(1)));
+    assert_eq!(twice.why.as_deref(), Some("try 1 may have gone out too"));
+}
+
+/// The word that it went out comes while it waits to be sent again: it is not.
+pub async fn one_that_was_heard_of_is_not_sent_again(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let next = submit(&*store, outgoing("r2", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Resend { wait_ms: 500, why: "cut".to_owned() }).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, Some(id), 5)])).await;
+    bed.clock().advance(500);
+    let taken: Vec<_> = take(&*store, 10).await.iter().map(|held| held.message).collect();
+    assert_eq!(taken, [next]);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.past.doubt), (Status::Delivered, None, None));
 }
 
 pub async fn retry_and_cancel_do_what_a_person_says(bed: &dyn Bed) {

@@ -1,8 +1,8 @@
 //! Threads: one person is one thread, two accounts never mix, and the last words are the last words.
 
-use crate::domain::{Direction, Event, EventKey, Kind, ThreadId};
+use crate::domain::{Direction, Event, EventKey, Kind, Status, ThreadId};
 use crate::store::{EntryId, Outcome, Redrive, Store, StoreError, ThreadQuery};
-use crate::testkit::store_bed::{Bed, accept, lease, message, webhook};
+use crate::testkit::store_bed::{Bed, accept, accept_one, lease, message, webhook};
 use crate::testkit::store_suite::sending::outgoing;
 
 fn fine<T>(result: Result<T, StoreError>) -> T {
@@ -168,6 +168,25 @@ pub async fn a_thread_is_read_backwards_in_pages(bed: &dyn Bed) {
         .iter()
         .filter(|row| matches!(row.id, EntryId::Message(_)) && row.direction == Direction::Out && row.status.is_some());
     assert_eq!(out.count(), 5);
+}
+
+pub async fn what_came_in_is_delivered_and_read_once_it_was_marked(bed: &dyn Bed) {
+    let store = bed.open();
+    let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
+    let shown = async || {
+        let page = store.thread_messages(&thread, None, 10).await.unwrap_or_else(|error| unreachable!("{error}"));
+        page.rows.into_iter().map(|row| (row.direction, row.status)).collect::<Vec<_>>()
+    };
+    let (delivered, read) = ((Direction::In, Some(Status::Delivered)), (Direction::In, Some(Status::Read)));
+    for id in ["m1", "m2"] {
+        accept_one(&*store, message(id, "ana")).await;
+    }
+    assert_eq!(shown().await, [delivered, delivered], "hapax has taken them, whether or not the bot has");
+    assert!(store.mark_read(&thread).await.unwrap_or_else(|error| unreachable!("{error}")));
+    assert_eq!(shown().await, [read, read]);
+    accept_one(&*store, Event { echo: true, ..message("m3", "ana") }).await;
+    accept_one(&*store, message("m4", "ana")).await;
+    assert_eq!(shown().await, [delivered, (Direction::Out, None), read, read], "up to when it was marked");
 }
 
 pub async fn threads_are_listed_newest_first(bed: &dyn Bed) {

@@ -81,6 +81,7 @@ fn thread() -> ThreadRec {
         last_direction: Direction::Out,
         unread: 3,
         purged_to: 1 << 60,
+        read_to: 5,
     }
 }
 
@@ -101,6 +102,15 @@ fn outgoing(payload: &'static [u8]) -> (MessageRec, OutRec) {
         thread: thread_hash("a/c%c", "ana__é"),
         provider_id: None,
         steps: Steps::new(vec![(Status::Queued, START_MS)]),
+        past: hapax::domain::Past {
+            tries: 3,
+            doubt: Some(1),
+            rounds: vec![hapax::domain::Round {
+                provider_id: Some("wamid.0".to_owned()),
+                why: Some("wamid.0".to_owned()),
+                ..Default::default()
+            }],
+        },
         why: None,
     };
     let out = OutRec {
@@ -110,6 +120,7 @@ fn outgoing(payload: &'static [u8]) -> (MessageRec, OutRec) {
         account: "acc".to_owned(),
         lane: message.home,
         priority: Priority::Bulk,
+        failures: 2,
         attempt: 1,
         due_ms: Some(START_MS + 3),
         begun_ms: Some(START_MS + 4),

@@ -41,6 +41,7 @@ pub(super) fn spread(records: Vec<Moved>, by: u64) -> Vec<Moved> {
         }
         Moved::Thread(mut thread) => {
             thread.purged_to *= by;
+            thread.read_to *= by;
             Moved::Thread(thread)
         }
         Moved::Event(mut event) => {

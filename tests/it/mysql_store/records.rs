@@ -80,6 +80,15 @@ fn message(number: u64) -> MessageRec {
         thread: thread_hash(ODD, ODD),
         provider_id: None,
         steps: Steps::new(vec![(Status::Queued, 11)]),
+        past: hapax::domain::Past {
+            tries: 3,
+            doubt: Some(1),
+            rounds: vec![hapax::domain::Round {
+                provider_id: Some(ODD.to_owned()),
+                why: Some(ODD.to_owned()),
+                ..Default::default()
+            }],
+        },
         why: None,
     }
 }
@@ -92,6 +101,7 @@ fn out(number: u64, due_ms: Option<i64>, unknown: bool) -> OutRec {
         account: ODD.to_owned(),
         lane: [4; 32],
         priority: Priority::Bulk,
+        failures: 2,
         attempt: 2,
         due_ms,
         begun_ms: unknown.then_some(13),
@@ -253,6 +263,7 @@ fn thread() -> ThreadRec {
         last_direction: Direction::Out,
         unread: 15,
         purged_to: 16,
+        read_to: 5,
     }
 }
 
@@ -289,7 +300,8 @@ async fn what_goes_out_is_read_back_as_it_was_written() {
         provider_names: vec![pair()],
         requests: vec![request_hash(ODD, &format!("{ODD}20"))],
         lowest_outs: vec![[4; 32]],
-        doubted: vec![ODD.to_owned()],
+        messages: vec![21],
+        outs: vec![21],
         ..Wanted::default()
     };
     let outs = outgoing().new_outs.into_iter().map(|out| (out.number, out)).collect::<std::collections::HashMap<_, _>>();

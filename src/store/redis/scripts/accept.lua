@@ -78,37 +78,32 @@ local function place(event, seq)
   return webhook, seq
 end
 
--- Takes note of a status; true when it is about a message of ours.
-local function hear_status(event)
-  if not event.status then return false end
-  local at_ms = event.at_ms or now
-  local created = event.handle and redis.call('HGET', key('m', event.handle), 'created')
-  local seq = created and second(created) == event.handle_s and event.handle
-  if seq then name_message(seq, event.id) end
-  seq = seq or redis.call('HGET', key('pid'), event.id)
-  if not seq then
-    if redis.call('SCARD', key('bgn')) > 0 then
-      hear(key('es', event.id), event.status, at_ms)
-      redis.call('ZADD', key('early'), now, event.id)
-    end
-    return false
-  end
-  hear(key('m', seq), event.status, at_ms)
-  if redis.call('HGET', key('m', seq), 'unknown') and not is_leased(seq) then settle_by_known_id(seq, at_ms) end
-  return true
+-- Keeps a status for the message that will turn out to be called so.
+local function hear_early(event, at_ms)
+  if redis.call('SCARD', key('bgn')) == 0 then return end
+  local row, field = key('es', event.id), 's' .. event.status
+  local known = redis.call('HGET', row, field)
+  if not known or tonumber(known) > at_ms then redis.call('HSET', row, field, at_ms) end
+  redis.call('ZADD', key('early'), now, event.id)
 end
 
--- Takes note of our own message seen again; true when it settles a send that was in doubt.
-local function hear_echo(event)
-  if not event.text then return false end
-  for _, seq in ipairs(redis.call('ZRANGE', key('unk'), 0, -1)) do
-    local of = redis.call('HMGET', key('m', seq), 'peer', 'text')
-    if of[1] == event.peer and of[2] == event.text and not is_leased(seq) then
-      name_message(seq, event.id)
-      return settle_by_known_id(seq, now)
-    end
+-- Takes note of a status or an echo; true when it is about a message of ours.
+local function hear(event)
+  local status = event.status
+  if event.echo then status = event.kind == 'message' and SENT end
+  if not status then return false end
+  local at_ms = event.at_ms or now
+  local created = event.handle and redis.call('HGET', key('m', event.handle), 'created')
+  local by_handle = created and second(created) == event.handle_s and event.handle
+  local seq = by_handle or redis.call('HGET', key('pid'), event.id)
+  if not seq then
+    if not event.echo then hear_early(event, at_ms) end
+    return false
   end
-  return false
+  local state = outgoing(seq)
+  hear_word(seq, state, { id = event.id, status = status, at_ms = at_ms, by_handle = by_handle }, is_leased(seq))
+  keep(seq, state)
+  return true
 end
 
 local function take_in(event, n)
@@ -116,14 +111,7 @@ local function take_in(event, n)
   claim(event.key, event.window, event.fingerprint, seq, n)
   event.suspect = guarded_by(event, seq, n)
   local of_webhook, item = place(event, seq)
-  local ours = false
-  if event.suspect then
-    ours = true
-  elseif event.echo then
-    ours = hear_echo(event)
-  else
-    ours = hear_status(event)
-  end
+  local ours = event.suspect or hear(event)
   local thread = false
   -- An echo of a message that is in the thread already is not said twice.
   if event.to ~= 'Q' and not ours and event.kind == 'message' and event.peer then

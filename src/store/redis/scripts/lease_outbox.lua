@@ -14,14 +14,18 @@ local function lease(lane)
   if lost then
     log_try(lost, 'lost', 'the lease ran out')
     redis.call('DEL', key('ol', lane))
-    if settle_by_known_id(lost.held, now) then return end
+    local state = outgoing(lost.held)
+    lose_lease(state)
+    keep(lost.held, state)
+    enter_outbox_line(lane)
+    if not state.place then return end
   end
   local seq = first_of(lane)
-  local of = redis.call('HMGET', key('m', seq), 'unknown', 'home')
-  if is_own(lane) and not of[1] then
-    -- The time it was held until has come.
-    out_quit(seq, lane)
-    out_join(seq, of[2])
+  local state = outgoing(seq)
+  -- Heard of meanwhile, or held until now.
+  if settle_as_known(state, now) or state.place.held then
+    if state.place then state.place.held = false end
+    keep(seq, state)
     return
   end
   local fence = next_fence()
@@ -46,7 +50,7 @@ end)
 
 local told = {}
 for _, lease in ipairs(leases) do
-  local of = redis.call('HMGET', key('m', lease[1]), 'request_id', 'peer', 'payload', 'text', 'attempt', 'created', 'begun')
+  local of = redis.call('HMGET', key('m', lease[1]), 'request_id', 'peer', 'payload', 'text', 'attempt', 'failures', 'created', 'begun')
   if of[1] then told[#told + 1] = { lease[1], lease[2], lease[3], unpack(of) } end
 end
 return told

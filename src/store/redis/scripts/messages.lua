@@ -3,7 +3,9 @@
 -- `ol:`, the lines of a channel `od:`, one for each priority. `out:` are a channel's open messages, `unk:` those in doubt, `bgn:` those begun.
 -- `rep:` are a channel's open replies and `dbt:` its messages in doubt, which are counted apart when it is asked for room.
 -- `pid:` leads from a provider's name to its message; `es:` is what was heard of a name that nobody has yet, and `early:` are those names.
-local SENDING, UNKNOWN, SENT, FAILED = 1, 2, 3, 4
+local QUEUED, SENDING, UNKNOWN, SENT, FAILED = 0, 1, 2, 3, 4
+local STATUSES = { 'queued', 'sending', 'unknown', 'sent', 'failed', 'delivered', 'read', 'played' }
+local ROUNDS_MAX = 50
 
 local function first_of(lane)
   if not is_own(lane) then return redis.call('ZRANGE', key('oli', lane), 0, 0)[1] or false end
@@ -29,12 +31,6 @@ local function enter_outbox_line(lane)
   redis.call('ZADD', line_of(head), due, wide(head) .. lane)
 end
 
--- Takes note of a status; of several times the earliest is kept.
-local function hear(row, status, at_ms)
-  local known = redis.call('HGET', row, 's' .. status)
-  if not known or tonumber(known) > at_ms then redis.call('HSET', row, 's' .. status, at_ms) end
-end
-
 local function out_join(seq, lane)
   leave_outbox_line(lane)
   redis.call('HSET', key('m', seq), 'lane', lane)
@@ -56,47 +52,194 @@ local function count_open(seq, unknown)
   redis.call(of[2] == '0' and not unknown and 'SADD' or 'SREM', key('rep', of[1]), seq)
 end
 
--- It leaves the outbox, and may be purged.
-local function end_open(seq)
-  local row = key('m', seq)
-  local of = redis.call('HMGET', row, 'lane', 'channel', 'created')
-  out_quit(seq, of[1])
-  redis.call('HDEL', row, 'attempt', 'due', 'begun', 'unknown')
-  redis.call('ZREM', key('out', of[2]), seq)
-  redis.call('SREM', key('rep', of[2]), seq)
-  redis.call('SREM', key('dbt', of[2]), seq)
-  redis.call('ZREM', key('unk'), seq)
-  redis.call('SREM', key('bgn'), seq)
-  redis.call('ZADD', key('mc', of[2]), of[3], seq)
+-- What becomes of a message, as `domain/outgoing.rs` says it: `outgoing` loads one, the rules change it, `keep` writes what they changed.
+local function hear_step(steps, status, at_ms)
+  if not steps[status] or steps[status] > at_ms then steps[status] = at_ms end
 end
 
--- A send in doubt whose provider id was heard of meanwhile has been sent.
-local function settle_by_known_id(seq, at_ms)
-  local row = key('m', seq)
-  local of = redis.call('HMGET', row, 'begun', 'provider_id')
-  if not (of[1] and of[2]) then return false end
-  hear(row, SENT, at_ms)
-  redis.call('HDEL', row, 'why')
-  end_open(seq)
+local function leave_queue(steps) steps[SENDING], steps[UNKNOWN] = nil, nil end
+
+local function status_of(steps)
+  for status = 7, 1, -1 do
+    if steps[status] then return status end
+  end
+  return QUEUED
+end
+
+local function write_steps(steps)
+  local parts = {}
+  for status = 0, 7 do
+    if steps[status] then parts[#parts + 1] = STATUSES[status + 1] .. '=' .. string.format('%.0f', steps[status]) end
+  end
+  return table.concat(parts, ',')
+end
+
+local function read_steps(text)
+  local steps = {}
+  for status = 0, 7 do steps[status] = tonumber(string.match(',' .. text, ',' .. STATUSES[status + 1] .. '=(-?%d+)')) end
+  return steps
+end
+
+local function outgoing(seq)
+  local of = redis.call('HMGET', key('m', seq), 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7', 'provider_id', 'why', 'past', 'lane',
+    'attempt', 'failures', 'due', 'begun', 'unknown')
+  local state = { steps = {}, provider_id = of[9] or nil, why = of[10] or nil, past = of[11] and cjson.decode(of[11]) or {} }
+  for status = 0, 7 do state.steps[status] = tonumber(of[status + 1] or nil) end
+  state.past.tries, state.past.rounds = state.past.tries or 0, state.past.rounds or {}
+  if of[12] then
+    state.place = { attempt = tonumber(of[13] or 0), failures = tonumber(of[14] or 0), due = tonumber(of[15] or nil),
+      begun = tonumber(of[16] or nil), unknown = of[17] and true or false, held = is_own(of[12]) and not of[17] }
+  end
+  return state
+end
+
+local function write_past(past)
+  local rounds = #past.rounds > 0 and past.rounds or nil
+  if past.tries == 0 and not past.doubt and not rounds then return nil end
+  return cjson.encode({ tries = past.tries, doubt = past.doubt, rounds = rounds })
+end
+
+local function keep(seq, state)
+  local row, place = key('m', seq), state.place or {}
+  local of = redis.call('HMGET', row, 'lane', 'due', 'unknown', 'begun', 'channel', 'home', 'created')
+  local lane = state.place and ((place.unknown or place.held) and '#' .. seq or of[6])
+  local moves = of[1] ~= lane or tonumber(of[2] or nil) ~= place.due
+  if of[1] and moves then out_quit(seq, of[1]) end
+  local set, gone = {}, {}
+  local function put(name, value)
+    if value then set[#set + 1], set[#set + 2] = name, value else gone[#gone + 1] = name end
+  end
+  for status = 0, 7 do put('s' .. status, state.steps[status]) end
+  put('provider_id', state.provider_id)
+  put('why', state.why)
+  put('past', write_past(state.past))
+  put('attempt', place.attempt)
+  put('failures', place.failures)
+  put('due', place.due)
+  put('begun', place.begun)
+  put('unknown', place.unknown and 1)
+  if #set > 0 then redis.call('HSET', row, unpack(set)) end
+  if #gone > 0 then redis.call('HDEL', row, unpack(gone)) end
+  if place.begun then redis.call('SADD', key('bgn'), seq) else redis.call('SREM', key('bgn'), seq) end
+  if place.unknown then redis.call('ZADD', key('unk'), score(seq), seq) else redis.call('ZREM', key('unk'), seq) end
+  if lane and moves then out_join(seq, lane) end
+  if lane and of[1] ~= lane then count_open(seq, place.unknown) end
+  if lane and not of[1] then
+    redis.call('ZREM', key('mc', of[5]), seq)
+    redis.call('ZADD', key('out', of[5]), score(seq), seq)
+  elseif of[1] and not lane then
+    redis.call('ZREM', key('out', of[5]), seq)
+    redis.call('SREM', key('rep', of[5]), seq)
+    redis.call('SREM', key('dbt', of[5]), seq)
+    redis.call('ZADD', key('mc', of[5]), of[7], seq)
+  end
+end
+
+local function attempt_of(state) return state.place and state.place.attempt or state.past.tries end
+
+local function in_doubt(state) return state.past.doubt or (state.place and state.place.unknown) end
+
+local function put_aside(past, round)
+  past.rounds[#past.rounds + 1] = round
+  if #past.rounds > ROUNDS_MAX then table.remove(past.rounds, 1) end
+end
+
+-- Says of the last try what is known, and of an earlier one that it is not known.
+local function with_doubt(state, why)
+  local doubt = state.past.doubt
+  if doubt and doubt < attempt_of(state) then return why .. '; try ' .. doubt .. ' may have gone out' end
+  return why
+end
+
+local function end_as(state, status, why, at_ms)
+  state.past.tries, state.place, state.why = attempt_of(state), nil, why
+  hear_step(state.steps, status, at_ms)
+end
+
+local function end_as_sent(state, at_ms)
+  local past = state.past
+  if past.doubt == attempt_of(state) then past.doubt = nil end
+  end_as(state, SENT, past.doubt and 'try ' .. past.doubt .. ' may have gone out too', at_ms)
+end
+
+local function settle_as_known(state, at_ms)
+  if not (state.place and state.provider_id) then return false end
+  end_as_sent(state, at_ms)
   return true
 end
 
--- Learns what the provider calls a message, and takes over the statuses that came before.
-local function name_message(seq, provider_id)
-  local row = key('m', seq)
-  local before = redis.call('HGET', row, 'provider_id')
-  if before and before ~= provider_id then
-    local names = redis.call('HGET', row, 'names')
-    names = names and cmsgpack.unpack(names) or {}
-    names[#names + 1] = before
-    redis.call('HSET', row, 'names', cmsgpack.pack(names))
+local function begin_try(state)
+  local place, past = state.place, state.past
+  if place.begun then
+    past.doubt = past.doubt or place.attempt
+    place.attempt = place.attempt + 1
   end
-  redis.call('HSET', row, 'provider_id', provider_id)
-  redis.call('HSET', key('pid'), provider_id, seq)
-  local early = redis.call('HGETALL', key('es', provider_id))
-  for n = 1, #early, 2 do hear(row, string.sub(early[n], 2), tonumber(early[n + 1])) end
-  redis.call('DEL', key('es', provider_id))
-  redis.call('ZREM', key('early'), provider_id)
+  place.begun = now
+  leave_queue(state.steps)
+  hear_step(state.steps, SENDING, now)
+end
+
+local function lose_lease(state)
+  local place, past = state.place, state.past
+  if not settle_as_known(state, now) and place and place.begun then past.doubt = past.doubt or place.attempt end
+end
+
+local function requeue(state, due, why, charged)
+  local place = state.place
+  state.why = with_doubt(state, why)
+  leave_queue(state.steps)
+  state.place = { attempt = place.attempt, failures = place.failures + charged, due = due, unknown = false }
+end
+
+local function doubt(state, why, check)
+  local place = state.place
+  state.why = with_doubt(state, why)
+  hear_step(state.steps, UNKNOWN, now)
+  place.begun, place.due, place.unknown, place.held = place.begun or now, check, true, false
+end
+
+local function was_called(past, name)
+  for n = #past.rounds, 1, -1 do
+    if past.rounds[n].provider_id == name then return past.rounds[n] end
+  end
+end
+
+-- Makes a name lead to the message, and takes over the statuses that came before.
+local function name_message(seq, state, name)
+  redis.call('HSET', key('pid'), name, seq)
+  local early = redis.call('HGETALL', key('es', name))
+  for n = 1, #early, 2 do hear_step(state.steps, tonumber(string.sub(early[n], 2)), tonumber(early[n + 1])) end
+  redis.call('DEL', key('es', name))
+  redis.call('ZREM', key('early'), name)
+end
+
+local function call_message(seq, state, name)
+  if state.provider_id and state.provider_id ~= name then
+    put_aside(state.past, { provider_id = state.provider_id, steps = '' })
+  end
+  state.provider_id = name
+  name_message(seq, state, name)
+end
+
+local function hear_word(seq, state, word, leased)
+  local past, now_called = state.past, state.provider_id == word.id
+  local round = not now_called and was_called(past, word.id)
+  if round then
+    local steps = read_steps(round.steps)
+    hear_step(steps, word.status, word.at_ms)
+    round.steps = write_steps(steps)
+    return
+  end
+  if word.by_handle and (now_called or not state.provider_id) then
+    state.provider_id = word.id
+    name_message(seq, state, word.id)
+  end
+  hear_step(state.steps, word.status, word.at_ms)
+  if state.place then
+    if state.place.unknown and not leased then settle_as_known(state, word.at_ms) end
+  elseif past.doubt and past.doubt == past.tries then
+    past.doubt, state.why = nil, nil
+  end
 end
 
 local function log_try(lease, outcome, detail)
@@ -115,20 +258,6 @@ local function lane_held(seq, fence)
   local lane = redis.call('HGET', key('m', seq), 'lane')
   local lease = lane and lease_of('ol', lane)
   if lease and lease.fence == fence and lease.held == seq then return lane, lease end
-end
-
--- Puts a message back into its thread's lane, certainly unsent.
-local function requeue(seq, due, why)
-  local row = key('m', seq)
-  local of = redis.call('HMGET', row, 'lane', 'home')
-  out_quit(seq, of[1])
-  redis.call('HSET', row, 'due', due)
-  if why then redis.call('HSET', row, 'why', why) else redis.call('HDEL', row, 'why') end
-  redis.call('HDEL', row, 'begun', 'unknown')
-  redis.call('SREM', key('bgn'), seq)
-  redis.call('ZREM', key('unk'), seq)
-  count_open(seq, false)
-  out_join(seq, of[2])
 end
 
 local function take_message()

@@ -19,8 +19,9 @@ end
 
 local function forget_message(seq)
   local row = key('m', seq)
-  local of = redis.call('HMGET', row, 'request_id', 'thread', 'provider_id', 'names')
+  local of = redis.call('HMGET', row, 'request_id', 'thread', 'provider_id', 'names', 'past')
   local names = of[4] and cmsgpack.unpack(of[4]) or {}
+  for _, round in ipairs(of[5] and cjson.decode(of[5]).rounds or {}) do names[#names + 1] = round.provider_id end
   names[#names + 1] = of[3] or nil
   for _, name in ipairs(names) do
     if redis.call('HGET', key('pid'), name) == seq then redis.call('HDEL', key('pid'), name) end

@@ -1,9 +1,10 @@
 -- Takes over which messages are in the outbox.
 local function put()
-  local seq, attempt, due, begun, unknown, alone = take(), take(), maybe(), maybe(), take() == '1', take() == '1'
+  local seq, attempt, failures, due, begun, unknown = take(), take(), take(), maybe(), maybe(), take() == '1'
+  local alone = take() == '1'
   local row = key('m', seq)
   local of = redis.call('HMGET', row, 'channel', 'home')
-  redis.call('HSET', row, 'attempt', attempt)
+  redis.call('HSET', row, 'attempt', attempt, 'failures', failures)
   if due then redis.call('HSET', row, 'due', due) end
   if begun then
     redis.call('HSET', row, 'begun', begun)

@@ -1,29 +1,20 @@
 -- Sends a failed message, or one in doubt, once more. Answers `D` done, `N` not found, `L` too late.
 local seq, at_s = take(), number()
-local row = key('m', seq)
-
-local function stands_failed()
-  local steps = redis.call('HMGET', row, 's4', 's5', 's6', 's7')
-  return steps[1] and not (steps[2] or steps[3] or steps[4])
-end
 
 return once(function()
-  local of = redis.call('HMGET', row, 'created', 'lane', 'unknown', 'channel', 'home')
-  if not of[1] or second(of[1]) ~= at_s then return 'N', true end
-  local open, doubted = of[2], of[3]
-  if not ((not open and stands_failed()) or doubted) or is_leased(seq) then return 'L', true end
-  redis.call('HDEL', row, 's1', 's2', 's3', 's4', 's5', 's6', 's7')
-  redis.call('HSET', row, 's0', of[1], 'attempt', 0)
-  redis.call('ZREM', key('mc', of[4]), seq)
-  redis.call('ZADD', key('out', of[4]), score(seq), seq)
-  if open then
-    requeue(seq, now, false)
-  else
-    redis.call('HDEL', row, 'why')
-    redis.call('HSET', row, 'due', now)
-    count_open(seq, false)
-    out_join(seq, of[5])
-  end
+  local created = redis.call('HGET', key('m', seq), 'created')
+  if not created or second(created) ~= at_s then return 'N', true end
+  local state = outgoing(seq)
+  local past, failed = state.past, not state.place and status_of(state.steps) == FAILED
+  local doubted = state.place and state.place.unknown
+  if not (failed or doubted) or is_leased(seq) then return 'L', true end
+  local attempt = attempt_of(state)
+  if doubted then past.doubt = past.doubt or attempt end
+  put_aside(past, { provider_id = state.provider_id, steps = write_steps(state.steps), why = state.why })
+  state.steps, state.provider_id = { [QUEUED] = now }, nil
+  state.why = past.doubt and 'try ' .. past.doubt .. ' may have gone out' or nil
+  state.place = { attempt = attempt, failures = 0, due = now, unknown = false }
+  keep(seq, state)
   announce()
   return 'D'
 end)

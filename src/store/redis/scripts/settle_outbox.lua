@@ -1,55 +1,74 @@
--- Ends a try: `S` sent, `F` failed, `R` retry, `U` unknown, `H` handed back. Answers `D` done or `L` lost.
+-- Ends a try: `S` sent, `F` failed, `R` retry, `A` sent again in doubt, `U` unknown, `G` found in the provider's history, `H` handed back.
+-- Answers `D` done or `L` lost.
 local seq, fence, outcome = take(), take(), take()
-local row = key('m', seq)
 
--- It leaves the lane, so that the thread goes on.
-local function doubt(lane, why, check)
-  if settle_by_known_id(seq, now) then return end
-  out_quit(seq, lane)
-  redis.call('HSETNX', row, 'begun', now)
-  redis.call('HSET', row, 'unknown', 1, 'why', why)
-  if check then redis.call('HSET', row, 'due', now + check) else redis.call('HDEL', row, 'due') end
-  redis.call('SADD', key('bgn'), seq)
-  redis.call('ZADD', key('unk'), score(seq), seq)
-  count_open(seq, true)
-  out_join(seq, '#' .. seq)
-  hear(row, UNKNOWN, now)
+-- Of what a look-up found, the first that no other message is called, or that nothing was found.
+local function match()
+  local found = {}
+  for n = 1, number() do found[n] = take() end
+  local why, check = take(), maybe_number()
+  for _, name in ipairs(found) do
+    local owner = redis.call('HGET', key('pid'), name)
+    if not owner or owner == seq then return 'S', name end
+  end
+  return 'U', why, check
 end
 
-local function finish(lane, lease)
-  redis.call('DEL', key('ol', lane))
-  if outcome == 'S' then
-    local provider_id = take()
-    log_try(lease, 'sent', provider_id)
-    name_message(seq, provider_id)
-    end_open(seq)
-    hear(row, SENT, now)
-    redis.call('HDEL', row, 'why')
-  elseif outcome == 'F' then
-    local why = take()
-    log_try(lease, 'failed', why)
-    end_open(seq)
-    hear(row, FAILED, now)
-    redis.call('HSET', row, 'why', why)
-  elseif outcome == 'R' then
+local function take_outcome()
+  if outcome == 'G' then return match() end
+  if outcome == 'R' then
     local wait, why = number(), take()
-    log_try(lease, 'retry', why)
-    requeue(seq, now + wait, why)
-  elseif outcome == 'U' then
-    local why, check = take(), maybe_number()
-    log_try(lease, 'unknown', why)
-    doubt(lane, why, check)
-  else
-    if not redis.call('HGET', row, 'begun') then redis.call('HINCRBY', row, 'attempt', -1) end
-    redis.call('HSET', row, 'due', now + number())
+    return 'R', why, wait, number()
   end
-  enter_outbox_line(lane)
+  if outcome == 'A' then
+    local wait = number()
+    return 'A', take(), wait
+  end
+  if outcome == 'U' then
+    local why = take()
+    return 'U', why, maybe_number()
+  end
+  if outcome == 'H' then return 'H', false, number() end
+  return outcome, take()
+end
+
+local LOGGED = { S = 'sent', F = 'failed', R = 'retry', A = 'unknown', U = 'unknown' }
+
+local function settle(state, kind, detail, wait, charged)
+  local past = state.past
+  if kind == 'S' then
+    call_message(seq, state, detail)
+    end_as_sent(state, now)
+  elseif kind == 'F' and not in_doubt(state) then
+    end_as(state, FAILED, detail, now)
+  elseif settle_as_known(state, now) then
+    return
+  elseif kind == 'H' then
+    if not state.place.begun then state.place.attempt = state.place.attempt - 1 end
+    state.place.due = now + wait
+  elseif kind == 'F' then
+    doubt(state, detail, nil)
+  elseif kind == 'R' then
+    requeue(state, now + wait, detail, charged)
+  elseif kind == 'A' then
+    past.doubt = past.doubt or state.place.attempt
+    requeue(state, now + wait, detail, 1)
+  else
+    past.doubt = past.doubt or state.place.attempt
+    doubt(state, detail, wait and now + wait or nil)
+  end
 end
 
 return once(function()
   local lane, lease = lane_held(seq, fence)
   if not lane then return 'L', true end
-  finish(lane, lease)
+  redis.call('DEL', key('ol', lane))
+  local kind, detail, wait, charged = take_outcome()
+  if LOGGED[kind] then log_try(lease, LOGGED[kind], detail) end
+  local state = outgoing(seq)
+  settle(state, kind, detail, wait, charged)
+  keep(seq, state)
+  enter_outbox_line(lane)
   announce()
   return 'D'
 end)

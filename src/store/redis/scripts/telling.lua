@@ -21,11 +21,11 @@ end
 local function tell_message(seq)
   local row = key('m', seq)
   local of = redis.call('HMGET', row, 'created', 'channel', 'peer', 'request_id', 'text', 'payload', 'priority', 'reply_to',
-    'provider_id', 'why', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
-  local open = redis.call('HMGET', row, 'lane', 'attempt', 'due', 'begun', 'unknown')
+    'provider_id', 'why', 'past', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
+  local open = redis.call('HMGET', row, 'lane', 'attempt', 'failures', 'due', 'begun', 'unknown')
   local lease = open[1] and lease_of('ol', open[1])
   local held = lease and lease.held == tostring(seq) and { lease.worker, lease.till, lease.fence }
-  local place = open[1] and { open[2], open[3], open[4] and 1 or 0, open[5] and 1 or 0, held }
+  local place = open[1] and { open[2], open[3], open[4], open[5] and 1 or 0, open[6] and 1 or 0, held }
   local tries = {}
   for n, row in ipairs(redis.call('LRANGE', key('mt', seq), 0, -1)) do tries[n] = cmsgpack.unpack(row) end
   of[#of + 1] = place

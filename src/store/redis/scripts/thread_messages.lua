@@ -1,6 +1,8 @@
 -- What was said in a thread, newest first, back to the first that was purged; `e` or `m`, number and second of the entry to start below.
 local thread, most, kind, seq, at_s = find_thread(take()), number(), take(), take(), take()
 
+local read_to = redis.call('HGET', key('t', thread), 'read_to')
+
 -- The entry as it is told, or `false`.
 local function tell(entry)
   local entry_kind, of = string.sub(entry, 1, 1), string.sub(entry, 2)
@@ -11,7 +13,8 @@ local function tell(entry)
   local event = redis.call('GET', key('e', of))
   if not event then return false end
   event = cmsgpack.unpack(event)
-  return { 'e', of, event[1], event[10], event[6], event[8] and 1 or 0 }
+  local is_read = read_to and not is_below(read_to, of)
+  return { 'e', of, event[1], event[10], event[6], event[8] and 1 or 0, is_read and 1 or 0 }
 end
 
 local line = key('te', thread)
