@@ -1,5 +1,7 @@
 //! Records in plain maps, one transaction at a time: what the steps decide is checked against the model before any server is asked.
 
+mod bed;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
-use super::hand_clock::HandClock;
-use super::store_bed::{Bed, START_MS};
+pub use self::bed::PlainBed;
 use crate::clock::Clock;
 use crate::domain::age::Dated;
 use crate::domain::ids;
@@ -17,10 +18,10 @@ use crate::store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
     ThreadRec, name_hash, request_hash, thread_hash,
 };
-use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, ServerStore, Trouble, Tx, Wanted};
+use crate::store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
 use crate::store::{
     After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
-    Store, StoreError, Table, ThreadQuery,
+    StoreError, Table, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -572,37 +573,5 @@ impl Engine for PlainEngine {
         let mut data = self.data.lock().await;
         data.last_number = data.last_number.max(above);
         Ok(())
-    }
-}
-
-/// The steps on plain maps. All instances share one engine.
-pub struct PlainBed {
-    clock: HandClock,
-    engine: Arc<PlainEngine>,
-}
-
-impl PlainBed {
-    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
-    pub fn new() -> Self {
-        let clock = HandClock::at(START_MS);
-        Self { engine: Arc::new(PlainEngine::new(Arc::new(clock.clone()))), clock }
-    }
-}
-
-impl Bed for PlainBed {
-    fn clock(&self) -> &HandClock {
-        &self.clock
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        Arc::new(ServerStore::new(Arc::clone(&self.engine)))
-    }
-
-    fn crash(&self) -> Arc<dyn Store> {
-        self.open()
-    }
-
-    fn shares(&self) -> bool {
-        true
     }
 }
