@@ -100,9 +100,10 @@ impl Auth {
             return Err(Problem::too_many("too many wrong tokens came from this address and still wait for their answer"));
         }
         let listed = self.listed().await;
-        match listed.find(&hash_token(token)) {
+        let hash = hash_token(token);
+        match listed.find(&hash) {
             Some((caller, entry)) => {
-                if let Some((entry, hash)) = entry {
+                if let Some(entry) = entry {
                     self.note_use(entry, hash);
                 }
                 Ok(caller)
@@ -205,11 +206,11 @@ impl Listed {
     }
 
     /// Whose token it is. The operator's is compared in constant time; the others are found by their hash, which nobody can choose.
-    fn find(&self, hash: &[u8; 32]) -> Option<(Caller, Option<(&Entry, [u8; 32])>)> {
+    fn find(&self, hash: &[u8; 32]) -> Option<(Caller, Option<&Entry>)> {
         if self.operator.is_some_and(|operator| bool::from(operator.ct_eq(hash))) {
             return Some((Caller::operator(), None));
         }
-        self.tokens.get(hash).map(|entry| (entry.caller.clone(), Some((entry, *hash))))
+        self.tokens.get(hash).map(|entry| (entry.caller.clone(), Some(entry)))
     }
 }
 

@@ -30,7 +30,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     }
     for channel in &config.channels {
         let name = &channel.name;
-        if channel.target.as_deref().is_some_and(|target| is_http_elsewhere(target)) {
+        if channel.target.as_deref().is_some_and(is_http_elsewhere) {
             said.push(format!(
                 "channel.{name}: `target` is http:// and not on this machine: messages can be read and changed on the way"
             ));

@@ -29,6 +29,9 @@ on_every_store! {
     a_store_that_closed_ends_the_server
 }
 
+/// What happens at that moment.
+type Happening = Box<dyn FnOnce() + Send>;
+
 /// Passes everything on, except what it was told to fail.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
@@ -48,7 +51,7 @@ pub(crate) struct Faulty {
     refused: Mutex<Option<String>>,
     accepts_are_not_heard: AtomicBool,
     unheard: AtomicUsize,
-    then: Mutex<Option<(Moment, Box<dyn FnOnce() + Send>)>>,
+    then: Mutex<Option<(Moment, Happening)>>,
 }
 
 /// A moment at which the store has answered and whoever asked has not heard it yet.

@@ -195,7 +195,7 @@ impl<E: Engine> ServerStore<E> {
         for out in outs {
             let held = held_of(seen.lanes.get(&out.lane), out.number);
             records.extend(held.map(|held| ended(Queue::Outbox, out.number, out.created_ms, held, now_ms)));
-            if !seen.messages.get(&out.number).is_some_and(|message| message.provider_id.is_some()) {
+            if seen.messages.get(&out.number).is_none_or(|message| message.provider_id.is_none()) {
                 records.push(Moved::Out(OutRec { attempt: held.map_or(out.attempt, |held| held.attempt), ..out }));
             }
         }
