@@ -21,7 +21,7 @@ use hapax::testkit::plain_records::PlainBed;
 use hapax::testkit::server_beds::ServerBed;
 use hapax::testkit::servers::Engine;
 use hapax::testkit::store_bed::{Bed, HOLD_MS, SqliteBed, accept, lease, message, notice, webhook};
-use hapax::testkit::store_compare::compare;
+use hapax::testkit::store_compare::compare_in_order;
 use hapax::testkit::store_suite::sending::{ask_out, outgoing};
 
 fn sqlite() -> SqliteBed {
@@ -204,7 +204,7 @@ fn highest(records: &[Moved]) -> EventId {
 
 /// A store filled by random calls, with what no random call makes, in which nobody holds anything.
 async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
-    compare(bed, seed).await;
+    compare_in_order(bed, seed).await;
     let store = bed.crash();
     store.pause_account("shop", "other", Some("told to")).await.expect("paused");
     store.remember("token", "a secret's hash").await.expect("remembered");

@@ -89,7 +89,8 @@ async fn two_replies_reach_the_phone_whatever_step_it_dies_at(opened: Opened) {
         }
         step += 1;
     }
-    assert!(step >= 13, "it died at every step: {step}");
+    // One call takes it in, three end it, three send each reply; how many looks in between find nothing depends on the time.
+    assert!(step >= 9, "it died at every step: {step}");
 }
 
 async fn replies_are_told_apart_and_go_where_they_say(opened: Opened) {

@@ -375,7 +375,7 @@ impl Telling<'_> {
         let lease = read_lease(&mut row)?;
         let mut names = row.row()?;
         // What was being sent and was heard of by its provider's id has been sent: whoever leased it next would find the same.
-        let is_known_sent = open.is_some() && message.provider_id.is_some();
+        let is_known_sent = lease.is_some() && message.provider_id.is_some();
         match self.table {
             Table::Messages => {
                 if let Some(open) = open.filter(|_| is_known_sent) {

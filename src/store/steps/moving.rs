@@ -195,7 +195,8 @@ impl<E: Engine> ServerStore<E> {
         for out in outs {
             let held = held_of(seen.lanes.get(&out.lane), out.number);
             records.extend(held.map(|held| ended(Queue::Outbox, out.number, out.created_ms, held, now_ms)));
-            if seen.messages.get(&out.number).is_none_or(|message| message.provider_id.is_none()) {
+            let is_known = || seen.messages.get(&out.number).is_some_and(|message| message.provider_id.is_some());
+            if held.is_none() || !is_known() {
                 records.push(Moved::Out(OutRec { attempt: held.map_or(out.attempt, |held| held.attempt), ..out }));
             }
         }
@@ -215,8 +216,9 @@ impl<E: Engine> ServerStore<E> {
         for record in records {
             let Moved::Message(message) = record else { continue };
             let Some(out) = outs.get(&message.number) else { continue };
-            let held = held_of(lanes.get(&out.lane), out.number);
-            message.settle_as_known(held.map_or(out.attempt, |held| held.attempt), now_ms);
+            if let Some(held) = held_of(lanes.get(&out.lane), out.number) {
+                message.settle_as_known(held.attempt, now_ms);
+            }
         }
         Ok(())
     }

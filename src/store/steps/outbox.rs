@@ -86,11 +86,11 @@ impl Step for LeaseOutbox {
 }
 
 impl Work {
-    /// The lane that the first of this one is to join now.
+    /// The lane that the first of this one is to join now. One that was heard of joins none: it leaves the outbox.
     fn home_of_held(&self, lane: &Hash) -> Option<Hash> {
         let first = self.lanes.get(lane)?.first;
         self.outs.get(&first).filter(|out| out.is_held())?;
-        self.messages.get(&first).map(|message| message.home)
+        self.messages.get(&first).filter(|message| message.provider_id.is_none()).map(|message| message.home)
     }
 
     /// Whether the first of the lane is there and stays in it, and neither it nor one whose lease ran out leaves the lane because it was heard of.
@@ -137,6 +137,9 @@ impl Work {
         if !state.lease(self.now_ms) {
             self.keep(lane.first, state);
             return None;
+        }
+        if self.messages.get(&lane.first).is_some_and(|message| message.past != state.past) {
+            self.keep(lane.first, state);
         }
         let (out, message) = self.outs.get(&lane.first).zip(self.messages.get(&lane.first))?;
         let held = Held {
@@ -289,7 +292,9 @@ impl Work {
 
     fn begin(&mut self, lane: &Hash, number: u64) -> bool {
         let Some(mut state) = self.outgoing(number) else { return false };
-        state.begin(self.now_ms);
+        if !state.begin(self.now_ms) {
+            return false;
+        }
         let Some(place) = state.place else { return false };
         self.keep(number, state);
         if let Some(held) = self.lanes.change(lane).and_then(|lane| lane.held.as_mut()) {
@@ -310,7 +315,7 @@ impl Work {
         };
         let is_free = |id: &str| {
             let owner = self.provider_names.get(&name_hash(&account, id)).and_then(|name| name.message);
-            owner.is_none_or(|owner| owner == held.number)
+            owner.is_none_or(|owner| owner == held.number) && !state.past.was_called(id)
         };
         let outcome = outcome.clone().matched(is_free);
         if let Some(detail) = outcome.detail() {

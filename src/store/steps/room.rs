@@ -65,7 +65,8 @@ impl Rooms {
 }
 
 impl Work {
-    /// Counts what waits in the outboxes that may be full. What the messages were asked for before must have been loaded.
+    /// Counts what waits in the outboxes that may be full, unless this step has done so: it adds what it queues itself. What the messages
+    /// were asked for before must have been loaded.
     pub(super) async fn look_for_room<T: Tx>(
         &mut self,
         tx: &mut T,
@@ -74,7 +75,8 @@ impl Work {
     ) -> Result<(), Trouble> {
         self.outbox_max = rooms.most();
         let new = messages.filter(|new| self.known_request(new).is_none());
-        let doubtful: Vec<Outbox> = new.map(outbox_of).filter(|outbox| !rooms.has_plenty(outbox, self.now_ms)).collect();
+        let uncounted = new.map(outbox_of).filter(|outbox| !self.waiting.contains_key(outbox));
+        let doubtful: Vec<Outbox> = uncounted.filter(|outbox| !rooms.has_plenty(outbox, self.now_ms)).collect();
         let waiting = doubtful.into_iter().map(|(channel, account, _)| (channel, account)).collect();
         self.load(tx, Wanted { waiting, ..Wanted::default() }).await?;
         for (outbox, waiting) in &self.waiting {

@@ -3,6 +3,7 @@
 -- than now.
 local channel = take()
 local seen = tonumber(redis.call('HGET', key('meta'), 'seen:' .. channel) or now)
+work_off()
 redis.call('HSET', key('meta'), 'seen:' .. channel, now)
 for _, line in ipairs({ key('wc', channel), key('mc', channel), key('early') }) do
   local ahead = redis.call('ZRANGEBYSCORE', line, string.format('(%.0f', now), '+inf', 'LIMIT', 0, 1000)
