@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +54,7 @@ pub struct Auth {
     proxies: Proxies,
     operator: OperatorToken,
     listed: Mutex<Arc<Listed>>,
+    made_is_forgotten: AtomicBool,
     /// Held by the one who asks the store.
     asking: tokio::sync::Mutex<()>,
     guesses: Arc<Mutex<Guesses>>,
@@ -87,7 +88,8 @@ impl Auth {
         };
         let listed = Listed { asked_ms: None, known: false, operator: configured, tokens: HashMap::new() };
         let listed = Mutex::new(Arc::new(listed));
-        Self { store, clock, telemetry, proxies, operator, listed, asking: Default::default(), guesses: Default::default() }
+        let (made_is_forgotten, asking, guesses) = Default::default();
+        Self { store, clock, telemetry, proxies, operator, listed, made_is_forgotten, asking, guesses }
     }
 
     /// Says whose token a request carries, or what is wrong with it. A wrong one is answered late, and later each time.
@@ -96,9 +98,6 @@ impl Auth {
         let Some(token) = given else { return Err(refused("the token is missing")) };
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let from = self.proxies.origin(peer, headers);
-        if self.guesses().is_crowded(from) {
-            return Err(Problem::too_many("too many wrong tokens came from this address and still wait for their answer"));
-        }
         let listed = self.listed().await;
         let hash = hash_token(token);
         match listed.find(&hash) {
@@ -111,6 +110,9 @@ impl Auth {
             None if !listed.known => {
                 Err(Problem::from(StoreError::Busy).and("; tokens are kept in the store, which cannot be asked now"))
             }
+            None if self.guesses().is_crowded(from) => {
+                Err(Problem::too_many("too many wrong tokens came from this address and still wait for their answer"))
+            }
             None => {
                 let failed = self.guesses().failed(from, self.clock.now_ms());
                 if failed.worth_a_line {
@@ -118,7 +120,7 @@ impl Auth {
                 } else {
                     self.telemetry.token_refused(None, failed.count);
                 }
-                let _waiting = Waiting { guesses: Arc::clone(&self.guesses), from };
+                let _waiting = Waiting { guesses: Arc::clone(&self.guesses), place: failed.place };
                 tokio::time::sleep(failed.delay).await;
                 Err(refused("this token is not one that this server knows"))
             }
@@ -171,7 +173,10 @@ impl Auth {
 
     async fn ask(&self) -> Result<(Option<[u8; 32]>, HashMap<[u8; 32], Entry>), StoreError> {
         let operator = match self.operator {
-            OperatorToken::Configured(hash) => Some(hash),
+            OperatorToken::Configured(hash) => {
+                self.forget_made().await?;
+                Some(hash)
+            }
             OperatorToken::Made(hash) => {
                 let kept = self.store.amend(MADE_TOKEN, None, None).await?;
                 (kept == Some(hex::encode(hash))).then_some(hash)
@@ -182,6 +187,20 @@ impl Auth {
             Some((token.hash()?, Entry { caller: token.caller(), used_ms }))
         };
         Ok((operator, tokens::read(&*self.store).await?.into_iter().filter_map(entry).collect()))
+    }
+
+    /// Where the operator has set a token, one made earlier must not open the door again when that is unset. Done at the start, and here if
+    /// the store was away then.
+    async fn forget_made(&self) -> Result<(), StoreError> {
+        if self.made_is_forgotten.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut kept = self.store.amend(MADE_TOKEN, None, None).await?;
+        while let Some(hash) = kept {
+            kept = self.store.amend(MADE_TOKEN, Some(&hash), None).await?;
+        }
+        self.made_is_forgotten.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes down when a token was used, now and then, and without keeping the request waiting.
@@ -223,12 +242,12 @@ impl Entry {
 /// A wrong guess whose answer is held back. Whoever hangs up stops waiting.
 struct Waiting {
     guesses: Arc<Mutex<Guesses>>,
-    from: IpAddr,
+    place: IpAddr,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).answered(self.from);
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner).answered(self.place);
     }
 }
 

@@ -66,7 +66,7 @@ impl Caller {
         self.channels.as_ref().is_none_or(|channels| channels.iter().any(|own| own == channel))
     }
 
-    pub(super) fn is_limited(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         self.channels.is_some()
     }
 

@@ -10,7 +10,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 const DELAY_MAX: Duration = Duration::from_secs(4);
 /// After so long without one, an address begins anew.
 const FORGOTTEN_MS: i64 = 300_000;
-/// Wrong tokens of one address that wait for their answer; while there are more, nothing of it is even looked at.
+/// Wrong tokens of one address that wait for their answer; while there are more, further wrong ones are refused at once.
 const WAITING_MAX: u32 = 16;
 /// One line of the log per address in this time.
 const LINE_EVERY_MS: i64 = 10_000;
@@ -30,6 +30,8 @@ struct Guessed {
 /// What becomes of a wrong token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed {
+    /// Where it is counted, for [`Guesses::answered`].
+    pub(super) place: IpAddr,
     pub(super) delay: Duration,
     pub(super) count: u32,
     pub(super) worth_a_line: bool,
@@ -63,11 +65,10 @@ impl Guesses {
             0 => Duration::ZERO,
             n => FIRST_DELAY.saturating_mul(1 << (n - 1).min(8)).min(DELAY_MAX),
         };
-        Failed { delay, count: guessed.count, worth_a_line }
+        Failed { place, delay, count: guessed.count, worth_a_line }
     }
 
-    pub(super) fn answered(&mut self, from: IpAddr) {
-        let place = self.place(from);
+    pub(super) fn answered(&mut self, place: IpAddr) {
         if let Some(guessed) = self.0.get_mut(&place) {
             guessed.waiting = guessed.waiting.saturating_sub(1);
         }
@@ -91,7 +92,7 @@ mod tests {
         let (mut guesses, now_ms) = (Guesses::default(), 1_000);
         let delays: Vec<u128> = (0..9).map(|_| guesses.failed(ONE, now_ms).delay.as_millis()).collect();
         assert_eq!(delays, [0, 0, 0, 250, 500, 1_000, 2_000, 4_000, 4_000]);
-        assert_eq!(guesses.failed(OTHER, now_ms), Failed { delay: Duration::ZERO, count: 1, worth_a_line: true });
+        assert_eq!(guesses.failed(OTHER, now_ms), Failed { place: OTHER, delay: Duration::ZERO, count: 1, worth_a_line: true });
         assert!(!guesses.failed(OTHER, now_ms).worth_a_line, "one line is enough for a while");
         assert_eq!(guesses.failed(ONE, now_ms + FORGOTTEN_MS).delay, Duration::ZERO);
     }
@@ -109,13 +110,28 @@ mod tests {
     }
 
     #[test]
+    fn who_shared_a_place_leaves_that_place() {
+        let (mut guesses, now_ms) = (Guesses::default(), 1_000);
+        for n in 0..ADDRESSES_MAX as u32 {
+            let failed = guesses.failed(IpAddr::V4(Ipv4Addr::from(n + 1)), now_ms);
+            guesses.answered(failed.place);
+        }
+        let shared = guesses.failed(ONE, now_ms);
+        // Room is made while the answer is held back.
+        guesses.failed(OTHER, now_ms + FORGOTTEN_MS);
+        guesses.answered(shared.place);
+        assert!(guesses.0.get(&shared.place).is_none_or(|guessed| guessed.waiting == 0));
+    }
+
+    #[test]
     fn addresses_are_kept_apart_up_to_a_number() {
         let (mut guesses, now_ms) = (Guesses::default(), 1_000);
         for n in 0..2 * ADDRESSES_MAX as u32 {
             let from = IpAddr::V4(Ipv4Addr::from(n + 1));
-            guesses.failed(from, now_ms);
-            guesses.answered(from);
+            let failed = guesses.failed(from, now_ms);
+            guesses.answered(failed.place);
         }
         assert!(guesses.0.len() <= ADDRESSES_MAX + 1);
+        assert!(guesses.0.values().all(|guessed| guessed.waiting == 0), "nobody waits for ever");
     }
 }

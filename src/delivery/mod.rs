@@ -186,6 +186,14 @@ impl Delivery {
                 target.telemetry.fence_lost(first_event(lease), hold.fence);
                 false
             }
+            // Refused for good, a reply larger than the store takes, say: the handler is not asked again for what would be refused again.
+            None if matches!(outcome, Outcome::Delivered { .. }) && !hold.has_ended() => {
+                let why = "the handler answered 2xx, and the store refuses to keep its answer; the log says why".to_owned();
+                target.telemetry.parked(first_event(lease), lease.attempt, &why);
+                let parked = || self.store.settle_inbox(hold.lane, hold.fence, Outcome::Parked { why: why.clone() });
+                worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, parked).await;
+                false
+            }
             None => false,
         }
     }

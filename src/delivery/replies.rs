@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::config::Mode;
-use crate::domain::limits::{NAME_MAX_BYTES, REPLIES_MAX};
+use crate::domain::limits::{MESSAGE_MAX_BYTES, NAME_MAX_BYTES, REPLIES_MAX};
 use crate::domain::{Priority, ThreadId};
 use crate::providers::sending::Sending;
 use crate::store::{Answer, InboxLease, NewMessage};
@@ -149,6 +149,9 @@ fn read_one(text: &str) -> Result<Wanted, String> {
         (Some(_), Some(_)) => return Err("it has both `text` and `payload`".to_owned()),
         (None, None) => return Err("it has neither `text` nor `payload`".to_owned()),
     };
+    if payload.len() > MESSAGE_MAX_BYTES {
+        return Err(format!("it is larger than {} KB", MESSAGE_MAX_BYTES >> 10));
+    }
     let to = match reply.to {
         Some(Peer::Text(to)) if to.is_empty() || to.len() > NAME_MAX_BYTES => return Err("`to` is empty or too long".to_owned()),
         Some(Peer::Text(to)) => Some(to),
@@ -261,6 +264,9 @@ mod tests {
         let many = vec![r#"{"text":"a"}"#; REPLIES_MAX + 2].join(",");
         let replies = read_whatsapp(&format!(r#"{{"replies":[{many}]}}"#));
         assert_eq!((replies.messages.len(), replies.bad), (REPLIES_MAX, 2));
+        let long = "a".repeat(MESSAGE_MAX_BYTES);
+        let replies = read_whatsapp(&format!(r#"{{"replies":[{{"text":"{long}"}},{{"text":"b"}}]}}"#));
+        assert_eq!((replies.messages.len(), replies.bad), (1, 1));
     }
 
     /// Telegram acts on the answer that proxy mode passes on: taking it as ours too would send it twice.

@@ -420,7 +420,7 @@ impl Door {
     fn identify(&self, event: &Event, nonce: &Nonce, alike: &mut HashMap<EventKey, u32>) -> (EventKey, i64) {
         match event.identity {
             Identity::Named => (event.key, self.window_ms),
-            Identity::Unknown => (event.key.with(nonce).with(&event.index.to_le_bytes()), UNKNOWN_WINDOW_MS),
+            Identity::Unknown => (event.key.with(nonce).with(&event.index.to_le_bytes()), self.unknown_window_ms()),
             Identity::Fallback => {
                 // Equal parts of one webhook are not copies of each other.
                 let before = alike.entry(event.key).or_default();
@@ -428,6 +428,11 @@ impl Door {
                 (event.key.with(&before.to_le_bytes()), self.retries_ms.min(self.window_ms))
             }
         }
+    }
+
+    /// One that may lie in the spool is known until it has left that.
+    fn unknown_window_ms(&self) -> i64 {
+        if self.gate.is_some() { self.window_ms } else { UNKNOWN_WINDOW_MS }
     }
 
     fn quarantine(&self, problem: Problem) -> NewEvent {

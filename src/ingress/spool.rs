@@ -137,6 +137,8 @@ pub(super) struct Spooled {
     pub(super) channel: Arc<str>,
     /// The same for copies.
     pub(super) key: EventKey,
+    /// The store remembers at least one of its events no longer than this; afterwards the same webhook is a new one.
+    pub(super) window_ms: i64,
     pub(super) headers: KeptHeaders,
     pub(super) body: Bytes,
 }
@@ -146,7 +148,13 @@ impl Spooled {
         // A notice is a lane of its own, so that many can be taken out at once; the order is that of their turns.
         let event = Event::new(Kind::Notice, &self.channel, "", self.key, 0);
         let events = vec![NewEvent { event, then: Then::Deliver }];
-        Arrival { channel: self.channel, window_ms: WINDOW_MS, headers: self.headers, body: self.body, events }
+        Arrival {
+            channel: self.channel,
+            window_ms: self.window_ms.min(WINDOW_MS),
+            headers: self.headers,
+            body: self.body,
+            events,
+        }
     }
 }
 

@@ -59,7 +59,8 @@ impl Ingress {
         if again.events.len() != sent.len() || !again.events.iter().zip(sent).all(same) {
             return refuse(door, RETRY_AFTER_S);
         }
-        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, sent), headers, body };
+        let window_ms = sent.iter().map(|sent| sent.window_ms).min().unwrap_or(door.window_ms);
+        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, sent), window_ms, headers, body };
         match spool.put(gate, webhook).await {
             Ok(true) => {
                 door.telemetry.spooled(sent.len());

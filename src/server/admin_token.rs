@@ -25,7 +25,7 @@ impl AdminToken {
         if let Some(token) = configured {
             match in_time("forgetting an earlier token", PATIENCE, forget_made(store)).await {
                 Err(error) if error.retryable() => {
-                    tracing::warn!(%error, "a token made earlier could not be looked for; start once more when the store is there");
+                    tracing::warn!(%error, "a token made earlier could not be looked for; it is forgotten as soon as the store is there");
                 }
                 forgotten => forgotten?,
             }

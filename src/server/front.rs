@@ -120,7 +120,13 @@ impl Told {
     async fn may_look(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<(), Problem> {
         let Told::ToHolders(auth) = self else { return Ok(()) };
         let caller = auth.caller(headers, peer).await?;
-        if caller.may(Scope::Read) { Ok(()) } else { Err(Problem::forbidden("this takes a token of scope `read`")) }
+        if !caller.may(Scope::Read) {
+            return Err(Problem::forbidden("this takes a token of scope `read`"));
+        }
+        if caller.is_limited() {
+            return Err(Problem::forbidden("this tells of all channels, and takes a token that is not limited to some"));
+        }
+        Ok(())
     }
 }
 

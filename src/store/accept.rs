@@ -42,9 +42,12 @@ pub enum Then {
     Quarantine { why: String, part: Bytes },
 }
 
+/// How the reason of a suspected replay begins.
+pub const SUSPECTED: &str = "suspected replay of ";
+
 /// Why an event was parked as it came in; `first` is the event that came with the same signed content.
 pub fn suspected(first: EventId) -> String {
-    format!("suspected replay of {first}: the same signed content came under another id; redrive it if both are meant")
+    format!("{SUSPECTED}{first}: the same signed content came under another id; redrive it by its id if both are meant")
 }
 
 /// What became of one event of an arrival.

@@ -40,7 +40,7 @@ pub mod steps;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, Then, suspected};
+pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, SUSPECTED, Then, suspected};
 pub use awaited::Awaited;
 pub use beside::{Beside, Reason, keep_beside, why_beside};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
@@ -146,6 +146,7 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
     ///
+    /// A suspected replay is put back only by its own id or its event's: a redrive of many must not deliver what somebody may have forged.
     /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
     /// stays parked and is not counted.
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;

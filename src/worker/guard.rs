@@ -104,7 +104,11 @@ impl Body for GuardedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        match &self.bytes {
+            // A body that is known to be empty is never asked for, and the lease would not be looked at.
+            Some(bytes) if bytes.is_empty() => SizeHint::default(),
+            bytes => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
     }
 }
 

@@ -81,6 +81,11 @@ impl Hold {
         self.ended.cancelled().await;
     }
 
+    /// True when the work has no right, or no time, to go on.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
     /// True when it ended because another lease was given out, so that nothing we settle counts.
     pub fn is_lost(&self) -> bool {
         self.ended.is_cancelled() && !self.give_up.is_cancelled()

@@ -112,6 +112,9 @@ async fn strangers_hear_whether_it_is_ready_and_no_more(opened: Opened) {
     let sender = rig.client.post(rig.url("/v1/tokens")).bearer_auth(ADMIN);
     let sender = sender.json(&serde_json::json!({"name": "bot", "scopes": ["send"]})).send().await.expect("an answer");
     let sender: serde_json::Value = sender.json().await.expect("JSON");
+    let limited = rig.client.post(rig.url("/v1/tokens")).bearer_auth(ADMIN);
+    let limited = limited.json(&serde_json::json!({"name": "shop", "scopes": ["read"], "channels": ["shop"]}));
+    let limited: serde_json::Value = limited.send().await.expect("an answer").json().await.expect("JSON");
     let ask = async |path: &str, token: Option<&str>| {
         let ask = rig.client.get(rig.url(path));
         let ask = token.into_iter().fold(ask, |ask, token| ask.bearer_auth(token));
@@ -124,7 +127,9 @@ async fn strangers_hear_whether_it_is_ready_and_no_more(opened: Opened) {
         assert!(ask("/readyz", Some(token)).await.1.contains("promise"));
         assert!(ask("/metrics", Some(token)).await.1.contains("hapax_connections"));
     }
-    assert_eq!(ask("/metrics", sender["token"].as_str()).await.0, 403);
+    for (path, token) in [("/metrics", &sender), ("/metrics", &limited), ("/readyz", &limited)] {
+        assert_eq!(ask(path, token["token"].as_str()).await.0, 403, "{path}");
+    }
     assert_eq!(ask("/readyz", Some("a wrong one")).await.0, 401);
     rig.counted("hapax_tokens_refused_total", 1).await;
     rig.stop().await;

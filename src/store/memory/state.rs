@@ -11,7 +11,7 @@ use crate::domain::age::{Dated, sift};
 use crate::domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
 use crate::store::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
-    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, Settled, StoreError, Submitted, Then, suspected, why_kept,
+    OutboxAsk, OutboxLease, Outcome, Purged, Redrive, SUSPECTED, Settled, StoreError, Submitted, Then, suspected, why_kept,
 };
 
 #[derive(Default)]
@@ -97,6 +97,12 @@ pub(super) struct Held {
     pub(super) worker: Arc<str>,
     leased_ms: i64,
     pub(super) until_ms: i64,
+}
+
+impl Item {
+    fn is_suspected(&self) -> bool {
+        self.why.as_deref().is_some_and(|why| why.starts_with(SUSPECTED))
+    }
 }
 
 impl State {
@@ -411,8 +417,8 @@ impl State {
         let wanted = |id: ItemId, item: &Item| match which {
             Redrive::Item(wanted) => id == *wanted,
             Redrive::Event(event) => item.events.contains(event),
-            Redrive::Channel(channel) => *item.channel == **channel,
-            Redrive::All => true,
+            Redrive::Channel(channel) => *item.channel == **channel && !item.is_suspected(),
+            Redrive::All => !item.is_suspected(),
         };
         let parked: Vec<ItemId> =
             self.items.iter().filter(|(id, item)| item.place == Place::Parked && wanted(**id, item)).map(|(id, _)| *id).collect();

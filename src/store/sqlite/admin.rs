@@ -21,10 +21,10 @@ impl Writer {
                 (" AND (first = ?1 OR item = (SELECT item FROM events WHERE number = ?1))", Some(number_of(event.0) as i64))
             }
             Redrive::Channel(name) => match self.channels.get(name.as_str()) {
-                Some(&channel) => (" AND channel = ?1", Some(channel)),
+                Some(&channel) => (" AND channel = ?1 AND why NOT LIKE 'suspected replay of %'", Some(channel)),
                 None => return Ok(0),
             },
-            Redrive::All => (" AND ?1 IS NULL", None),
+            Redrive::All => (" AND ?1 IS NULL AND why NOT LIKE 'suspected replay of %'", None),
         };
         let (mut moved, mut after) = (0, 0);
         loop {

@@ -10,7 +10,7 @@ use super::room::Rooms;
 use super::run::Step;
 use super::work::Work;
 use crate::domain::{EventId, ItemId, MessageId, Outgoing, ThreadId, ids, limits};
-use crate::store::{Changed, Redrive};
+use crate::store::{Changed, Redrive, SUSPECTED};
 
 /// Retries or cancels one message.
 pub(super) enum ChangeMessage {
@@ -116,6 +116,7 @@ impl Step for RedriveParked {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, Trouble> {
         let mut work = Work::new(tx.now_ms());
         let (mut moved, mut after, mut numbers) = (0, 0, self.numbers());
+        let of_many = matches!(self.which, Redrive::Channel(_) | Redrive::All);
         loop {
             let parked = tx.parked(&self.which, after, self.max - moved).await?;
             let Some(last) = parked.last().map(|item| item.number) else { break };
@@ -127,7 +128,8 @@ impl Step for RedriveParked {
             let replies = || parked.iter().flat_map(|item| &item.replies);
             work.load_for_submit(tx, replies()).await?;
             work.look_for_room(tx, &self.rooms, replies()).await?;
-            for item in &parked {
+            let is_suspected = |item: &ItemRec| item.why.as_deref().is_some_and(|why| why.starts_with(SUSPECTED));
+            for item in parked.iter().filter(|item| !(of_many && is_suspected(item))) {
                 if item.replies.is_empty() {
                     let due_ms = work.now_ms;
                     work.add_item(ItemRec { place: Place::InLane, failures: 0, due_ms, ..item.clone() });

@@ -159,6 +159,9 @@ pub async fn what_was_signed_before_is_parked_under_another_id(bed: &dyn Bed) {
     assert_eq!(detail.row.state, EventState::Parked);
     assert_eq!(detail.open[0].why, Some(suspected(first.event())));
     assert_eq!(lease(&*store, 10).await.len(), 1, "only the first is delivered");
+    for many in [Redrive::Channel("shop".to_owned()), Redrive::All] {
+        assert_eq!(store.redrive(many, 10).await.ok(), Some(0), "a redrive of many delivers nothing that may be forged");
+    }
     assert_eq!(store.redrive(Redrive::Event(id), 10).await.ok(), Some(1));
     let leases = lease(&*store, 10).await;
     assert_eq!(leases.iter().map(|lease| lease.events[0].id).collect::<Vec<_>>(), [id], "a person may say so");
