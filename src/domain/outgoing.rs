@@ -181,9 +181,10 @@ impl Outgoing {
         }
     }
 
-    /// Sending begins now. Where an earlier try was begun already, this is another one.
-    pub fn begin(&mut self, now_ms: i64) {
-        let Some(place) = &mut self.place else { return };
+    /// Sending begins now; false when it may not, because the provider has named the message meanwhile. Where an earlier try was begun
+    /// already, this is another one.
+    pub fn begin(&mut self, now_ms: i64) -> bool {
+        let Some(place) = self.place.as_mut().filter(|_| self.provider_id.is_none()) else { return false };
         if place.begun_ms.is_some() {
             self.past.doubt.get_or_insert(place.attempt);
             place.attempt += 1;
@@ -191,20 +192,29 @@ impl Outgoing {
         place.begun_ms = Some(now_ms);
         self.steps.leave_queue();
         self.steps.hear(Status::Sending, now_ms);
+        true
     }
 
     /// Whether it may be handed out; one that the provider has named meanwhile leaves the outbox instead.
     pub fn lease(&mut self, now_ms: i64) -> bool {
-        !self.settle_as_known(now_ms)
+        if self.settle_as_known(now_ms) {
+            return false;
+        }
+        self.remember_begun();
+        true
+    }
+
+    /// A try that was begun and that nobody is at may have gone out.
+    fn remember_begun(&mut self) {
+        if let Some(place) = self.place.filter(|place| place.begun_ms.is_some()) {
+            self.past.doubt.get_or_insert(place.attempt);
+        }
     }
 
     /// Nobody holds it any longer, and no outcome was written down.
     pub fn lose_lease(&mut self, now_ms: i64) {
-        let begun = self.place.filter(|place| place.begun_ms.is_some());
-        if !self.settle_as_known(now_ms)
-            && let Some(place) = begun
-        {
-            self.past.doubt.get_or_insert(place.attempt);
+        if !self.settle_as_known(now_ms) {
+            self.remember_begun();
         }
     }
 
@@ -213,9 +223,12 @@ impl Outgoing {
         let Some(Place { attempt, .. }) = self.place else { return };
         match outcome {
             SendOutcome::Sent { .. } => self.end_as_sent(now_ms),
-            SendOutcome::Failed { why } if !self.in_doubt() => self.end(Status::Failed, Some(why.clone()), now_ms),
+            SendOutcome::HandBack { wait_ms } => {
+                self.hand_back(now_ms + wait_ms);
+                self.settle_as_known(now_ms);
+            }
             _ if self.settle_as_known(now_ms) => {}
-            SendOutcome::HandBack { wait_ms } => self.hand_back(now_ms + wait_ms),
+            SendOutcome::Failed { why } if !self.in_doubt() => self.end(Status::Failed, Some(why.clone()), now_ms),
             SendOutcome::Failed { why } => self.doubt(why.clone(), None, now_ms),
             SendOutcome::Retry { wait_ms, why, charged } => self.requeue(now_ms + wait_ms, why, u32::from(*charged)),
             SendOutcome::Resend { wait_ms, why } => {
@@ -367,19 +380,19 @@ impl Outgoing {
         Changed::Done
     }
 
-    /// A person does not want it sent. One that may have gone out is no longer waited for, and has not failed.
+    /// A person does not want it sent. One that may have gone out is no longer waited for, and has not failed; one that the provider has
+    /// named was sent, and leaves the outbox when its turn comes.
     pub fn cancel(&mut self, leased: bool, now_ms: i64) -> Changed {
-        match self.place.filter(|_| !leased) {
-            None => Changed::TooLate,
-            Some(_) => {
-                let (status, why) = match self.in_doubt() {
-                    true => (Status::Unknown, "given up while in doubt"),
-                    false => (Status::Failed, "cancelled"),
-                };
-                self.end(status, Some(why.to_owned()), now_ms);
-                Changed::Done
-            }
+        if self.place.is_none() || leased || self.provider_id.is_some() {
+            return Changed::TooLate;
         }
+        self.remember_begun();
+        let (status, why) = match self.in_doubt() {
+            true => (Status::Unknown, "given up while in doubt"),
+            false => (Status::Failed, "cancelled"),
+        };
+        self.end(status, Some(why.to_owned()), now_ms);
+        Changed::Done
     }
 }
 
@@ -395,7 +408,7 @@ mod tests {
         let mut message = Outgoing::new(1, None);
         assert!(message.lease(2));
         message.place = message.place.map(|place| Place { attempt: place.leased_attempt(), ..place });
-        message.begin(2);
+        assert!(message.begin(2));
         message
     }
 
@@ -406,7 +419,7 @@ mod tests {
         message.settle(&SendOutcome::Sent { provider_id: "old".to_owned() }, 3);
         message.hear(&word("old", Status::Failed), &Steps::default(), false);
         assert_eq!((message.steps.status(), message.retry(false, 4)), (Status::Failed, Changed::Done));
-        message.begin(5);
+        assert!(message.begin(5));
         message.hear(&word("old", Status::Sent), &Steps::default(), true);
         message.lose_lease(6);
         assert_eq!((message.steps.status(), message.place.is_some()), (Status::Sending, true));
@@ -422,10 +435,28 @@ mod tests {
         message.settle(&SendOutcome::Resend { wait_ms: 0, why: "cut".to_owned() }, 3);
         assert_eq!((message.steps.status(), message.past.doubt), (Status::Queued, Some(1)));
         message.place = message.place.map(|place| Place { attempt: place.leased_attempt(), ..place });
-        message.begin(4);
+        assert!(message.begin(4));
         message.settle(&SendOutcome::Failed { why: "no".to_owned() }, 5);
         assert_eq!((message.steps.status(), message.why.as_deref()), (Status::Unknown, Some("no; try 1 may have gone out")));
         assert_eq!((message.cancel(false, 6), message.steps.status()), (Changed::Done, Status::Unknown));
+    }
+
+    #[test]
+    fn what_the_provider_has_named_is_sent_whatever_comes_after() {
+        let mut message = begun();
+        message.hear(&word("w", Status::Sent), &Steps::default(), true);
+        assert!(!message.begin(3), "it must not go out again");
+        assert_eq!(message.cancel(false, 3), Changed::TooLate);
+        message.settle(&SendOutcome::Failed { why: "no".to_owned() }, 4);
+        assert_eq!((message.steps.status(), message.place), (Status::Sent, None));
+    }
+
+    #[test]
+    fn a_begun_try_is_in_doubt_even_where_nobody_wrote_that_down() {
+        let mut message = begun();
+        assert_eq!((message.past.doubt, message.clone().lease(3)), (None, true));
+        assert_eq!((message.cancel(false, 4), message.steps.status()), (Changed::Done, Status::Unknown));
+        assert_eq!(message.past.doubt, Some(1));
     }
 
     #[test]

@@ -129,7 +129,8 @@ impl Sender {
         }
         match self.store.begin(hold.lane, hold.fence).await {
             Ok(Settled::Done | Settled::Kept) => {}
-            Ok(Settled::Lost) => return self.lost(outlet, lease, hold),
+            // The lease is another's; or the provider has named the message since, and handing it back ends it as sent.
+            Ok(Settled::Lost) => return self.unless_lost(outlet, lease, hold, SendOutcome::HandBack { wait_ms: 0 }),
             Err(error) => {
                 self.telemetry.store_unavailable("begin", &error);
                 // Not handed back: it may count as begun, and is certainly not sent.
@@ -219,7 +220,7 @@ impl Sender {
             found = looking => found,
             () = hold.ended() => Found::NoAnswer { why: "hapax stopped".to_owned() },
         };
-        let outcome = after_lookup(found, self.clock.now_ms() - since_ms);
+        let outcome = after_lookup(found, (self.clock.now_ms() - since_ms).max(0));
         self.unless_lost(outlet, lease, hold, outcome)
     }
 

@@ -120,7 +120,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: whoever gets it must not simply send.
     async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError>;
 
-    /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's.
+    /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's, or the
+    /// provider has named the message since.
     async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError>;
 
     /// Moves the end of outbox leases, like [`Store::extend`].

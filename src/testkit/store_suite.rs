@@ -72,6 +72,7 @@ macro_rules! store_suite {
             purge_forgets_old_events_and_nothing_open
             purge_keeps_a_body_that_others_need
             a_purge_step_removes_a_bounded_number
+            a_purge_with_two_retentions_comes_to_its_end
             the_number_of_a_replay_is_not_given_twice
             a_setting_is_remembered_once
             a_setting_is_amended_only_as_it_was_seen
@@ -99,6 +100,9 @@ macro_rules! store_suite {
             a_message_between_two_tries_is_queued
             a_doubt_outlives_the_tries_after_it
             one_that_was_heard_of_is_not_sent_again
+            one_that_was_heard_of_after_its_lease_is_not_begun
+            a_name_of_an_earlier_round_is_not_found_again
+            a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
             retry_and_cancel_do_what_a_person_says
             replies_enter_the_outbox_with_the_completion
             two_workers_share_the_outbox

@@ -20,6 +20,8 @@ const SEARCH_MAX_CHARS: usize = 80;
 /// GOWA's largest page.
 const LOOKUP_ROWS: u32 = 100;
 const RECONNECT_MS: i64 = 15_000;
+/// By how much WhatsApp's clock may be behind ours.
+const CLOCK_SLACK_MS: i64 = 5_000;
 
 /// The word in `method`, and the member by which such a body is known when it does not say.
 const SENDS: [(&str, &[&str]); 10] = [
@@ -216,9 +218,9 @@ fn is_logged_out(words: &str) -> bool {
     words.contains("login") || words.contains("logged")
 }
 
-/// From when on the history is searched, in the whole seconds that WhatsApp keeps: nothing older than the try can be it.
+/// From when on the history is searched, in the whole seconds that WhatsApp keeps: nothing older than the try can be it, if clocks agree.
 fn since_s(message: &Outgoing<'_>) -> Option<i64> {
-    message.begun_ms.map(|begun_ms| begun_ms.div_euclid(1_000))
+    message.begun_ms.map(|begun_ms| (begun_ms - CLOCK_SLACK_MS).div_euclid(1_000))
 }
 
 /// How GOWA's history calls the kind of what is sent; empty for a text.
@@ -284,7 +286,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Time and id, when it says the same, is of the same kind, and is not older than our try.
+    /// Time and id, when it says the same, is of the same kind, and is not older than what is searched.
     fn alike(&self, wanted: &Wanted) -> Option<(i64, String)> {
         let at = self.timestamp.get()?.parse::<jiff::Timestamp>().ok()?.as_second();
         let kind = self.media_type.get().unwrap_or_default() == wanted.media;

@@ -197,10 +197,8 @@ impl Outbox {
 
     pub(super) fn begin(&mut self, number: u64, fence: Fence, now: i64) -> Settled {
         let Some(id) = self.held(number, fence).map(|(_, held)| held.message) else { return Settled::Lost };
-        if let Some(message) = self.messages.get_mut(&id) {
-            message.state.begin(now);
-        }
-        Settled::Done
+        let begun = self.messages.get_mut(&id).is_some_and(|message| message.state.begin(now));
+        if begun { Settled::Done } else { Settled::Lost }
     }
 
     pub(super) fn extend(&mut self, number: u64, fence: Fence, until: i64) -> bool {
@@ -211,8 +209,12 @@ impl Outbox {
         let Some(lane) = self.held(number, fence).map(|(lane, _)| lane) else { return Settled::Lost };
         let Some(held) = self.leases.remove(&lane) else { return Settled::Lost };
         let id = held.message;
-        let Some(account) = self.messages.get(&id).map(|message| message.new.account.clone()) else { return Settled::Lost };
-        let outcome = outcome.matched(|name| self.by_provider_id(&account, name).is_none_or(|other| other == id));
+        let Some(message) = self.messages.get(&id) else { return Settled::Lost };
+        let account = message.new.account.clone();
+        let outcome = outcome.matched(|name| {
+            let owner = self.by_provider_id(&account, name);
+            owner.is_none_or(|owner| owner == id) && !message.state.past.was_called(name)
+        });
         if let Some(detail) = outcome.detail() {
             self.log_try(&held, now, outcome.name(), detail);
         }

@@ -9,6 +9,8 @@ use crate::store::StoreError;
 
 /// A server's clock that is corrected by less holds nobody up for longer than that.
 const SLACK_MS: i64 = 1_000;
+/// The longest lease that a config may ask for (`config/channel.rs`).
+const LEASE_MAX_MS: i64 = 3_600_000;
 /// A long outbox and inbox are gone through as a whole.
 const FOLLOW_TIME: Duration = Duration::from_secs(60);
 
@@ -56,11 +58,17 @@ async fn move_all(link: &mut Link, seen_ms: i64, now_ms: i64) -> Result<bool, St
         return Ok(false);
     }
     let (back, most) = (seen_ms - now_ms, now_ms + WAIT_MAX_MS);
-    // All of them, so that whose turn came first is still first. A message that waits alone and is not in doubt waits for a time that a
+    // Leases that were given or lengthened since the clock was set are right already, and who has one works: only an end that no lease of now can
+    // have is moved. One that is moved too little holds its lane for no longer than a lease may.
+    let lease_max = now_ms + LEASE_MAX_MS;
+    let lease_end =
+        format!("CASE WHEN held_until_ms > {lease_max} THEN LEAST(held_until_ms - {back}, {lease_max}) ELSE held_until_ms END");
+    // All other waits, so that whose turn came first is still first. A message that waits alone and is not in doubt waits for a time that a
     // person named.
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND o.in_doubt = 0 AND m.home <> o.lane";
     let rest = format!(
-        "UPDATE hapax_lanes l SET due_ms = LEAST(due_ms - {back}, {most}), held_until_ms = held_until_ms - {back}
+        "UPDATE hapax_lanes l SET due_ms = CASE WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
+             held_until_ms = {lease_end}
              WHERE NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE l.queue = 1 AND o.number = l.first AND EXISTS ({scheduled}));
          UPDATE hapax_items SET due_ms = LEAST(due_ms - {back}, {most}) WHERE place = 0;
          UPDATE hapax_outs o SET due_ms = LEAST(due_ms - {back}, {most}) WHERE due_ms IS NOT NULL AND NOT EXISTS ({scheduled});

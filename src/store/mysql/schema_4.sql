@@ -49,6 +49,12 @@ SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCH
 PREPARE added FROM @added;
 EXECUTE added;
 DEALLOCATE PREPARE added;
+-- A retry left the former name on a message that waits to be sent anew: that name is of a round that is over. MySQL assigns in the order
+-- written, so the name is put aside before it is taken away.
+UPDATE hapax_messages SET
+    past = JSON_OBJECT('tries', 0, 'rounds', JSON_ARRAY(JSON_OBJECT('provider_id', provider_id, 'steps', ''))),
+    provider_id = NULL
+    WHERE provider_id IS NOT NULL AND number IN (SELECT number FROM hapax_outs WHERE begun_ms IS NULL);
 SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
         AND TABLE_NAME = 'hapax_outs' AND COLUMN_NAME = 'failures') = 0,
     'ALTER TABLE hapax_outs ADD COLUMN failures INT UNSIGNED NOT NULL DEFAULT 0', 'DO 0');

@@ -200,6 +200,9 @@ impl Writer {
             self.keep(number, &was, &state, Some(lane))?;
             return Ok(None);
         }
+        if state.past != was.state.past {
+            self.keep(number, &was, &state, Some(lane))?;
+        }
         let attempt = place.leased_attempt();
         let fence = self.fence()? as i64;
         let held = Held {
@@ -286,7 +289,9 @@ impl Writer {
         }
         let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
         let mut state = was.state.clone();
-        state.begin(self.now_ms);
+        if !state.begin(self.now_ms) {
+            return Ok(Settled::Lost);
+        }
         self.keep(number, &was, &state, None)?;
         Ok(Settled::Done)
     }
@@ -303,7 +308,7 @@ impl Writer {
                 taken.extend(owner.filter(|owner| *owner != number).map(|_| id));
             }
         }
-        let outcome = outcome.clone().matched(|id| !taken.iter().any(|taken| *taken == id));
+        let outcome = outcome.clone().matched(|id| !taken.iter().any(|taken| *taken == id) && !was.state.past.was_called(id));
         let mut state = was.state.clone();
         if let Some(detail) = outcome.detail() {
             self.log_try(&held, &state, outcome.name(), detail)?;

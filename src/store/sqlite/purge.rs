@@ -59,29 +59,20 @@ impl Writer {
         let more = self.keys.numbering.forget_moved(&self.db, self.now_ms / 1_000)?;
         let guards = self.purge_guards(max)?;
         let mut purged = Purged { keys: keys + guards, events: 0, more: more || keys > 0 || guards as usize >= max };
-        for &keep_ms in &spans {
-            // A channel that is not listed any more is kept as long as the one that is kept longest.
-            let longest = spans.last().copied();
-            let keep_of =
-                |name: &str| retention.iter().find(|(listed, _)| listed == name).map_or(longest, |(_, keep)| Some(*keep));
-            let channels = self.channels.iter().filter(|(name, _)| keep_of(name) == Some(keep_ms)).map(|(_, id)| *id).collect();
-            let mut sweep = self.sweeps.remove(&keep_ms).unwrap_or_default();
-            let step = self.sweep(&mut sweep, keep_ms, &channels, max);
-            self.sweeps.insert(keep_ms, sweep);
-            let (removed, more) = step?;
+        // Threads come last: what is gone by now may have been the last of one. Once begun they are gone through to the end before anything else
+        // is looked at again, or two rounds that keep starting each other anew would never end.
+        let threads_begun = self.threads_swept != (0, 0);
+        let mut threads_next = true;
+        if !threads_begun {
+            let (removed, more) = self.purge_events(retention, &spans, max)?;
             purged.events += removed;
-            purged.more |= more;
+            threads_next = !(self.purge_messages(retention, &spans, max)? || more);
         }
-        let more = self.purge_messages(retention, &spans, max)?;
-        purged.more |= more;
-        // Last of all, and from the start: what is gone by now may have been the last of a thread.
-        let threads = match purged.more {
-            true => {
-                self.threads_swept = (0, 0);
-                0
-            }
-            false => self.purge_threads(retention, &spans, max, &mut purged.more)?,
+        let (threads, more) = match threads_next {
+            true => self.purge_threads(retention, &spans, max)?,
+            false => (0, true),
         };
+        purged.more |= more;
         if purged.events + threads > 0 {
             // The counter must never fall back onto numbers whose rows are gone.
             self.db
@@ -91,6 +82,25 @@ impl Writer {
             self.count.write_now = true;
         }
         Ok(purged)
+    }
+
+    /// A step of the sweep of each retention; gives how many events went, and whether there are more to look at.
+    fn purge_events(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<(u64, bool)> {
+        let (mut events, mut any_more) = (0, false);
+        for &keep_ms in spans {
+            // A channel that is not listed any more is kept as long as the one that is kept longest.
+            let longest = spans.last().copied();
+            let keep_of =
+                |name: &str| retention.iter().find(|(listed, _)| listed == name).map_or(longest, |(_, keep)| Some(*keep));
+            let channels = self.channels.iter().filter(|(name, _)| keep_of(name) == Some(keep_ms)).map(|(_, id)| *id).collect();
+            let mut sweep = self.sweeps.remove(&keep_ms).unwrap_or_default();
+            let step = self.sweep(&mut sweep, keep_ms, &channels, max);
+            self.sweeps.insert(keep_ms, sweep);
+            let (removed, more) = step?;
+            events += removed;
+            any_more |= more;
+        }
+        Ok((events, any_more))
     }
 
     fn purge_guards(&mut self, max: usize) -> rusqlite::Result<u64> {
@@ -190,15 +200,9 @@ impl Writer {
         Ok(more || removed == max)
     }
 
-    /// Looks at the next `max` threads whose last words are old; gives how many it removed.
-    fn purge_threads(
-        &mut self,
-        retention: &[(String, i64)],
-        spans: &[i64],
-        max: usize,
-        more: &mut bool,
-    ) -> rusqlite::Result<u64> {
-        let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok(0) };
+    /// Looks at the next `max` threads whose last words are old; gives how many it removed, and whether there are more to look at.
+    fn purge_threads(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<(u64, bool)> {
+        let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok((0, false)) };
         let (at, thread) = self.threads_swept;
         let rows: Vec<(i64, i64, i64)> = self
             .db
@@ -216,9 +220,9 @@ impl Writer {
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
             removed += u64::from(self.threads.purge(&self.db, thread, self.now_ms - keep)?);
         }
-        *more = rows.len() == max;
-        self.threads_swept = if *more { rows.last().map_or((0, 0), |row| (row.1, row.0)) } else { (0, 0) };
-        Ok(removed)
+        let more = rows.len() == max;
+        self.threads_swept = if more { rows.last().map_or((0, 0), |row| (row.1, row.0)) } else { (0, 0) };
+        Ok((removed, more))
     }
 
     fn remove_or_pass(&mut self, webhook: Webhook, sweep: &mut Sweep) -> rusqlite::Result<u64> {

@@ -61,6 +61,10 @@ CREATE TABLE provider_names (
 CREATE INDEX provider_names_number ON provider_names (number);
 INSERT OR REPLACE INTO provider_names SELECT account, provider_id, number FROM messages WHERE provider_id IS NOT NULL ORDER BY number;
 DROP INDEX messages_provider;
+-- A retry left the former name on a message that waits to be sent anew: that name is of a round that is over.
+UPDATE messages SET past = json_object('tries', 0, 'rounds', json_array(json_object('provider_id', provider_id, 'steps', ''))),
+    provider_id = NULL
+    WHERE provider_id IS NOT NULL AND number IN (SELECT number FROM outbox WHERE begun IS NULL);
 
 -- Entries up to this number were marked as read.
 ALTER TABLE threads ADD COLUMN read_to INTEGER NOT NULL DEFAULT 0;

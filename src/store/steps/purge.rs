@@ -21,6 +21,15 @@ pub(super) struct Cursors {
     messages: Mutex<Cursor>,
     /// The last thread looked at: newest first, by its last words.
     threads: Mutex<Option<(i64, ThreadId)>>,
+    done: Mutex<Done>,
+}
+
+/// What this instance has gone through to the end. It is begun anew only after the threads: rounds of different lengths, each begun anew as it
+/// ends, may never be at their end together.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    webhooks: bool,
+    messages: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -66,11 +75,45 @@ pub(super) async fn purge<E: Engine>(
     let mut purged = Purged { keys, events: 0, more: keys as usize >= max };
     let Some(shortest_ms) = keep.shortest_ms() else { return Ok(purged) };
 
+    let mut done = cursors.done();
+    if !done.webhooks {
+        let (events, more) = purge_webhooks(engine, cursors, &keep, shortest_ms, max).await?;
+        purged.events += events;
+        done.webhooks = !more;
+        cursors.set_done(done);
+    }
+    if !done.messages {
+        done.messages = !purge_messages(engine, cursors, &keep, shortest_ms, max).await?;
+        cursors.set_done(done);
+    }
+    // After the messages, so that their former names go with them.
+    let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max().unwrap_or_default();
+    purged.more |= engine.purge_names(keep.now_ms - longest, max).await? as usize >= max;
+    // Last of all: what is gone by now may have been the last of a thread.
+    if !(done.webhooks && done.messages) {
+        return Ok(Purged { more: true, ..purged });
+    }
+    let more = purge_threads(engine, cursors, &keep, keep.now_ms - shortest_ms, max).await?;
+    if !more {
+        cursors.set_done(Done::default());
+    }
+    purged.more |= more;
+    Ok(purged)
+}
+
+/// Looks at the next webhooks; gives how many events went, and whether there are more to look at.
+async fn purge_webhooks<E: Engine>(
+    engine: &E,
+    cursors: &Cursors,
+    keep: &Keep<'_>,
+    shortest_ms: i64,
+    max: usize,
+) -> Result<(u64, bool), StoreError> {
     let some = max.min(WEBHOOKS);
     let cursor = read(&cursors.webhooks);
     let page = engine.webhooks_after(cursor.after, some).await?;
     let sifted = sift(&page, cursor.witness, shortest_ms, keep.now_ms, page.len() >= some);
-    purged.more |= advance(&cursors.webhooks, &sifted);
+    let mut more = advance(&cursors.webhooks, &sifted);
     let old_at: HashMap<u64, i64> = sifted.old.iter().map(|row| (row.number, row.at_ms)).collect();
     let numbers: Vec<u64> = sifted.old.iter().map(|row| row.number).collect();
     let events = if numbers.is_empty() { Vec::new() } else { engine.events_of(&numbers).await? };
@@ -83,34 +126,35 @@ pub(super) async fn purge<E: Engine>(
     let is_old = |event: &EventRec| old_at.get(&event.webhook).is_some_and(|at_ms| keep.is_old(&event.channel, *at_ms));
     let over = |event: &EventRec| is_old(event) && !replayed.contains(&event.webhook);
     let old: Vec<EventRec> = events.into_iter().filter(over).collect();
-    let mut last = None;
+    let (mut removed, mut last) = (0, None);
     for chunk in chunks(old, CHUNK.min(max)) {
-        if purged.events >= max as u64 {
-            purged.more |=
-                advance(&cursors.webhooks, &Sifted { to: last, more: true, witness: cursor.witness, ..Sifted::default() });
+        if removed >= max as u64 {
+            more = advance(&cursors.webhooks, &Sifted { to: last, more: true, witness: cursor.witness, ..Sifted::default() });
             break;
         }
         last = chunk.last().map(|event| event.webhook);
-        purged.events += run(engine, &PurgeEvents(chunk)).await?;
+        removed += run(engine, &PurgeEvents(chunk)).await?;
     }
+    Ok((removed, more))
+}
 
+/// Looks at the next messages; true when there are more.
+async fn purge_messages<E: Engine>(
+    engine: &E,
+    cursors: &Cursors,
+    keep: &Keep<'_>,
+    shortest_ms: i64,
+    max: usize,
+) -> Result<bool, StoreError> {
     let cursor = read(&cursors.messages);
     let page = engine.messages_after(cursor.after, max).await?;
     let sifted = sift(&page, cursor.witness, shortest_ms, keep.now_ms, page.len() >= max);
-    purged.more |= advance(&cursors.messages, &sifted);
-    let old = old_messages(engine, &keep, &sifted.old).await?;
+    let more = advance(&cursors.messages, &sifted);
+    let old = old_messages(engine, keep, &sifted.old).await?;
     if !old.is_empty() {
         run(engine, &PurgeMessages(old)).await?;
     }
-    // After the messages, so that their former names go with them.
-    let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max().unwrap_or_default();
-    purged.more |= engine.purge_names(keep.now_ms - longest, max).await? as usize >= max;
-    // Last of all, and from the start: what is gone by now may have been the last of a thread.
-    match purged.more {
-        true => *cursors.threads() = None,
-        false => purged.more = purge_threads(engine, cursors, &keep, keep.now_ms - shortest_ms, max).await?,
-    }
-    Ok(purged)
+    Ok(more)
 }
 
 /// Those of the messages whose channel does not keep them longer.
@@ -162,6 +206,14 @@ async fn purge_threads<E: Engine>(
 impl Cursors {
     fn threads(&self) -> std::sync::MutexGuard<'_, Option<(i64, ThreadId)>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> Done {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_done(&self, done: Done) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
     }
 }
 

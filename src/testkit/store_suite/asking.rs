@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use crate::domain::ids::number_of;
 use crate::domain::{Event, EventKey, Kind, ThreadId};
-use crate::store::{EventQuery, EventState, InboxQuery, ItemState, Outcome, Store, Then};
+use crate::store::{Arrival, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store, Then};
 use crate::testkit::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
+use crate::testkit::store_suite::sending::outgoing;
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
@@ -153,6 +154,53 @@ pub async fn a_purge_step_removes_a_bounded_number(bed: &dyn Bed) {
     }
     assert!(steps.iter().all(|events| *events <= 250), "no more than one webhook beyond what was asked: {steps:?}");
     assert_eq!(steps.iter().sum::<u64>(), 500);
+}
+
+/// What one channel keeps for long is looked at in every round, and ends it nevertheless.
+pub async fn a_purge_with_two_retentions_comes_to_its_end(bed: &dyn Bed) {
+    const SHORT_MS: i64 = 1_000;
+    const LONG_MS: i64 = 1_000_000;
+    let store = bed.open();
+    let thread = |peer: String| ThreadId { account: "acc".to_owned(), peer };
+    let mut kept = Vec::new();
+    for n in 0..5 {
+        for (channel, peer) in [("long", format!("kept {n}")), ("shop", format!("silent {n}"))] {
+            let said = webhook_then(vec![(message(&format!("of {peer}"), &peer), Then::Keep)]);
+            accept(&*store, Arrival { channel: channel.into(), ..said }).await;
+        }
+        let sent = NewMessage { channel: "long".into(), ..outgoing(&format!("r{n}"), &format!("written to {n}")) };
+        let id = fine(store.submit(sent).await).message();
+        fine(store.cancel_message(id).await);
+        kept.push(id);
+        bed.clock().advance(10);
+    }
+    bed.clock().advance(SHORT_MS);
+    let retention = [("shop".to_owned(), SHORT_MS), ("long".to_owned(), LONG_MS)];
+    for max in [1, 2] {
+        let mut steps = 0;
+        while fine(store.purge(&retention, max).await).more {
+            steps += 1;
+            assert!(steps < 500, "{max} at a time never come to an end");
+        }
+    }
+    for n in 0..5 {
+        assert_eq!(fine(store.thread(&thread(format!("silent {n}"))).await), None);
+        for peer in [format!("kept {n}"), format!("written to {n}")] {
+            assert!(fine(store.thread(&thread(peer.clone())).await).is_some(), "{peer}");
+        }
+    }
+    for id in kept {
+        assert!(fine(store.message(id).await).is_some(), "{id}");
+    }
+    bed.clock().advance(LONG_MS);
+    let mut steps = 0;
+    while fine(store.purge(&retention, 2).await).more {
+        steps += 1;
+        assert!(steps < 500, "the rest never comes to an end");
+    }
+    assert_eq!(fine(store.stats().await).events, 0);
+    assert_eq!(fine(store.thread(&thread("kept 0".to_owned())).await), None);
+    assert_eq!(fine(store.thread(&thread("written to 0".to_owned())).await), None);
 }
 
 pub async fn the_number_of_a_replay_is_not_given_twice(bed: &dyn Bed) {

@@ -4,8 +4,9 @@ return once(function()
   local created = redis.call('HGET', key('m', seq), 'created')
   if not created or second(created) ~= at_s then return 'N', true end
   local state = outgoing(seq)
-  if not state.place or is_leased(seq) then return 'L', true end
+  if not state.place or is_leased(seq) or state.provider_id then return 'L', true end
   work_off()
+  remember_begun(state)
   if in_doubt(state) then
     end_as(state, UNKNOWN, 'given up while in doubt', now)
   else

@@ -1,6 +1,8 @@
 -- Moves what waits in a channel of this account, and the leases, with a clock that was set back since it was last looked at. What a person wants
 -- sent at a certain time stays where it is: it waits alone and is not in doubt. What was dated by the clock while it was ahead is no younger
--- than now.
+-- than now. Leases that were given or lengthened since the clock was set are right already, and who has one works: only an end that no lease
+-- of now can have is moved.
+local LEASE_MAX_MS = 3600000
 local channel = take()
 local seen = tonumber(redis.call('HGET', key('meta'), 'seen:' .. channel) or now)
 work_off()
@@ -12,25 +14,39 @@ end
 if seen <= now then return 0 end
 local back = string.format('%.0f', now - seen)
 
-local function move_line(line, moves)
+local function move_end(row)
+  local till = redis.call('HGET', row, 'until')
+  if not till then return false end
+  till = tonumber(till)
+  if till > now + LEASE_MAX_MS then
+    till = math.min(till + now - seen, now + LEASE_MAX_MS)
+    redis.call('HSET', row, 'until', string.format('%.0f', till))
+  end
+  return string.format('%.0f', till)
+end
+
+-- A lane that is held is due when its lease ends.
+local function move_line(line, leases, moves)
   for _, member in ipairs(redis.call('ZRANGE', line, 0, -1)) do
-    if moves(behind_wide(member)) then redis.call('ZINCRBY', line, back, member) end
+    local lane = behind_wide(member)
+    if moves(lane) then
+      local till = move_end(key(leases, lane))
+      if till then redis.call('ZADD', line, till, member) else redis.call('ZINCRBY', line, back, member) end
+    end
   end
 end
 
 for _, seq in ipairs(redis.call('ZRANGE', key('way', channel), 0, -1)) do redis.call('HINCRBY', key('i', seq), 'due', back) end
-for _, lane in ipairs(redis.call('SMEMBERS', key('held', channel))) do redis.call('HINCRBY', key('l', lane), 'until', back) end
-move_line(key('due', channel), function() return true end)
+for _, lane in ipairs(redis.call('SMEMBERS', key('held', channel))) do move_end(key('l', lane)) end
+move_line(key('due', channel), 'l', function() return true end)
 
 for _, seq in ipairs(redis.call('ZRANGE', key('out', channel), 0, -1)) do
   local of = redis.call('HMGET', key('m', seq), 'lane', 'due', 'unknown')
   if of[2] and (of[3] or not is_own(of[1])) then redis.call('HINCRBY', key('m', seq), 'due', back) end
 end
 for priority = 0, 2 do
-  move_line(key('od', priority .. ':' .. channel), function(lane)
-    if is_own(lane) and not redis.call('HGET', key('m', string.sub(lane, 2)), 'unknown') then return false end
-    if redis.call('EXISTS', key('ol', lane)) == 1 then redis.call('HINCRBY', key('ol', lane), 'until', back) end
-    return true
+  move_line(key('od', priority .. ':' .. channel), 'ol', function(lane)
+    return not is_own(lane) or redis.call('HGET', key('m', string.sub(lane, 2)), 'unknown')
   end)
 end
 announce()

@@ -28,6 +28,10 @@ local function lease(lane)
     keep(seq, state)
     return
   end
+  if not state.past.doubt then
+    remember_begun(state)
+    if state.past.doubt then keep(seq, state) end
+  end
   local fence = next_fence()
   if not redis.call('HGET', key('m', seq), 'begun') then redis.call('HINCRBY', key('m', seq), 'attempt', 1) end
   redis.call('HSET', key('ol', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)

@@ -179,9 +179,14 @@ local function begin_try(state)
   hear_step(state.steps, SENDING, now)
 end
 
-local function lose_lease(state)
+-- A try that was begun and that nobody is at may have gone out.
+local function remember_begun(state)
   local place, past = state.place, state.past
-  if not settle_as_known(state, now) and place and place.begun then past.doubt = past.doubt or place.attempt end
+  if place and place.begun then past.doubt = past.doubt or place.attempt end
+end
+
+local function lose_lease(state)
+  if not settle_as_known(state, now) then remember_begun(state) end
 end
 
 local function requeue(state, due, why, charged)

@@ -2,20 +2,20 @@
 -- Answers `D` done or `L` lost.
 local seq, fence, outcome = take(), take(), take()
 
--- Of what a look-up found, the first that no other message is called, or that nothing was found.
-local function match()
+-- Of what a look-up found, the first that no other message is called, nor this one was in a round that is over, or that nothing was found.
+local function match(past)
   local found = {}
   for n = 1, number() do found[n] = take() end
   local why, check = take(), maybe_number()
   for _, name in ipairs(found) do
     local owner = redis.call('HGET', key('pid'), name)
-    if not owner or owner == seq then return 'S', name end
+    if (not owner or owner == seq) and not was_called(past, name) then return 'S', name end
   end
   return 'U', why, check
 end
 
-local function take_outcome()
-  if outcome == 'G' then return match() end
+local function take_outcome(past)
+  if outcome == 'G' then return match(past) end
   if outcome == 'R' then
     local wait, why = number(), take()
     return 'R', why, wait, number()
@@ -39,13 +39,14 @@ local function settle(state, kind, detail, wait, charged)
   if kind == 'S' then
     call_message(seq, state, detail)
     end_as_sent(state, now)
-  elseif kind == 'F' and not in_doubt(state) then
-    end_as(state, FAILED, detail, now)
-  elseif settle_as_known(state, now) then
-    return
   elseif kind == 'H' then
     if not state.place.begun then state.place.attempt = state.place.attempt - 1 end
     state.place.due = now + wait
+    settle_as_known(state, now)
+  elseif settle_as_known(state, now) then
+    return
+  elseif kind == 'F' and not in_doubt(state) then
+    end_as(state, FAILED, detail, now)
   elseif kind == 'F' then
     doubt(state, detail, nil)
   elseif kind == 'R' then
@@ -63,9 +64,9 @@ return once(function()
   local lane, lease = lane_held(seq, fence)
   if not lane then return 'L', true end
   redis.call('DEL', key('ol', lane))
-  local kind, detail, wait, charged = take_outcome()
-  if LOGGED[kind] then log_try(lease, LOGGED[kind], detail) end
   local state = outgoing(seq)
+  local kind, detail, wait, charged = take_outcome(state.past)
+  if LOGGED[kind] then log_try(lease, LOGGED[kind], detail) end
   settle(state, kind, detail, wait, charged)
   keep(seq, state)
   enter_outbox_line(lane)
