@@ -438,6 +438,9 @@ impl Pair {
             return;
         }
         let by = [HOLD_MS / 2, HOLD_MS, HOLD_MS * 3 / 2][random.random_range(0..3)];
+        // Nobody is at work: how much longer a lease from before lasts is the engine's own affair.
+        bed.clock().advance(HOLD_MS * 4);
+        model_bed.clock().advance(HOLD_MS * 4);
         self.purge_for(&[("shop".to_owned(), 4 * WINDOW_MS)]).await;
         self.dated_to_ms = bed.clock().now_ms();
         bed.clock().advance(-by);

@@ -9,6 +9,8 @@ pub mod asking;
 #[doc(hidden)]
 pub mod clocks;
 #[doc(hidden)]
+pub mod doubting;
+#[doc(hidden)]
 pub mod leasing;
 #[doc(hidden)]
 pub mod room;
@@ -98,14 +100,16 @@ macro_rules! store_suite {
             a_persons_retry_is_a_new_try_with_its_own_id
             only_its_own_failures_are_charged_to_a_message
             a_message_between_two_tries_is_queued
+            retry_and_cancel_do_what_a_person_says
+            replies_enter_the_outbox_with_the_completion
+            two_workers_share_the_outbox
+        );
+        $crate::store_suite!(@doubting $bed;
             a_doubt_outlives_the_tries_after_it
             one_that_was_heard_of_is_not_sent_again
             one_that_was_heard_of_after_its_lease_is_not_begun
             a_name_of_an_earlier_round_is_not_found_again
             a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
-            retry_and_cancel_do_what_a_person_says
-            replies_enter_the_outbox_with_the_completion
-            two_workers_share_the_outbox
         );
         $crate::store_suite!(@room $bed;
             an_outbox_takes_so_many_of_an_account

@@ -181,7 +181,8 @@ async fn go_on_alike(what: &str, stores: &[Arc<dyn Store>], highest: EventId) {
             let mut facts = Vec::new();
             for held in store.lease_outbox(ask_out(50)).await.expect("leased") {
                 let provider_id = format!("after {}", held.request_id);
-                facts.push((held.message, held.attempt, held.in_doubt_since_ms));
+                let message = is_moved(held.message.0).then_some(held.message);
+                facts.push((message, held.request_id.clone(), held.attempt, held.in_doubt_since_ms));
                 store.settle_outbox(held.lane, held.fence, SendOutcome::Sent { provider_id }).await.expect("settled");
             }
             all.push(facts);

@@ -59,10 +59,12 @@ async fn move_all(link: &mut Link, seen_ms: i64, now_ms: i64) -> Result<bool, St
     }
     let (back, most) = (seen_ms - now_ms, now_ms + WAIT_MAX_MS);
     // Leases that were given or lengthened since the clock was set are right already, and who has one works: only an end that no lease of now can
-    // have is moved. One that is moved too little holds its lane for no longer than a lease may.
+    // have is moved, and one that is over. One that is moved too little holds its lane for no longer than a lease may.
     let lease_max = now_ms + LEASE_MAX_MS;
-    let lease_end =
-        format!("CASE WHEN held_until_ms > {lease_max} THEN LEAST(held_until_ms - {back}, {lease_max}) ELSE held_until_ms END");
+    let lease_end = format!(
+        "CASE WHEN held_until_ms > {lease_max} THEN LEAST(held_until_ms - {back}, {lease_max})
+                  WHEN held_until_ms <= {now_ms} THEN held_until_ms - {back} ELSE held_until_ms END"
+    );
     // All other waits, so that whose turn came first is still first. A message that waits alone and is not in doubt waits for a time that a
     // person named.
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND o.in_doubt = 0 AND m.home <> o.lane";

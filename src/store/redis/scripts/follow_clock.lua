@@ -1,7 +1,7 @@
 -- Moves what waits in a channel of this account, and the leases, with a clock that was set back since it was last looked at. What a person wants
 -- sent at a certain time stays where it is: it waits alone and is not in doubt. What was dated by the clock while it was ahead is no younger
 -- than now. Leases that were given or lengthened since the clock was set are right already, and who has one works: only an end that no lease
--- of now can have is moved.
+-- of now can have is moved, and one that is over.
 local LEASE_MAX_MS = 3600000
 local channel = take()
 local seen = tonumber(redis.call('HGET', key('meta'), 'seen:' .. channel) or now)
@@ -14,15 +14,20 @@ end
 if seen <= now then return 0 end
 local back = string.format('%.0f', now - seen)
 
+local moved = {}
 local function move_end(row)
+  if moved[row] then return moved[row] end
   local till = redis.call('HGET', row, 'until')
   if not till then return false end
   till = tonumber(till)
   if till > now + LEASE_MAX_MS then
     till = math.min(till + now - seen, now + LEASE_MAX_MS)
-    redis.call('HSET', row, 'until', string.format('%.0f', till))
+  elseif till <= now then
+    till = till + now - seen
   end
-  return string.format('%.0f', till)
+  moved[row] = string.format('%.0f', till)
+  redis.call('HSET', row, 'until', moved[row])
+  return moved[row]
 end
 
 -- A lane that is held is due when its lease ends.
