@@ -195,10 +195,7 @@ impl Auth {
         if self.made_is_forgotten.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut kept = self.store.amend(MADE_TOKEN, None, None).await?;
-        while let Some(hash) = kept {
-            kept = self.store.amend(MADE_TOKEN, Some(&hash), None).await?;
-        }
+        forget_made(&*self.store).await?;
         self.made_is_forgotten.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -249,6 +246,15 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner).answered(self.place);
     }
+}
+
+/// Forgets the token made at the first start.
+pub async fn forget_made(store: &dyn Store) -> Result<(), StoreError> {
+    let mut kept = store.amend(MADE_TOKEN, None, None).await?;
+    while let Some(hash) = kept {
+        kept = store.amend(MADE_TOKEN, Some(&hash), None).await?;
+    }
+    Ok(())
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::api::auth::{MADE_TOKEN, OperatorToken, hash_token};
+use crate::api::auth::{MADE_TOKEN, OperatorToken, forget_made, hash_token};
 use crate::store::{Store, StoreError, in_time};
 
 /// A store that takes longer is not waited for.
@@ -40,14 +40,6 @@ impl AdminToken {
         })?;
         Ok(Self { operator: OperatorToken::Made(hash), fresh: (hash == ours).then_some(made) })
     }
-}
-
-async fn forget_made(store: &dyn Store) -> Result<(), StoreError> {
-    let mut kept = store.amend(MADE_TOKEN, None, None).await?;
-    while let Some(hash) = kept {
-        kept = store.amend(MADE_TOKEN, Some(&hash), None).await?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
