@@ -13,19 +13,18 @@ use std::time::Duration;
 use axum::Router;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
 
 use self::front::{Front, InTrouble, Told, Vitals};
-use self::stop_times::{StopTimes, end_workers, in_time, time_for_requests};
+use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
 use crate::api::{Api, Auth, PurgeLog};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Channel, Config, Limits, OnStoreFailure, StoreUrl};
 use crate::delivery::{BadTarget, Delivery};
-use crate::ingress::accept_loop::{self, Allowance};
+use crate::ingress::accept_loop::{self, Allowance, Closing};
 use crate::ingress::peer::Proxies;
 use crate::ingress::proxy::Answers;
 use crate::ingress::spool::Spool;
@@ -180,23 +179,17 @@ impl Server {
         let purges = Arc::new(PurgeLog::default());
 
         let stop = stop.child_token();
-        let [stop_doors, stop_drain, stop_delivery, stop_sender, stop_upkeep, cut_deliveries, cut_sends] =
-            std::array::from_fn(|_| CancellationToken::new());
-        let sends = self.start_workers(&sender, sender.loops(), &stop_sender, &cut_sends);
-        let deliveries = self.start_workers(&delivery, delivery.loops(), &stop_delivery, &cut_deliveries);
-        let draining = tokio::spawn(Arc::clone(&ingress).drain(stop_drain.clone()));
+        let sends = self.start_workers(&sender, sender.loops());
+        let deliveries = self.start_workers(&delivery, delivery.loops());
+        let mut draining = Tasks::default();
+        draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
+        let stop_upkeep = CancellationToken::new();
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
-        let doors = self.open_doors(listeners, ingress, providers, purges, &stop_doors);
+        let doors = self.open_doors(listeners, ingress, providers, purges);
 
         stop.cancelled().await;
         let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
-        stop_delivery.cancel();
-        end_workers(deliveries, times.deliveries, &cut_deliveries, times).await;
-        waiting.close();
-        [stop_doors, stop_drain, stop_sender].iter().for_each(CancellationToken::cancel);
-        let ending = async { tokio::join!(doors.join_all(), draining, end_workers(sends, times.requests, &cut_sends, times)) };
-        // A panic in the draining has been reported already, and what it had not done is in the spool.
-        let _ = in_time(ending, times).await;
+        stop_in_order(deliveries, || waiting.close(), vec![doors, draining, sends], times).await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
@@ -221,20 +214,14 @@ impl Server {
         Sender::new(channels, Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry))
     }
 
-    fn start_workers<W: Work>(
-        &self,
-        work: &Arc<W>,
-        loops: HashMap<i64, Vec<(Arc<str>, usize)>>,
-        stop: &CancellationToken,
-        give_up: &CancellationToken,
-    ) -> JoinSet<()> {
+    fn start_workers<W: Work>(&self, work: &Arc<W>, loops: HashMap<i64, Vec<(Arc<str>, usize)>>) -> Tasks {
         let worker: Arc<str> = Arc::from(self.config.instance.clone().unwrap_or_else(instance_name));
-        let mut running = JoinSet::new();
+        let mut running = Tasks::default();
         for (hold_ms, channels) in loops {
-            let (clock, give_up) = (Arc::clone(&self.clock), give_up.clone());
+            let (clock, give_up) = (Arc::clone(&self.clock), running.cut.clone());
             let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, clock, give_up };
-            let (work, store) = (Arc::clone(work), Arc::clone(&self.store));
-            running.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop.clone()));
+            let (work, store, stop) = (Arc::clone(work), Arc::clone(&self.store), running.stop.clone());
+            running.set.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop));
         }
         running
     }
@@ -258,8 +245,7 @@ impl Server {
         ingress: Arc<Ingress>,
         providers: HashMap<Arc<str>, Arc<dyn Provider>>,
         purges: Arc<PurgeLog>,
-        stop: &CancellationToken,
-    ) -> JoinSet<()> {
+    ) -> Tasks {
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
         let proxies = Proxies::new(self.config.trusted_proxies.clone());
         let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
@@ -284,11 +270,12 @@ impl Server {
         let with_token = Told::ToHolders(auth);
         let public = front::health(vitals.clone(), with_token.clone());
         let v1 = crate::api::router(api);
-        let mut doors = JoinSet::new();
+        let mut doors = Tasks::default();
+        let closing = Closing { stop: doors.stop.clone(), cut: doors.cut.clone() };
         let mut open = |listener, ingress, routes: Router| {
             let front = Arc::new(Front { ingress, routes });
             let handle = move |request| Arc::clone(&front).handle(request);
-            doors.spawn(accept_loop::serve(listener, self.allowance(), handle, Arc::clone(&self.telemetry), stop.clone()));
+            doors.set.spawn(accept_loop::serve(listener, self.allowance(), handle, Arc::clone(&self.telemetry), closing.clone()));
         };
         match listeners.admin {
             None => open(listeners.public, Some(ingress), public.merge(front::metrics(vitals, with_token)).merge(v1)),
@@ -314,7 +301,7 @@ impl Server {
             header_timeout: Duration::from_millis(self.config.limits.header_timeout_ms),
             // As long as a client may take to send, it may take to read.
             write_timeout: Duration::from_millis(self.config.limits.body_timeout_ms),
-            stop_grace: time_for_requests(self.stop_grace),
+            stillness: stillness(self.stop_grace),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::output::printable;
 use super::{Failure, Global, Output, sources};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Flags};
-use crate::ingress::accept_loop::{self, Allowance};
+use crate::ingress::accept_loop::{self, Allowance, Closing};
 use crate::telemetry::{Happening, Telemetry};
 
 /// Lines that may wait for a slow terminal; more are left out.
@@ -99,10 +99,11 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
         proxies: Default::default(),
         write_timeout: std::time::Duration::from_secs(60),
         header_timeout: std::time::Duration::from_secs(60),
-        stop_grace: std::time::Duration::ZERO,
+        stillness: std::time::Duration::ZERO,
     };
+    let closing = Closing { stop: stop.clone(), cut: stop };
     let take = |_request| async { Response::new(Full::new(bytes::Bytes::new())) };
-    tokio::spawn(accept_loop::serve(listener, allowance, take, std::sync::Arc::new(Telemetry::new()), stop));
+    tokio::spawn(accept_loop::serve(listener, allowance, take, std::sync::Arc::new(Telemetry::new()), closing));
     Ok(format!("http://{address}/"))
 }
 

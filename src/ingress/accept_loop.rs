@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::patience::Patience;
+use super::patience::{Moved, Patience};
 use super::peer::{Peer, Proxies};
-use super::places::{NoPlace, Place, Places};
+use super::places::{NoPlace, Place, Places, Standing};
 use crate::domain::limits;
 use crate::telemetry::Telemetry;
 
@@ -30,21 +30,25 @@ pub struct Allowance {
     pub header_timeout: Duration,
     /// The longest a client may leave an answer lying without taking any of it.
     pub write_timeout: Duration,
-    /// How long requests in flight may take to finish once we stop.
-    pub stop_grace: Duration,
+    /// How long, once we stop, a connection may lie still that has no believed request at work.
+    pub stillness: Duration,
+}
+
+/// How a listener is told to end.
+#[derive(Clone, Debug, Default)]
+pub struct Closing {
+    /// No more connections are taken; requests in flight may end.
+    pub stop: CancellationToken,
+    /// Their time is over.
+    pub cut: CancellationToken,
 }
 
 /// After a failed `accept` (out of file descriptors), the pause before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then finishes what is in flight, at most for the grace period.
-pub async fn serve<H, F, B>(
-    listener: TcpListener,
-    allowance: Allowance,
-    handle: H,
-    telemetry: Arc<Telemetry>,
-    stop: CancellationToken,
-) where
+/// Serves until it is told to stop, then finishes what is in flight until it is cut.
+pub async fn serve<H, F, B>(listener: TcpListener, allowance: Allowance, handle: H, telemetry: Arc<Telemetry>, closing: Closing)
+where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body + Send + 'static,
@@ -54,10 +58,9 @@ pub async fn serve<H, F, B>(
     let http = protocol(&allowance);
     let places = Arc::new(Places::new(allowance.connections, allowance.proxies.clone()));
     let open = TaskTracker::new();
-    let cut = CancellationToken::new();
     loop {
         let (stream, peer, place) = tokio::select! {
-            () = stop.cancelled() => break,
+            () = closing.stop.cancelled() => break,
             taken = next(&listener, &places, &telemetry) => taken,
         };
         // Webhooks and their answers are small: waiting to fill a packet only adds latency.
@@ -74,8 +77,10 @@ pub async fn serve<H, F, B>(
                 Ok::<_, std::convert::Infallible>(answer)
             }
         });
-        let connection = http.serve_connection(TokioIo::new(Patience::new(stream, allowance.write_timeout)), service);
-        let (stop, cut, telemetry) = (stop.child_token(), cut.child_token(), Arc::clone(&telemetry));
+        let stream = Patience::new(stream, allowance.write_timeout);
+        let moved = stream.moved();
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let (closing, telemetry, stillness) = (closing.clone(), Arc::clone(&telemetry), allowance.stillness);
         open.spawn(async move {
             telemetry.connection_opened();
             let mut connection = std::pin::pin!(connection);
@@ -83,13 +88,14 @@ pub async fn serve<H, F, B>(
             let ended = tokio::select! {
                 _ = connection.as_mut() => true,
                 () = place.cut.cancelled() => true,
-                () = stop.cancelled() => false,
+                () = closing.stop.cancelled() => false,
             };
             if !ended {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     _ = connection => {}
-                    () = cut.cancelled() => {}
+                    () = lies_still(place.standing(), &moved, stillness) => {}
+                    () = closing.cut.cancelled() => {}
                 }
             }
             telemetry.connection_closed();
@@ -97,9 +103,18 @@ pub async fn serve<H, F, B>(
     }
     drop(listener);
     open.close();
-    if tokio::time::timeout(allowance.stop_grace, open.wait()).await.is_err() {
-        cut.cancel();
-        open.wait().await;
+    open.wait().await;
+}
+
+/// Resolves when nothing has come or gone for a while, and nobody is at work on a request that was believed: a stranger who stalls holds
+/// up no stop, and whoever is only slow is let finish.
+async fn lies_still(standing: Standing, moved: &Moved, stillness: Duration) {
+    loop {
+        let before = moved.bytes();
+        tokio::time::sleep(stillness).await;
+        if moved.bytes() == before && !standing.is_at_work() {
+            return;
+        }
     }
 }
 
@@ -142,5 +157,78 @@ async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetr
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    async fn asks(at: std::net::SocketAddr, request: &str) -> TcpStream {
+        let mut socket = TcpStream::connect(at).await.expect("a connection");
+        socket.write_all(request.as_bytes()).await.expect("sent");
+        socket
+    }
+
+    async fn hears(mut socket: TcpStream) -> String {
+        let mut heard = String::new();
+        // Whoever is cut may hear of it by an error.
+        let _ = socket.read_to_string(&mut heard).await;
+        heard
+    }
+
+    /// Once we stop: a stranger who stalls is cut soon, a request that was believed has the time that is left, and not more.
+    #[tokio::test]
+    async fn a_slow_request_that_was_believed_outlives_the_one_that_stalls() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let handle = {
+            let (begun, finish) = (Arc::clone(&begun), Arc::clone(&finish));
+            move |request: Request<Incoming>| {
+                let (begun, finish) = (Arc::clone(&begun), Arc::clone(&finish));
+                async move {
+                    if request.uri().path() != "/stranger" {
+                        request.extensions().get::<Standing>().expect("a standing").proved();
+                    }
+                    begun.notify_one();
+                    match request.uri().path() {
+                        "/slow" => finish.notified().await,
+                        _ => std::future::pending().await,
+                    }
+                    Response::new(Full::new(Bytes::from_static(b"done")))
+                }
+            }
+        };
+        let allowance = Allowance {
+            connections: 10,
+            proxies: Proxies::default(),
+            header_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            stillness: Duration::from_millis(1),
+        };
+        let closing = Closing::default();
+        let serving = tokio::spawn(serve(listener, allowance, handle, Arc::new(Telemetry::new()), closing.clone()));
+        let mut sockets = Vec::new();
+        for path in ["/stranger", "/slow", "/endless"] {
+            sockets.push(asks(at, &format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n{{")).await);
+            begun.notified().await;
+        }
+        let silent = asks(at, "POST /half HTTP/1.1\r\n").await;
+        let [stranger, slow, endless] = <[TcpStream; 3]>::try_from(sockets).expect("three of them");
+        closing.stop.cancel();
+        assert_eq!(hears(stranger).await, "");
+        assert_eq!(hears(silent).await, "");
+        finish.notify_one();
+        assert!(hears(slow).await.ends_with("done"), "the time of the others was over, not its own");
+        assert!(!serving.is_finished());
+        closing.cut.cancel();
+        assert_eq!(hears(endless).await, "");
+        serving.await.expect("it ends");
     }
 }

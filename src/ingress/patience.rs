@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,17 +18,36 @@ pub(super) struct Patience<S> {
     write_timeout: Duration,
     /// Kept while a write waits.
     overdue: Option<Pin<Box<Sleep>>>,
+    moved: Moved,
+}
+
+/// How much has come and gone on a connection.
+#[derive(Clone, Default)]
+pub(super) struct Moved(Arc<AtomicU64>);
+
+impl Moved {
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 impl<S> Patience<S> {
     pub(super) fn new(stream: S, write_timeout: Duration) -> Self {
-        Self { stream, write_timeout, overdue: None }
+        Self { stream, write_timeout, overdue: None, moved: Moved::default() }
     }
 
-    fn mind<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
+    pub(super) fn moved(&self) -> Moved {
+        self.moved.clone()
+    }
+
+    fn mind(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = written {
             self.overdue = None;
-            return written;
+            return Poll::Ready(written.inspect(|bytes| self.moved.add(*bytes)));
         }
         let deadline = Instant::now() + self.write_timeout;
         let overdue = self.overdue.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
@@ -36,7 +57,10 @@ impl<S> Patience<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        self.moved.add(into.filled().len() - before);
+        read
     }
 }
 

@@ -201,6 +201,11 @@ impl Standing {
         inner.stand(self.id, None);
     }
 
+    /// Whether a request that was believed has no answer yet.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.places.inner().open.get(&self.id).is_some_and(|open| open.known && open.spot.is_none())
+    }
+
     /// The request was answered.
     pub(super) fn answered(&self) {
         let mut inner = self.places.inner();

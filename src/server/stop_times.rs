@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -31,18 +32,44 @@ fn share(grace: Duration) -> Duration {
     (grace / SHARE).min(SHARE_MAX)
 }
 
-/// How long requests in flight may take once the doors close.
-pub(super) fn time_for_requests(grace: Duration) -> Duration {
+/// How long a connection may lie still once the doors close.
+pub(super) fn stillness(grace: Duration) -> Duration {
     share(grace) * 2
 }
 
-/// Waits for workers to end by themselves until `at`, then makes them hand back what they have.
-pub(super) async fn end_workers(mut workers: JoinSet<()>, at: Instant, give_up: &CancellationToken, times: StopTimes) {
-    let mut ended = async || while workers.join_next().await.is_some() {};
-    if timeout_at(at, ended()).await.is_err() {
-        give_up.cancel();
-        in_time(ended(), times).await;
+/// Tasks that are asked to end, and made to when their time is over.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub(super) set: JoinSet<()>,
+    pub(super) stop: CancellationToken,
+    /// They hand back, or drop, what they have.
+    pub(super) cut: CancellationToken,
+}
+
+impl Tasks {
+    /// Asks them to end and gives them until `at` to do so by themselves.
+    async fn end_or_cut(&mut self, at: Instant) {
+        self.stop.cancel();
+        if timeout_at(at, self.ended()).await.is_err() {
+            self.cut.cancel();
+        }
     }
+
+    async fn ended(&mut self) {
+        while self.set.join_next().await.is_some() {}
+    }
+}
+
+/// Ends the deliveries, then does what comes in between and ends the others, all at the same time. Deliveries that were cut hand back beside
+/// them: a store that hangs, and takes no outcome, takes no time of the others either.
+pub(super) async fn stop_in_order(mut deliveries: Tasks, between: impl FnOnce(), mut others: Vec<Tasks>, times: StopTimes) {
+    deliveries.end_or_cut(times.deliveries).await;
+    between();
+    let end = async |tasks: &mut Tasks| {
+        tasks.end_or_cut(times.requests).await;
+        tasks.ended().await;
+    };
+    in_time(async { tokio::join!(deliveries.ended(), join_all(others.iter_mut().map(end))) }, times).await;
 }
 
 /// Waits for what has its own bounds, and not longer than there is time.
@@ -60,10 +87,26 @@ mod tests {
         for grace in [0, 1, 200, 5_000, 30_000, 600_000].map(Duration::from_millis) {
             let times = StopTimes::from(now, grace);
             assert!(now <= times.deliveries && times.deliveries <= times.requests && times.requests <= times.end);
-            assert!(times.deliveries + time_for_requests(grace) <= times.requests);
+            assert!(times.deliveries + stillness(grace) <= times.requests, "whoever stalls is cut before");
             assert_eq!(times.end, now + grace);
         }
         let times = StopTimes::from(now, Duration::from_secs(30));
         assert_eq!(times.deliveries - now, Duration::from_secs(24));
+    }
+
+    /// The deliveries wait for a store that never answers; the sender is told in time, and its calls end.
+    #[tokio::test]
+    async fn deliveries_that_hang_take_no_time_of_the_others() {
+        let (mut deliveries, mut sends) = (Tasks::default(), Tasks::default());
+        deliveries.set.spawn(std::future::pending());
+        let (stop, cut, (told, hears)) = (sends.stop.clone(), sends.cut.clone(), tokio::sync::oneshot::channel());
+        sends.set.spawn(async move {
+            stop.cancelled().await;
+            cut.cancelled().await;
+            told.send(()).expect("somebody hears it");
+        });
+        let times = StopTimes::from(Instant::now(), Duration::from_millis(300));
+        stop_in_order(deliveries, || {}, vec![sends], times).await;
+        hears.await.expect("the calls of the sender were handed back");
     }
 }
