@@ -127,6 +127,12 @@ impl Auth {
         }
     }
 
+    /// What cursors are made with: known to every instance of an installation, and to nobody who has only a named token.
+    pub(super) fn cursor_key(&self) -> [u8; 32] {
+        let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = &self.operator;
+        blake3::derive_key("hapax cursors of lists", hash)
+    }
+
     /// The list was changed here: it is read anew before anybody is believed again.
     pub(super) fn changed(&self) {
         let mut held = self.listed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -70,13 +70,21 @@ impl Caller {
         self.channels.is_some()
     }
 
-    /// Which channel to ask the store for: the one that was asked for, or the only one of the token. Rows of several are sifted afterwards.
-    pub(super) fn narrow(&self, asked: Option<String>) -> Result<Option<String>, Problem> {
+    /// Which channels to ask the store for, each by itself: the one that was asked for, those of the token, or (`None`) all at once. Rows of
+    /// others are never read, so neither a row nor a cursor can tell of them.
+    pub(super) fn narrow(&self, asked: Option<String>) -> Result<Vec<Option<String>>, Problem> {
         match (asked, self.channels.as_deref()) {
             (Some(asked), _) if !self.sees(&asked) => Err(self.not_of(&asked)),
-            (None, Some([only])) => Ok(Some(only.clone())),
-            (asked, _) => Ok(asked),
+            (None, Some(own)) => Ok(own.iter().cloned().map(Some).collect()),
+            (asked, _) => Ok(vec![asked]),
         }
+    }
+
+    /// Who it is and what it may see, for what is made out for one caller only.
+    pub(super) fn identity(&self) -> String {
+        // Neither names of tokens nor names of channels have a line break in them.
+        let channels = self.channels.as_deref().map_or_else(|| "*".to_owned(), |own| own.join("\n"));
+        format!("{}\n{channels}", self.name)
     }
 
     /// Refuses what concerns a channel that is not the token's.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inbox::Item;
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, page_limit};
+use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
 use crate::domain::{EventId, Kind, ThreadId};
 use crate::store::{AttemptRow, EventDetail, EventQuery, EventRow};
 
@@ -94,16 +94,17 @@ pub(super) async fn list(
     ask: Result<Query<Ask>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
+    let cursors = Cursors::of(&api, &caller, "events", "");
     let query = EventQuery {
-        channel: caller.narrow(ask.channel)?,
+        channel: None,
         kind: ask.kind.as_deref().map(read_kind).transpose()?,
         thread: ask.thread.as_deref().map(read_thread).transpose()?,
-        before: ask.before.as_deref().map(str::parse::<EventId>).transpose()?,
+        before: ask.before.as_deref().map(|before| Ok::<_, Problem>(cursors.read(before)?.parse()?)).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let mut page = api.store.events(query).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| row.id.to_string());
-    page.rows.retain(|row| caller.sees(&row.channel));
+    let of = |channel| api.store.events(EventQuery { channel, ..query.clone() });
+    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| b.id.cmp(&a.id)).await?;
+    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.id.to_string()));
     Ok(Json(List { events: page.rows.into_iter().map(Event::from).collect(), next }))
 }
 

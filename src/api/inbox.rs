@@ -8,8 +8,7 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, page_limit};
-use crate::domain::ItemId;
+use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
 use crate::store::{InboxQuery, InboxRow, ItemState};
 
 #[derive(Deserialize)]
@@ -62,15 +61,16 @@ pub(super) async fn list(
     ask: Result<Query<Ask>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
+    let cursors = Cursors::of(&api, &caller, "inbox", "");
     let query = InboxQuery {
-        channel: caller.narrow(ask.channel)?,
+        channel: None,
         parked: ask.parked,
-        after: ask.after.as_deref().map(str::parse::<ItemId>).transpose()?,
+        after: ask.after.as_deref().map(|after| Ok::<_, Problem>(cursors.read(after)?.parse()?)).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let mut page = api.store.inbox(query).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| row.item.to_string());
-    page.rows.retain(|row| caller.sees(&row.channel));
+    let of = |channel| api.store.inbox(InboxQuery { channel, ..query.clone() });
+    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.item.cmp(&b.item)).await?;
+    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.item.to_string()));
     Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
 }
 

@@ -12,7 +12,7 @@ use super::story::Step;
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, send_story};
 use crate::domain::{MessageId, ThreadId};
-use crate::store::{Changed, MessageRow, TryRow};
+use crate::store::{Changed, MessageRow, TryRow, asked_request_id};
 
 #[derive(Serialize)]
 pub(super) struct Message {
@@ -136,7 +136,7 @@ impl Message {
             channel: row.channel,
             account: row.account,
             to: row.peer,
-            request_id: row.request_id,
+            request_id: asked_request_id(&row.request_id).to_owned(),
             text: row.text,
             payload,
             priority: row.priority.name(),

@@ -5,6 +5,7 @@ mod accounts;
 pub mod auth;
 mod caller;
 mod channels;
+mod cursor;
 mod events;
 mod guesses;
 mod inbox;
@@ -20,6 +21,7 @@ mod send_at;
 mod send_story;
 mod stats;
 mod story;
+mod thread_view;
 mod threads;
 mod time;
 mod tokens;
@@ -27,7 +29,9 @@ mod tokens;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
@@ -36,6 +40,7 @@ use axum::middleware::{self, Next};
 use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{Request, Response};
 use http_body_util::Full;
 
@@ -46,11 +51,12 @@ use crate::ingress::Memory;
 use crate::ingress::spool::Spool;
 use crate::providers::Provider;
 use crate::providers::sending::Sending;
-use crate::store::Store;
+use crate::store::{Page, Store, StoreError};
 use crate::telemetry::Telemetry;
 
 pub use auth::Auth;
 pub use caller::{Caller, Scope};
+use cursor::Cursors;
 pub use problem::Problem;
 pub use purge::{LastPurge, PurgeLog, purge_step, retention};
 
@@ -123,6 +129,28 @@ pub fn router(api: Arc<Api>) -> Router {
 fn behind(scope: Scope, routes: Router<Arc<Api>>) -> Router<Arc<Api>> {
     let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
     routes.route_layer(middleware::from_fn(need))
+}
+
+/// How many channels of a token are asked at the same time.
+const ASKED_AT_ONCE: usize = 8;
+
+/// One page of a list, from the pages of each channel that the caller sees.
+async fn page_of<T, F>(
+    channels: Vec<Option<String>>,
+    limit: usize,
+    ask: impl Fn(Option<String>) -> F,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Result<Page<T>, StoreError>
+where
+    F: Future<Output = Result<Page<T>, StoreError>>,
+{
+    let pages: Vec<Page<T>> = stream::iter(channels.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
+    let mut more = pages.iter().any(|page| page.more);
+    let mut rows: Vec<T> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.sort_by(order);
+    more |= rows.len() > limit;
+    rows.truncate(limit);
+    Ok(Page { rows, more })
 }
 
 /// The page size that is used for the one asked for.

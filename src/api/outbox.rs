@@ -8,9 +8,9 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, page_limit};
-use crate::domain::{MessageId, ThreadId};
-use crate::store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState};
+use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
+use crate::domain::ThreadId;
+use crate::store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState, asked_request_id};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,16 +73,17 @@ pub(super) async fn list(
     ask: Result<Query<Ask>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
+    let cursors = Cursors::of(&api, &caller, "outbox", "");
     let query = OutboxQuery {
-        channel: caller.narrow(ask.channel)?,
+        channel: None,
         account: ask.account,
         unknown: ask.unknown.unwrap_or_default(),
-        after: ask.after.as_deref().map(str::parse::<MessageId>).transpose()?,
+        after: ask.after.as_deref().map(|after| Ok::<_, Problem>(cursors.read(after)?.parse()?)).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let mut page = api.store.outbox(query).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| row.id.to_string());
-    page.rows.retain(|row| caller.sees(&row.channel));
+    let of = |channel| api.store.outbox(OutboxQuery { channel, ..query.clone() });
+    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.id.cmp(&b.id)).await?;
+    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.id.to_string()));
     Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
 }
 
@@ -94,7 +95,7 @@ impl From<MessageRow> for Item {
             channel: row.channel,
             account: row.account,
             to: row.peer,
-            request_id: row.request_id,
+            request_id: asked_request_id(&row.request_id).to_owned(),
             text: row.text,
             priority: row.priority.name(),
             status: row.steps.status().name(),

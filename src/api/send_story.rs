@@ -3,7 +3,7 @@
 use super::story::{Step, step};
 use super::time::rfc3339;
 use crate::domain::{Status, Steps};
-use crate::store::{MessageRow, OutboxPlace, OutboxState, TryRow};
+use crate::store::{MessageRow, OutboxPlace, OutboxState, TryRow, asked_request_id};
 
 /// Tells it in the order of time; how it stands now comes last.
 pub(super) fn steps(row: &MessageRow, now_ms: i64) -> Vec<Step> {
@@ -18,7 +18,8 @@ pub(super) fn steps(row: &MessageRow, now_ms: i64) -> Vec<Step> {
 
 fn queued(row: &MessageRow) -> Step {
     let from = row.reply_to.map(|event| format!(", a reply to {event}")).unwrap_or_default();
-    let words = format!("queued for {} from account {} under request id {}{from}", row.peer, row.account, row.request_id);
+    let request_id = asked_request_id(&row.request_id);
+    let words = format!("queued for {} from account {} under request id {request_id}{from}", row.peer, row.account);
     step(row.created_ms, "queued", words)
 }
 

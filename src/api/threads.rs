@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::events::read_thread;
+use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, page_limit};
+use super::{ASKED_AT_ONCE, Api, Caller, Cursors, Problem, page_limit, page_of};
 use crate::domain::{EventId, ThreadId};
 use crate::store::{EntryId, ThreadMessage, ThreadQuery, ThreadRow};
 
@@ -79,21 +79,25 @@ pub(super) async fn list(
     ask: Result<Query<Ask>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
     let Query(ask) = ask?;
+    let cursors = Cursors::of(&api, &caller, "threads", "");
     let query = ThreadQuery {
-        channel: caller.narrow(ask.channel)?,
+        channel: None,
         account: ask.account,
-        before: ask.before.as_deref().map(read_cursor).transpose()?,
+        before: ask.before.as_deref().map(|before| read_place(&cursors.read(before)?)).transpose()?,
         limit: page_limit(ask.limit),
     };
-    let mut page = api.store.threads(query).await?;
-    let next = page.rows.last().filter(|_| page.more).map(write_cursor);
-    page.rows.retain(|row| caller.sees(&row.channel));
-    Ok(Json(List { threads: page.rows.into_iter().map(Thread::from).collect(), next }))
+    let of = |channel| api.store.threads(ThreadQuery { channel, ..query.clone() });
+    let newest_first = |a: &ThreadRow, b: &ThreadRow| (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id));
+    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, newest_first).await?;
+    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&write_place(row)));
+    let views = page.rows.into_iter().map(|row| thread_view::view(&api, &caller, row, LOOK_IN_LIST));
+    let views: Vec<Option<View>> = stream::iter(views).buffered(ASKED_AT_ONCE).try_collect().await?;
+    Ok(Json(List { threads: views.into_iter().flatten().map(|view| view.row.into()).collect(), next }))
 }
 
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    Ok(Json(find(&api, &caller, &id).await?.into()))
+    Ok(Json(find(&api, &caller, &id).await?.row.into()))
 }
 
 pub(super) async fn messages(
@@ -103,26 +107,31 @@ pub(super) async fn messages(
     ask: Result<Query<AskMessages>, QueryRejection>,
 ) -> Result<Json<Messages>, Problem> {
     let (Query(ask), id) = (ask?, read_thread(&id)?);
-    let before = ask.before.as_deref().map(read_entry).transpose()?;
+    let cursors = Cursors::of(&api, &caller, "messages", &id.to_string());
+    let before = ask.before.as_deref().map(|before| read_entry(&cursors.read(before)?)).transpose()?;
     find(&api, &caller, &id).await?;
-    let page = api.store.thread_messages(&id, before, page_limit(ask.limit)).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| write_entry(row.id));
-    Ok(Json(Messages { messages: page.rows.into_iter().map(Entry::from).collect(), next }))
+    let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;
+    let next = next.map(|entry| cursors.write(&write_entry(entry)));
+    Ok(Json(Messages { messages: rows.into_iter().map(Entry::from).collect(), next }))
 }
 
 pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    if caller.is_limited() {
-        find(&api, &caller, &id).await?;
+    if caller.is_limited() && find(&api, &caller, &id).await?.shared {
+        let why = "another channel speaks in this thread too, and has read nothing; use a token of all its channels";
+        return Err(Problem::forbidden(why));
     }
     match api.store.mark_read(&id).await? {
-        true => Ok(Json(find(&api, &caller, &id).await?.into())),
+        true => Ok(Json(find(&api, &caller, &id).await?.row.into())),
         false => Err(no_such_thread(&id)),
     }
 }
 
-async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<ThreadRow, Problem> {
-    let found = api.store.thread(id).await?.filter(|row| caller.sees(&row.channel));
+async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
+    let found = match api.store.thread(id).await? {
+        Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE).await?,
+        None => None,
+    };
     found.ok_or_else(|| no_such_thread(id))
 }
 
@@ -132,17 +141,13 @@ fn no_such_thread(id: &ThreadId) -> Problem {
 }
 
 /// Time and id of the last row: the list has no other order.
-fn write_cursor(row: &ThreadRow) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{} {}", row.last_ms, row.id))
+fn write_place(row: &ThreadRow) -> String {
+    format!("{} {}", row.last_ms, row.id)
 }
 
-fn read_cursor(text: &str) -> Result<(i64, ThreadId), Problem> {
-    let read = || {
-        let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        let (at_ms, id) = plain.split_once(' ')?;
-        Some((at_ms.parse().ok()?, id.parse().ok()?))
-    };
-    read().ok_or_else(|| Problem::bad_request("`before` is not from a page of this list: give the `next` of the page before"))
+fn read_place(place: &str) -> Result<(i64, ThreadId), Problem> {
+    let (at_ms, id) = place.split_once(' ').unwrap_or_default();
+    Ok((at_ms.parse().unwrap_or_default(), read_thread(id)?))
 }
 
 fn write_entry(entry: EntryId) -> String {

@@ -15,7 +15,7 @@ pub struct NewMessage {
     pub account: String,
     /// Whom it is for.
     pub peer: String,
-    /// The caller's name for this very send; unique per account.
+    /// The caller's name for this very send; unique per channel and account.
     pub request_id: String,
     /// Of the content: the same request id with another content is a mistake of the caller.
     pub fingerprint: [u8; 32],
@@ -30,7 +30,20 @@ pub struct NewMessage {
     pub send_at_ms: Option<i64>,
 }
 
+/// Stands between a request id and its channel; callers cannot write it.
+const APART: char = '\u{1f}';
+
+/// A kept request id as its caller wrote it.
+pub fn asked_request_id(kept: &str) -> &str {
+    kept.split_once(APART).map_or(kept, |(asked, _)| asked)
+}
+
 impl NewMessage {
+    /// The request id that is kept when another channel of the account has taken the plain one: channels do not meet in their ids.
+    pub(super) fn request_id_apart(&self) -> String {
+        format!("{}{APART}{}", self.request_id, self.channel)
+    }
+
     /// The time until which it waits in a lane of its own, if that is still to come.
     pub(super) fn held_until(&self, now_ms: i64) -> Option<i64> {
         self.send_at_ms.filter(|at_ms| *at_ms > now_ms)

@@ -31,6 +31,8 @@ pub struct ThreadQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadMessage {
     pub id: EntryId,
+    /// Which channel heard it or sends it: channels of one account share a thread.
+    pub channel: String,
     pub direction: Direction,
     pub at_ms: i64,
     pub text: Option<String>,

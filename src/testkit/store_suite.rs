@@ -83,6 +83,7 @@ macro_rules! store_suite {
         $crate::store_suite!(@sending $bed;
             a_message_is_recorded_before_it_leaves
             the_same_request_is_one_message
+            a_request_id_belongs_to_its_channel
             messages_of_a_thread_leave_in_order
             replies_go_before_the_rest
             a_message_for_later_keeps_nobody_waiting

@@ -179,3 +179,89 @@ async fn wrong_tokens_are_answered_later_and_later_and_right_ones_at_once() {
     assert_eq!(fixture.get("/v1/inbox").await.0, StatusCode::OK, "a right one does not wait behind it");
     assert!(futures_util::poll!(&mut fifth).is_pending());
 }
+
+/// Two channels of one account and one person: a token of one of them sees what that channel heard and said, and nothing else.
+#[tokio::test]
+async fn a_token_sees_only_its_channels_part_of_a_shared_thread() {
+    let fixture = Fixture::new();
+    let own = fixture.accept_on("shop", "m1", Then::Deliver).await;
+    fixture.clock.0.fetch_add(60_000, Ordering::SeqCst);
+    for n in 0..3 {
+        fixture.accept_on("phone", &format!("p{n}"), Then::Deliver).await;
+    }
+    let shop = fixture.token("shopper", &["read", "send"], Some(&["shop"])).await;
+    let phone = fixture.token("phoner", &["read", "send"], Some(&["phone"])).await;
+    let thread = async |token: &str| fixture.with("GET", "/v1/threads/7__55119", token, json!({})).await.1;
+    let entries = async |token: &str| {
+        let (_, page) = fixture.with("GET", "/v1/threads/7__55119/messages", token, json!({})).await;
+        page["messages"].as_array().expect("a list").iter().map(|row| row["text"].clone()).collect::<Vec<_>>()
+    };
+    let seen = thread(&shop).await;
+    assert_eq!(
+        (&seen["last_message_text"], &seen["unread"], &seen["channel"]),
+        (&json!("shop hears m1"), &json!(1), &json!("shop"))
+    );
+    assert_eq!(entries(&shop).await, ["shop hears m1"]);
+    let seen = thread(&phone).await;
+    assert_eq!((&seen["unread"], &seen["channel"]), (&json!(3), &json!("phone")), "although the other channel was first");
+    assert_eq!(entries(&phone).await, ["phone hears p2", "phone hears p1", "phone hears p0"]);
+    let (_, listed) = fixture.with("GET", "/v1/threads", &shop, json!({})).await;
+    assert!(listed["threads"][0]["last_message_text"] == "shop hears m1" && !listed.to_string().contains("phone"), "{listed}");
+    let both = fixture.token("both", &["read"], Some(&["shop", "phone"])).await;
+    assert_eq!((&thread(&both).await["unread"], entries(&both).await.len()), (&json!(4), 4));
+
+    let read = async |token: &str| fixture.with("POST", "/v1/threads/7__55119/read", token, json!({})).await.0;
+    assert_eq!(read(&shop).await, StatusCode::FORBIDDEN, "it would mark the other's as read");
+    assert_eq!(fixture.with("GET", &format!("/v1/events/{own}"), &phone, json!({})).await.0, StatusCode::NOT_FOUND);
+}
+
+/// A request id that the other channel of the account has used is free, and tells nothing of it.
+#[tokio::test]
+async fn a_token_hears_nothing_of_the_other_channels_request_ids() {
+    let fixture = Fixture::new();
+    let mut made = Vec::new();
+    for channel in ["shop", "phone"] {
+        let token = fixture.token(channel, &["read", "send"], Some(&[channel])).await;
+        let send = json!({"channel": channel, "account": "7", "to": "55119", "text": channel, "request_id": "order-1"});
+        for replayed in [false, true] {
+            let (status, receipt) = fixture.with("POST", "/v1/messages", &token, send.clone()).await;
+            assert!(status.is_success(), "{receipt}");
+            assert_eq!((&receipt["replayed"], &receipt["request_id"]), (&json!(replayed), &json!("order-1")));
+            made.push(receipt["id"].clone());
+        }
+        let (_, shown) = fixture.with("GET", "/v1/outbox", &token, json!({})).await;
+        let items = shown["items"].as_array().expect("a list");
+        assert_eq!((items.len(), &items[0]["request_id"], &items[0]["channel"]), (1, &json!("order-1"), &json!(channel)));
+    }
+    assert!(made[0] == made[1] && made[2] == made[3] && made[0] != made[2]);
+}
+
+/// Pages of a token of several channels are full: nothing tells how much there is of others. Their cursors lead nowhere else.
+#[tokio::test]
+async fn pages_and_cursors_tell_nothing_of_other_channels() {
+    let fixture = Fixture::new();
+    for n in 0..12 {
+        fixture.accept_on(["shop", "phone", "help"][n % 3], &format!("m{n}"), Then::Deliver).await;
+    }
+    let token = fixture.token("two", &["read"], Some(&["shop", "help"])).await;
+    let other = fixture.token("two-more", &["read"], Some(&["shop", "help"])).await;
+    for (list, rows, cursor) in [("events", "events", "before"), ("inbox", "items", "after")] {
+        let (mut path, mut seen) = (format!("/v1/{list}?limit=1"), Vec::new());
+        loop {
+            let (status, page) = fixture.with("GET", &path, &token, json!({})).await;
+            assert_eq!((status, page[rows].as_array().map(Vec::len)), (StatusCode::OK, Some(1)), "{page}");
+            seen.push(page[rows][0]["channel"].clone());
+            let Some(next) = page["next"].as_str() else { break };
+            path = format!("/v1/{list}?limit=1&{cursor}={next}");
+            let elsewhere = format!(
+                "/v1/{}?{}={next}",
+                if list == "inbox" { "events" } else { "inbox" },
+                if list == "inbox" { "before" } else { "after" }
+            );
+            for (path, token) in [(&path, &other), (&path, &TOKEN.to_owned()), (&elsewhere, &token)] {
+                assert_eq!(fixture.with("GET", path, token, json!({})).await.0, StatusCode::BAD_REQUEST, "{path}");
+            }
+        }
+        assert!(seen.len() == 8 && seen.iter().all(|channel| channel != "phone"), "{seen:?}");
+    }
+}

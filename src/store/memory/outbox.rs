@@ -63,7 +63,7 @@ impl Kept {
 impl Outbox {
     /// Whether this would be one more than may wait.
     pub(super) fn is_full_for(&self, new: &NewMessage) -> bool {
-        if self.requests.contains_key(&(new.account.clone(), new.request_id.clone())) {
+        if self.known_request(new).is_ok() {
             return false;
         }
         let beside = |(_, message, place): &(MessageId, &Kept, Place)| {
@@ -74,12 +74,27 @@ impl Outbox {
         self.open().filter(beside).count() >= self.most.unwrap_or(limits::OUTBOX_MAX)
     }
 
-    pub(super) fn submit(&mut self, new: NewMessage, peer: String, id: MessageId, now: i64) -> Submitted {
-        let request = (new.account.clone(), new.request_id.clone());
-        if let Some(&known) = self.requests.get(&request) {
-            let same = self.messages.get(&known).is_some_and(|message| message.new.fingerprint == new.fingerprint);
-            return if same { Submitted::Replayed(known) } else { Submitted::Mismatch(known) };
+    /// The message that was made for this request before, or the id under which the request is kept now.
+    fn known_request(&self, new: &NewMessage) -> Result<MessageId, String> {
+        let of = |request_id: String| self.requests.get(&(new.account.clone(), request_id)).copied();
+        let is_own = |id: &MessageId| self.messages.get(id).is_some_and(|message| message.new.channel == new.channel);
+        let (plain, apart) = (of(new.request_id.clone()), of(new.request_id_apart()));
+        match apart.or(plain.filter(is_own)) {
+            Some(known) => Ok(known),
+            None if plain.is_some() => Err(new.request_id_apart()),
+            None => Err(new.request_id.clone()),
         }
+    }
+
+    pub(super) fn submit(&mut self, mut new: NewMessage, peer: String, id: MessageId, now: i64) -> Submitted {
+        match self.known_request(&new) {
+            Ok(known) => {
+                let same = self.messages.get(&known).is_some_and(|message| message.new.fingerprint == new.fingerprint);
+                return if same { Submitted::Replayed(known) } else { Submitted::Mismatch(known) };
+            }
+            Err(kept) => new.request_id = kept,
+        }
+        let request = (new.account.clone(), new.request_id.clone());
         let home = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
         self.requests.insert(request, id);
         let state = Outgoing::new(now, new.held_until(now));

@@ -163,13 +163,15 @@ impl State {
                 let (at_ms, text) = (recorded.received_ms, recorded.event.text.clone());
                 let status = status_of_inbound(ids::number_of(id.0), self.threads.read_to(thread));
                 let status = (direction == Direction::In).then_some(status);
-                Some(ThreadMessage { id: entry, direction, at_ms, text, provider_id, status })
+                let channel = recorded.channel.to_string();
+                Some(ThreadMessage { id: entry, channel, direction, at_ms, text, provider_id, status })
             }
             EntryId::Message(id) => {
                 let row = self.outbox.row(id)?;
                 let (at_ms, status) = (row.created_ms, Some(row.steps.status()));
                 Some(ThreadMessage {
                     id: entry,
+                    channel: row.channel,
                     direction: Direction::Out,
                     at_ms,
                     text: row.text,

@@ -154,17 +154,18 @@ fn read_thread(mut row: Row, account: &str) -> Result<ThreadRow, StoreError> {
 
 fn read_entry(mut row: Row, account: u32) -> Result<ThreadMessage, StoreError> {
     let is_message = row.text()? == "m";
-    let (seq, at_ms, text, provider_id) = (row.seq()?, row.int()?, row.maybe_text()?, row.maybe_text()?);
+    let (seq, at_ms, channel) = (row.seq()?, row.int()?, row.text()?);
+    let (text, provider_id) = (row.maybe_text()?, row.maybe_text()?);
     let id = seq.id(at_ms, account);
     if is_message {
         let status = Some(read_steps(&mut row)?.status());
         let id = EntryId::Message(MessageId(id));
-        return Ok(ThreadMessage { id, direction: Direction::Out, at_ms, text, provider_id, status });
+        return Ok(ThreadMessage { id, channel, direction: Direction::Out, at_ms, text, provider_id, status });
     }
     let (echo, read) = (row.flag()?, row.flag()?);
     let direction = if echo { Direction::Out } else { Direction::In };
     let status = (!echo).then_some(if read { Status::Read } else { Status::Delivered });
-    Ok(ThreadMessage { id: EntryId::Event(EventId(id)), direction, at_ms, text, provider_id, status })
+    Ok(ThreadMessage { id: EntryId::Event(EventId(id)), channel, direction, at_ms, text, provider_id, status })
 }
 
 /// One time per status, in their order, or nothing.

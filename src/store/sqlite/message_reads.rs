@@ -96,11 +96,15 @@ fn entry_number(entry: EntryId) -> i64 {
 /// One entry and the number of the one before it.
 fn read_entry(db: &Connection, thread: i64, number: i64, read_to: i64) -> rusqlite::Result<Option<(ThreadMessage, i64)>> {
     let event = db
-        .prepare_cached("SELECT received, echo, text, provider_id, prev FROM events WHERE number = ?1 AND thread = ?2")?
+        .prepare_cached(
+            "SELECT received, echo, text, provider_id, prev, (SELECT name FROM channels WHERE id = channel)
+             FROM events WHERE number = ?1 AND thread = ?2",
+        )?
         .query_row([number, thread], |row| {
             let (at_ms, echo): (_, bool) = (row.get(0)?, row.get(1)?);
             let entry = ThreadMessage {
                 id: EntryId::Event(event_id(at_ms, number as u64)),
+                channel: row.get(5)?,
                 direction: if echo { Direction::Out } else { Direction::In },
                 at_ms,
                 text: row.get(2)?,
@@ -113,21 +117,25 @@ fn read_entry(db: &Connection, thread: i64, number: i64, read_to: i64) -> rusqli
     if event.is_some() {
         return Ok(event);
     }
-    db.prepare_cached("SELECT created, text, provider_id, steps, prev FROM messages WHERE number = ?1 AND thread = ?2")?
-        .query_row([number, thread], |row| {
-            let at_ms = row.get(0)?;
-            let steps: String = row.get(3)?;
-            let entry = ThreadMessage {
-                id: EntryId::Message(message_id(at_ms, number)),
-                direction: Direction::Out,
-                at_ms,
-                text: row.get(1)?,
-                provider_id: row.get(2)?,
-                status: Some(steps_of(&steps).status()),
-            };
-            Ok((entry, row.get(4)?))
-        })
-        .optional()
+    db.prepare_cached(
+        "SELECT created, text, provider_id, steps, prev, (SELECT name FROM channels WHERE id = channel)
+         FROM messages WHERE number = ?1 AND thread = ?2",
+    )?
+    .query_row([number, thread], |row| {
+        let at_ms = row.get(0)?;
+        let steps: String = row.get(3)?;
+        let entry = ThreadMessage {
+            id: EntryId::Message(message_id(at_ms, number)),
+            channel: row.get(5)?,
+            direction: Direction::Out,
+            at_ms,
+            text: row.get(1)?,
+            provider_id: row.get(2)?,
+            status: Some(steps_of(&steps).status()),
+        };
+        Ok((entry, row.get(4)?))
+    })
+    .optional()
 }
 
 const MESSAGES: &str =

@@ -12,7 +12,7 @@ use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, ste
 use super::threads::{Said, name_hash};
 use super::writer::{StepError, Writer};
 use crate::domain::key::KeyHasher;
-use crate::domain::{Fence, Outgoing, Place, Status, Steps, ThreadId, ids};
+use crate::domain::{Fence, MessageId, Outgoing, Place, Status, Steps, ThreadId, ids};
 use crate::store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
 
 /// The outbox as [`super::lanes`] reads it.
@@ -36,8 +36,27 @@ impl Writer {
         if waiting.unwrap_or_default() < most {
             return Ok(false);
         }
-        let request = request_hash(&new.account, &new.request_id);
-        Ok(!self.db.prepare_cached("SELECT 1 FROM messages WHERE request = ?1")?.exists([request])?)
+        Ok(self.known_request(new)?.is_err())
+    }
+
+    /// The message that was made for this request before, with its fingerprint, or the id under which the request is kept now.
+    fn known_request(&self, new: &NewMessage) -> rusqlite::Result<Result<(MessageId, [u8; 32]), String>> {
+        let find = |request_id: &str| {
+            self.db
+                .prepare_cached("SELECT number, created, fingerprint, channel FROM messages WHERE request = ?1")?
+                .query_row([request_hash(&new.account, request_id)], |row| {
+                    let known = (message_id(row.get(1)?, row.get(0)?), row.get::<_, [u8; 32]>(2)?);
+                    Ok((known, row.get::<_, i64>(3)?))
+                })
+                .optional()
+        };
+        let (apart, channel) = (new.request_id_apart(), self.channels.get(&new.channel).copied());
+        Ok(match (find(&apart)?, find(&new.request_id)?) {
+            (Some((known, _)), _) => Ok(known),
+            (None, Some((known, of))) if Some(of) == channel => Ok(known),
+            (None, Some(_)) => Err(apart),
+            (None, None) => Err(new.request_id.clone()),
+        })
     }
 
     /// The first of these that finds no room.
@@ -58,21 +77,17 @@ impl Writer {
     }
 
     pub(super) fn submit(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
-        let request = request_hash(&new.account, &new.request_id);
-        let known = self
-            .db
-            .prepare_cached("SELECT number, created, fingerprint FROM messages WHERE request = ?1")?
-            .query_row([request], |row| Ok((message_id(row.get(1)?, row.get(0)?), row.get::<_, [u8; 32]>(2)?)))
-            .optional()?;
-        if let Some((id, fingerprint)) = known {
-            return Ok(if fingerprint == new.fingerprint { Submitted::Replayed(id) } else { Submitted::Mismatch(id) });
-        }
+        let request_id = match self.known_request(new)? {
+            Ok((id, fingerprint)) if fingerprint == new.fingerprint => return Ok(Submitted::Replayed(id)),
+            Ok((id, _)) => return Ok(Submitted::Mismatch(id)),
+            Err(request_id) => request_id,
+        };
         let channel = self.channel(&new.channel)?;
         let number = self.number() as i64;
         let (thread, peer) = self.thread_of_peer(channel, &new.account, &new.peer)?;
         let said = Said { number, at: self.now_ms, out: true, text: new.text.as_deref() };
         let prev = self.threads.say(&self.db, thread, &said)?;
-        self.write_message(new, number, channel, request, thread, prev)?;
+        self.write_message(new, &request_id, number, channel, thread, prev)?;
         let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
         let waiting = match new.held_until(self.now_ms) {
             Some(due) => Waiting { item: number, lane: None, due, line },
@@ -100,9 +115,9 @@ impl Writer {
     fn write_message(
         &self,
         new: &NewMessage,
+        request_id: &str,
         number: i64,
         channel: i64,
-        request: LaneName,
         thread: i64,
         prev: i64,
     ) -> rusqlite::Result<()> {
@@ -116,8 +131,8 @@ impl Writer {
             channel,
             new.account,
             new.peer,
-            request,
-            new.request_id,
+            request_hash(&new.account, request_id),
+            request_id,
             new.fingerprint,
             new.text,
             &*new.payload,

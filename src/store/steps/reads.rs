@@ -310,6 +310,7 @@ fn thread_message(entry: &Entry, read_to: u64) -> ThreadMessage {
     match entry {
         Entry::Event(event) => ThreadMessage {
             id: EntryId::Event(event.event_id()),
+            channel: event.channel.to_string(),
             direction: if event.echo { Direction::Out } else { Direction::In },
             at_ms: event.received_ms,
             text: event.text.clone(),
@@ -318,6 +319,7 @@ fn thread_message(entry: &Entry, read_to: u64) -> ThreadMessage {
         },
         Entry::Message(message) => ThreadMessage {
             id: EntryId::Message(message.message_id()),
+            channel: message.channel.to_string(),
             direction: Direction::Out,
             at_ms: message.created_ms,
             text: message.text.clone(),

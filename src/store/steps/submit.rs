@@ -55,6 +55,7 @@ pub(super) fn first_of_submit<'m>(messages: impl Iterator<Item = &'m NewMessage>
         first.names.push((new.account.clone(), new.peer.clone()));
         first.threads.push((new.account.clone(), new.peer.clone()));
         first.requests.push((new.account.clone(), new.request_id.clone()));
+        first.requests.push((new.account.clone(), new.request_id_apart()));
     }
     first
 }
@@ -106,6 +107,7 @@ impl Work {
         for new in messages.clone() {
             wanted.names.push((new.account.clone(), new.peer.clone()));
             wanted.requests.push(request_hash(&new.account, &new.request_id));
+            wanted.requests.push(request_hash(&new.account, &new.request_id_apart()));
         }
         self.load(tx, wanted).await?;
         let mut wanted = Wanted::default();
@@ -121,7 +123,16 @@ impl Work {
 
     /// The message that was made for this request before.
     pub(super) fn known_request(&self, new: &NewMessage) -> Option<&MessageRec> {
-        self.messages.values().find(|message| message.account == new.account && message.request_id == new.request_id)
+        let apart = new.request_id_apart();
+        let is_it = |request_id: &str| request_id == new.request_id || request_id == apart;
+        let mut of_account = self.messages.values().filter(|message| message.account == new.account);
+        of_account.find(|message| message.channel == new.channel && is_it(&message.request_id))
+    }
+
+    /// The id under which a new request is kept.
+    fn kept_request_id(&self, new: &NewMessage) -> String {
+        let taken = |message: &MessageRec| message.account == new.account && message.request_id == new.request_id;
+        if self.messages.values().any(taken) { new.request_id_apart() } else { new.request_id.clone() }
     }
 
     /// Records a message under `number`, unless its request was made before.
@@ -166,7 +177,7 @@ impl Work {
             channel: Arc::clone(&new.channel),
             account: new.account.clone(),
             peer: new.peer.clone(),
-            request_id: new.request_id.clone(),
+            request_id: self.kept_request_id(new),
             fingerprint: new.fingerprint,
             text: new.text.clone(),
             payload: new.payload.clone(),

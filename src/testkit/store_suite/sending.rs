@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status, ThreadId};
 use crate::store::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled, Store,
-    StoreError, Submitted,
+    StoreError, Submitted, asked_request_id,
 };
 use crate::testkit::store_bed::{Bed, HOLD_MS, accept, accept_one, lease, message as inbound, webhook};
 
@@ -108,6 +108,31 @@ pub async fn the_same_request_is_one_message(bed: &dyn Bed) {
     let elsewhere = NewMessage { account: "other".to_owned(), ..outgoing("r1", "ana") };
     assert!(matches!(fine(store.submit(elsewhere).await), Submitted::New(_)), "request ids belong to an account");
     assert_eq!(take(&**store, 10).await.len(), 2);
+}
+
+/// Two channels of one account: neither takes the other's request ids, nor hears of them.
+pub async fn a_request_id_belongs_to_its_channel(bed: &dyn Bed) {
+    let store = bed.open();
+    let help = |request: &str| NewMessage { channel: "help".into(), fingerprint: [2; 32], ..outgoing(request, "ana") };
+    let first = submit(&*store, outgoing("r1", "ana")).await;
+    let second = submit(&*store, help("r1")).await;
+    assert_ne!(first, second);
+    for _ in 0..2 {
+        assert_eq!(fine(store.submit(outgoing("r1", "ana")).await), Submitted::Replayed(first));
+        assert_eq!(fine(store.submit(help("r1")).await), Submitted::Replayed(second));
+        let other = NewMessage { fingerprint: [3; 32], ..help("r1") };
+        assert_eq!(fine(store.submit(other).await), Submitted::Mismatch(second));
+    }
+    assert_eq!(asked_request_id(&row(&*store, second).await.request_id), "r1");
+    // What one channel purges makes nothing new of the other's.
+    for held in take(&*store, 10).await {
+        fine(store.begin(held.lane, held.fence).await);
+        settle(&*store, &held, sent("wamid.1")).await;
+    }
+    bed.clock().advance(10_000);
+    while fine(store.purge(&[("shop".to_owned(), 1_000), ("help".to_owned(), 99_000)], 100).await).more {}
+    assert_eq!(fine(store.message(first).await), None);
+    assert_eq!(fine(store.submit(help("r1")).await), Submitted::Replayed(second));
 }
 
 pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {

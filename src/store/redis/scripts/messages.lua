@@ -272,9 +272,18 @@ local function take_message()
   }
 end
 
+-- The message that was made for this request before, or the id under which the request is kept now: where another channel has taken it, apart.
+local function known_request(new)
+  local apart = new.request_id .. '\31' .. new.channel
+  local known = redis.call('HGET', key('rq'), apart) or redis.call('HGET', key('rq'), new.request_id)
+  if not known then return false, new.request_id end
+  local is_own = redis.call('HGET', key('m', known), 'channel') == new.channel
+  return is_own and known, apart
+end
+
 -- `N` a new message, `R` the same request again, `M` its id with another content.
 local function submit(new)
-  local known = redis.call('HGET', key('rq'), new.request_id)
+  local known, request_id = known_request(new)
   if known then
     local of = redis.call('HMGET', key('m', known), 'fingerprint', 'created', 'call')
     local same = of[1] == new.fingerprint and 'R' or 'M'
@@ -283,12 +292,12 @@ local function submit(new)
   local seq, thread = next_seq(), thread_of(new.peer)
   local row, home = key('m', seq), lane_of(new.channel, thread)
   local held = new.send_at and new.send_at > now
-  redis.call('HSET', row, 'channel', new.channel, 'peer', new.peer, 'request_id', new.request_id, 'fingerprint', new.fingerprint,
+  redis.call('HSET', row, 'channel', new.channel, 'peer', new.peer, 'request_id', request_id, 'fingerprint', new.fingerprint,
     'payload', new.payload, 'priority', new.priority, 'created', now, 'thread', thread, 'home', home, 'call', ARGV[2],
     's0', now, 'attempt', 0, 'due', held and new.send_at or now)
   if new.text then redis.call('HSET', row, 'text', new.text) end
   if new.reply_to then redis.call('HSET', row, 'reply_to', new.reply_to) end
-  redis.call('HSET', key('rq'), new.request_id, seq)
+  redis.call('HSET', key('rq'), request_id, seq)
   redis.call('ZADD', key('out', new.channel), seq, seq)
   count_open(seq, false)
   out_join(seq, held and '#' .. seq or home)
@@ -305,7 +314,7 @@ end
 
 -- Whether this would be one more than may wait.
 local function is_full_for(new, most)
-  return waiting(new.channel, new.priority == '0') >= most and not redis.call('HGET', key('rq'), new.request_id)
+  return waiting(new.channel, new.priority == '0') >= most and not known_request(new)
 end
 
 -- Of an answer's replies, all are queued or none: this says whether one of them finds no room.

@@ -7,14 +7,14 @@ local read_to = redis.call('HGET', key('t', thread), 'read_to')
 local function tell(entry)
   local entry_kind, of = string.sub(entry, 1, 1), string.sub(entry, 2)
   if entry_kind == 'm' then
-    local row = redis.call('HMGET', key('m', of), 'created', 'text', 'provider_id', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
+    local row = redis.call('HMGET', key('m', of), 'created', 'channel', 'text', 'provider_id', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
     return row[1] and { 'm', of, unpack(row) }
   end
   local event = redis.call('GET', key('e', of))
   if not event then return false end
   event = cmsgpack.unpack(event)
   local is_read = read_to and not is_below(read_to, of)
-  return { 'e', of, event[1], event[10], event[6], event[8] and 1 or 0, is_read and 1 or 0 }
+  return { 'e', of, event[1], event[4], event[10], event[6], event[8] and 1 or 0, is_read and 1 or 0 }
 end
 
 local line = key('te', thread)
