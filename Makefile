@@ -1,18 +1,18 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint bench install
+.PHONY: help run test it soak lint bench install
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z%-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Start hapax and show every event, copies included
 	@echo "Building and starting hapax on http://127.0.0.1:4272 (stop with Ctrl-C)."
 	@echo "When it is up, send it one message five times from a second terminal:"
 	@echo
-	@echo "    target/release/hapax trigger whatsapp.text --times 5"
+	@echo "    target/quick/hapax trigger whatsapp.text --times 5"
 	@echo
-	cargo run --release -- listen
+	cargo run --profile quick -- listen
 
 # Cargo prints one count per test binary; the last line adds them up, and pipefail keeps cargo's verdict.
 count := awk '{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6; ignored += $$8 } \
@@ -21,10 +21,17 @@ count := awk '{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6
 test: ## Run every test and print how many ran
 	@tests/install-servers.sh
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		cargo test --all-features --doc && cargo nextest run --all-features; \
+		cargo test --workspace --doc && cargo nextest run --workspace; \
 	else \
-		cargo test --all-features --no-fail-fast 2>&1 | $(count); \
+		cargo test --workspace --no-fail-fast 2>&1 | $(count); \
 	fi
+
+test-%: ## Run the tests inside one crate: make test-domain
+	cargo nextest run -p $(if $(filter hapax hapax-server,$*),$*,hapax-$*) --lib
+
+it: ## Run one part of the integration tests: make it FILTER=storm
+	@tests/install-servers.sh
+	cargo nextest run -p hapax-server --test it $(FILTER)
 
 # What is long by nature has a short form in `make test` and its full form here. The numbers may be set from outside.
 soak: export HAPAX_SOAK ?= 1
@@ -32,15 +39,15 @@ soak: export HAPAX_SEQUENCES ?= 2000
 soak: export HAPAX_POWER_CUTS ?= 200
 soak: ## Run the long forms of the tests: 2,000 random sequences per store, 200 power cuts (hours)
 	@tests/install-servers.sh
-	cargo nextest run --all-features --profile soak
+	cargo nextest run --workspace --profile soak
 
 lint: ## Check formatting, lints, house rules, and where dependencies come from; any warning is an error
-	cargo fmt --check
-	cargo clippy --all-targets --all-features -- -D warnings
-	cargo test --quiet --test tidy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test --quiet -p hapax-server --test tidy
 
 bench: ## Measure this machine: accept, copies and delivery against a server that stores nothing
 	cargo run --release -- bench
 
 install: ## Install the hapax command for this user
-	cargo install --path . --locked
+	cargo install --path crates/hapax-server --locked

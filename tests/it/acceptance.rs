@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hapax::clock::SystemClock;
-use hapax::config::Config;
-use hapax::domain::{Direction, MessageId, Status, ThreadId};
-use hapax::store::sqlite::{Options, SqliteStore};
-use hapax::store::{Store, Submitted, ThreadQuery};
-use hapax::testkit::fake_provider::Play;
-use hapax::testkit::process::Program;
+use hapax_domain::{Direction, MessageId, Status, ThreadId};
+use hapax_server::config::Config;
+use hapax_store::clock::SystemClock;
+use hapax_store::{Store, Submitted, ThreadQuery};
+use hapax_store_sqlite::{Options, SqliteStore};
+use hapax_testkit::fake_provider::Play;
+use hapax_testkit::process::Program;
 
 use crate::phones::{
     ACCOUNT, OTHER_ACCOUNT, Phones, all_sent, has_status, message, new_message, refuse, sending, submit, with_send,

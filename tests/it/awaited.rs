@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hapax::store::{Awaited, EventQuery, Promise, Store, StoreError, firestore, mysql, postgres, redis};
-use hapax::testkit::hand_clock::HandClock;
-use hapax::testkit::store_bed::{Bed, MemoryBed, accept, message, webhook};
+use hapax_store::{Awaited, EventQuery, Promise, Store, StoreError};
+use hapax_store_firestore as firestore;
+use hapax_store_mysql as mysql;
+use hapax_store_postgres as postgres;
+use hapax_store_redis as redis;
+use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::store_bed::{Bed, MemoryBed, accept, message, webhook};
 use tokio::runtime::Handle;
 
 use crate::rig::eventually;
@@ -54,7 +58,7 @@ impl Bed for AwaitedBed {
 mod behind_it {
     use super::{AwaitedBed, MemoryBed};
 
-    hapax::store_suite!(AwaitedBed(MemoryBed::new()));
+    hapax_testkit::store_suite!(AwaitedBed(MemoryBed::new()));
 }
 
 #[tokio::test]

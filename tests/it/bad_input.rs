@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use hapax::config::Config;
-use hapax::store::EventState;
-use hapax::testkit::fake_bot::FakeBot;
+use hapax_server::config::Config;
+use hapax_store::EventState;
+use hapax_testkit::fake_bot::FakeBot;
 
 use crate::rig::{Opened, Rig, change, channel, config, eventually, message, text, webhook};
 use crate::wire::{Wire, signed};
@@ -73,7 +73,7 @@ async fn a_body_over_the_limit_is_413(opened: Opened) {
     only_this_is_stored(&rig).await;
 }
 
-fn impatient(channels: Vec<hapax::config::Channel>) -> Config {
+fn impatient(channels: Vec<hapax_gateway::settings::Channel>) -> Config {
     let mut config = config(channels);
     config.limits.body_timeout_ms = 100;
     config.limits.header_timeout_ms = 100;

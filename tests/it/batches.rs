@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use hapax::domain::Kind;
-use hapax::store::{EventState, ItemState};
-use hapax::testkit::fake_bot::{Call, FakeBot};
-use hapax::testkit::store_bed;
+use hapax_domain::Kind;
+use hapax_store::{EventState, ItemState};
+use hapax_testkit::fake_bot::{Call, FakeBot};
+use hapax_testkit::store_bed;
 
 use crate::rig::{Opened, Rig, change, channel, message, signature, status, text, webhook};
 

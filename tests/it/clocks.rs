@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hapax::store::sqlite::{Options, PeriodSize, SqliteStore};
-use hapax::store::{Accepted, Outcome, Purged, Reads, SendOutcome, Settled, Store};
-use hapax::testkit::fake_bot::{FakeBot, Say};
-use hapax::testkit::fake_provider::Play;
-use hapax::testkit::hand_clock::HandClock;
-use hapax::testkit::servers::skip;
-use hapax::testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_store::{Accepted, Outcome, Purged, Reads, SendOutcome, Settled, Store};
+use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
+use hapax_testkit::fake_bot::{FakeBot, Say};
+use hapax_testkit::fake_provider::Play;
+use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::servers::skip;
+use hapax_testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use serde_json::Value;
 
 use crate::phones::{ACCOUNT, Phones};

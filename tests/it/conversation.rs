@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hapax::store::{EventQuery, EventState, Reads};
-use hapax::testkit::fake_bot::{Call, Say};
+use hapax_store::{EventQuery, EventState, Reads};
+use hapax_testkit::fake_bot::{Call, Say};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;

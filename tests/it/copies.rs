@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hapax::store::EventState;
-use hapax::testkit::fake_bot::{FakeBot, Say};
+use hapax_store::EventState;
+use hapax_testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
 use crate::faulty::{Faulty, with};
@@ -22,7 +22,7 @@ on_every_store! {
 }
 
 async fn thousands_of_ids_in_twenty_copies_are_delivered_once_each(opened: Opened) {
-    let ids = hapax::testkit::effort(2_000, 10_000);
+    let ids = hapax_testkit::effort(2_000, 10_000);
     const COPIES: usize = 20;
     const CONNECTIONS: usize = 64;
     const ACCEPTED: &str = "\r\n\r\n{\"status\":\"accepted\",\"accepted\":1,\"repeated\":0}";

@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax::clock::SystemClock;
-use hapax::store::sqlite::{Options, SqliteStore};
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::process::Program;
+use hapax_store::clock::SystemClock;
+use hapax_store_sqlite::{Options, SqliteStore};
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::process::Program;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::program::{disk_folder, program, store_path};
 
 /// Kills of a process that takes webhooks; those of one that is still starting come on top.
 fn kills() -> usize {
-    hapax::testkit::effort(60, 200)
+    hapax_testkit::effort(60, 200)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use hapax::config::Channel;
-use hapax::providers::settings::Settings;
-use hapax::server::{Listeners, Server};
-use hapax::telemetry::Telemetry;
+use hapax_gateway::server::Listeners;
+use hapax_gateway::settings::Channel;
+use hapax_gateway::telemetry::Telemetry;
+use hapax_providers::settings::Settings;
+use hapax_server::open::open_on;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ async fn status_of(address: SocketAddr, request: &[u8]) -> u16 {
 }
 
 async fn the_admin_surface_on_its_own_port_is_not_on_the_public_one(opened: Opened) {
-    let server = Server::on(opened.store, opened.clock, config(vec![channel("shop", None)]), Telemetry::new()).await;
+    let server = open_on(opened.store, opened.clock, &config(vec![channel("shop", None)]), Telemetry::new()).await;
     let server = server.expect("the server opens");
     let (public, admin) = (TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);
     let (public, admin) = (public.expect("a port"), admin.expect("a port"));
@@ -138,8 +139,8 @@ async fn strangers_hear_whether_it_is_ready_and_no_more(opened: Opened) {
 async fn a_token_made_once_does_not_come_back_when_the_operators_own_is_unset(opened: Opened) {
     let Opened { store, clock, folder } = opened;
     let start = async |own: Option<&str>| {
-        let config = hapax::config::Config { admin_token: own.map(Into::into), ..config(vec![channel("shop", None)]) };
-        let server = Server::on(std::sync::Arc::clone(&store), std::sync::Arc::clone(&clock), config, Telemetry::new()).await;
+        let config = hapax_server::config::Config { admin_token: own.map(Into::into), ..config(vec![channel("shop", None)]) };
+        let server = open_on(std::sync::Arc::clone(&store), std::sync::Arc::clone(&clock), &config, Telemetry::new()).await;
         let server = server.expect("the server opens");
         let fresh = server.admin_token().fresh.clone();
         let public = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -176,7 +177,7 @@ async fn a_token_made_once_does_not_come_back_when_the_operators_own_is_unset(op
 async fn the_real_program_does_not_open_its_admin_surface_by_accident() {
     let folder = crate::quick_folder();
     let config = "listen = \"0.0.0.0:0\"\nstore = \"memory:\"\n";
-    let program = hapax::testkit::process::Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config");
+    let program = hapax_testkit::process::Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config");
     let ended = program.ends().await.expect("it runs");
     assert_eq!(ended.code, Some(3), "{}", ended.words);
     assert!(ended.words.contains("admin_listen") && ended.words.contains("Docker"), "{}", ended.words);

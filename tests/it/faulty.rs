@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use hapax::domain::{EventId, Fence, ItemId, MessageId, ThreadId};
-use hapax::store::{
+use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use hapax_store::{
     Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxLease, InboxQuery,
     InboxRow, LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
     Promise, Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
     ThreadRow,
 };
-use hapax::testkit::fake_bot::FakeBot;
+use hapax_testkit::fake_bot::FakeBot;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -409,7 +409,7 @@ impl Store for Faulty {
         self.inner.limit_outbox(most);
     }
 
-    fn learn_spelling(&self, spelling: hapax::store::Spelling) {
+    fn learn_spelling(&self, spelling: hapax_store::Spelling) {
         self.inner.learn_spelling(spelling);
     }
 

@@ -1,14 +1,14 @@
 //! The Firestore engine on Google's emulator.
 
-use hapax::store::firestore;
-use hapax::testkit::server_beds::{ServerBed, compare_with_model};
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_compare::sequences;
+use hapax_store_firestore as firestore;
+use hapax_testkit::server_beds::{ServerBed, compare_with_model};
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_compare::sequences;
 
 mod suite {
     use super::*;
 
-    hapax::store_suite!(ServerBed::on(Engine::Firestore, firestore::open).await);
+    hapax_testkit::store_suite!(ServerBed::on(Engine::Firestore, firestore::open).await);
 }
 
 /// A sequence asks the emulator some hundred times, and each time it thinks for a millisecond.

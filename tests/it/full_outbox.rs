@@ -1,8 +1,8 @@
 //! A full outbox holds up nothing but itself: other channels go on, the thread goes on, and the reply is sent when there is room.
 
-use hapax::domain::{EventId, Priority};
-use hapax::store::{NewMessage, Redrive};
-use hapax::testkit::fake_bot::{FakeBot, Say};
+use hapax_domain::{EventId, Priority};
+use hapax_store::{NewMessage, Redrive};
+use hapax_testkit::fake_bot::{FakeBot, Say};
 
 use crate::phones::{ACCOUNT, Phones, all_sent, new_message, sending};
 use crate::rig::{Opened, Rig, config, eventually, text};

@@ -11,18 +11,22 @@ mod redis_keys;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hapax::clock::Clock;
-use hapax::domain::{EventId, MessageId};
-use hapax::store::{
+use hapax_domain::{EventId, MessageId};
+use hapax_store::clock::Clock;
+use hapax_store::{
     Accepted, EventQuery, InboxQuery, Moved, OutboxQuery, Outcome, Page, Redrive, SendOutcome, Settled, Store, StoreError,
-    ThreadQuery, firestore, mysql, postgres, redis,
+    ThreadQuery,
 };
-use hapax::testkit::plain_records::PlainBed;
-use hapax::testkit::server_beds::ServerBed;
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::{Bed, HOLD_MS, SqliteBed, accept, lease, message, notice, webhook};
-use hapax::testkit::store_compare::compare_in_order;
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_store_firestore as firestore;
+use hapax_store_mysql as mysql;
+use hapax_store_postgres as postgres;
+use hapax_store_redis as redis;
+use hapax_testkit::plain_records::PlainBed;
+use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::{Bed, HOLD_MS, SqliteBed, accept, lease, message, notice, webhook};
+use hapax_testkit::store_compare::compare_in_order;
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 fn sqlite() -> SqliteBed {
     SqliteBed::new(crate::quick_folder().keep())
@@ -150,7 +154,7 @@ async fn go_on_alike(what: &str, stores: &[Arc<dyn Store>], highest: EventId) {
             for answer in &answers {
                 match (answers[0], *answer) {
                     (Accepted::New(_), Accepted::New(id)) => {
-                        let number = |id: EventId| hapax::domain::ids::number_of(id.0);
+                        let number = |id: EventId| hapax_domain::ids::number_of(id.0);
                         assert!(number(id) > number(highest), "{what}: a number is handed out again");
                     }
                     (first, answer) => assert_eq!(first, answer, "{what}"),
@@ -200,7 +204,7 @@ fn highest(records: &[Moved]) -> EventId {
         _ => (0, 0),
     };
     let (highest, at_ms) = records.iter().map(number).max().unwrap_or_default();
-    EventId(hapax::domain::ids::numbered(at_ms, highest))
+    EventId(hapax_domain::ids::numbered(at_ms, highest))
 }
 
 /// A store filled by random calls, with what no random call makes, in which nobody holds anything.
@@ -210,7 +214,7 @@ async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
     store.pause_account("shop", "other", Some("told to")).await.expect("paused");
     store.remember("token", "a secret's hash").await.expect("remembered");
     if let Some(event) = store.events(EventQuery { limit: 1, ..EventQuery::default() }).await.expect("events").rows.first() {
-        let copies = hapax::store::Copies {
+        let copies = hapax_store::Copies {
             event: event.id,
             copies: 3,
             conflicts: 1,
@@ -231,7 +235,7 @@ async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_goes_to_plain_records_and_comes_back() {
-    for seed in 0..hapax::testkit::store_compare::sequences(60) {
+    for seed in 0..hapax_testkit::store_compare::sequences(60) {
         let (first, middle, last) = (sqlite(), PlainBed::new(), sqlite());
         let from = filled(&first, seed).await;
         let records = export(&*from).await;
@@ -281,7 +285,7 @@ async fn leased_waits_again(bed: &dyn Bed) {
     let sends = store.lease_outbox(ask_out(3)).await.expect("leased");
     store.begin(sends[0].lane, sends[0].fence).await.expect("begun");
     store.begin(sends[1].lane, sends[1].fence).await.expect("begun");
-    let heard = hapax::testkit::store_suite::sending::status("w2", hapax::domain::Status::Delivered, Some(sends[1].message), 1);
+    let heard = hapax_testkit::store_suite::sending::status("w2", hapax_domain::Status::Delivered, Some(sends[1].message), 1);
     accept(&*store, webhook(vec![heard])).await;
 
     let moved = open_at(&target, bed);
@@ -297,7 +301,7 @@ async fn leased_waits_again(bed: &dyn Bed) {
     // The second was heard of under its provider's name: it has been sent.
     assert_eq!(facts, [(sends[0].message, 1, true), (sends[2].message, 2, false)]);
     let sent = moved.message(sends[1].message).await.expect("a message").expect("it is there");
-    assert_eq!((sent.outbox.is_none(), sent.steps.status()), (true, hapax::domain::Status::Delivered));
+    assert_eq!((sent.outbox.is_none(), sent.steps.status()), (true, hapax_domain::Status::Delivered));
 }
 
 fn refused<T>(result: Result<T, StoreError>, words: &str) {
@@ -332,7 +336,7 @@ async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
         accept(&*store, webhook(vec![message("m1", "ana")])).await;
         refused(moving.begin_import().await, "not empty");
     }
-    refused(hapax::testkit::store_bed::MemoryBed::new().open().moving().map(|_| ()), "neither be exported");
+    refused(hapax_testkit::store_bed::MemoryBed::new().open().moving().map(|_| ()), "neither be exported");
 }
 
 #[tokio::test]

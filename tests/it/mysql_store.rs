@@ -4,19 +4,20 @@ mod records;
 
 use std::time::{Duration, Instant};
 
-use hapax::store::mysql::{self, MysqlEngine};
-use hapax::store::steps::records::{Hash, LaneRec, Queue};
-use hapax::store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
-use hapax::store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
-use hapax::testkit::cutting_proxy::CuttingProxy;
-use hapax::testkit::server_beds::{ServerBed, compare_with_model};
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::{accept, message, webhook};
-use hapax::testkit::store_compare::sequences;
+use hapax_store::steps::records::{Hash, LaneRec, Queue};
+use hapax_store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
+use hapax_store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
+use hapax_store_mysql as mysql;
+use hapax_store_mysql::MysqlEngine;
+use hapax_testkit::cutting_proxy::CuttingProxy;
+use hapax_testkit::server_beds::{ServerBed, compare_with_model};
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::{accept, message, webhook};
+use hapax_testkit::store_compare::sequences;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-hapax::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
+hapax_testkit::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
@@ -63,7 +64,7 @@ fn lane(n: u8) -> LaneRec {
         queue: Queue::Inbox,
         channel: "shop".into(),
         account: String::new(),
-        priority: hapax::domain::Priority::Normal,
+        priority: hapax_domain::Priority::Normal,
         first: u64::from(n),
         due_ms: 0,
         held: None,
@@ -244,7 +245,7 @@ async fn odd_settings_are_overruled_or_refused() {
     assert_eq!(accepted.iter().filter(|one| one.is_new()).count(), 3);
     let listed = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("listed").rows;
     assert_eq!(listed.len(), 3, "no limit but our own");
-    let wall_ms = hapax::clock::Clock::wall_ms(&hapax::clock::SystemClock::new());
+    let wall_ms = hapax_store::clock::Clock::wall_ms(&hapax_store::clock::SystemClock::new());
     assert!((listed[0].received_ms - wall_ms).abs() < 60_000, "epoch time, whatever the zone");
 
     for (odd, says) in [("max_allowed_packet = 1048576", "max_allowed_packet"), ("read_only = 1", "primary")] {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hapax::domain::Status;
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::hand_clock::HandClock;
+use hapax_domain::Status;
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::hand_clock::HandClock;
 
 use crate::faulty::{Faulty, Moment};
 use crate::phones::{ACCOUNT, Phones, has_status, message, sending, submit};

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hapax::config::{Channel, Config, OnStoreFailure, StoreAddress, StoreUrl};
-use hapax::providers::settings::{GenericSettings, Place, Settings, SignatureRule};
-use hapax::store::{EventState, InboxQuery};
-use hapax::testkit::fake_bot::{Call, FakeBot, Say};
+use hapax::{StoreAddress, StoreUrl};
+use hapax_gateway::settings::{Channel, OnStoreFailure};
+use hapax_providers::settings::{GenericSettings, Place, Settings, SignatureRule};
+use hapax_server::config::Config;
+use hapax_store::{EventState, InboxQuery};
+use hapax_testkit::fake_bot::{Call, FakeBot, Say};
 use serde_json::{Value, json};
 
 use crate::faulty::{Faulty, Outage, with};
@@ -202,7 +204,7 @@ async fn each_channel_does_what_it_was_told_at_the_same_time(opened: Opened) {
     faulty.outage(Outage::Over);
     rig.accepted("retry", text("wamid.Fails", "1")).await;
     let of = async |channel: &str| {
-        let events = inner.events(hapax::store::EventQuery { channel: Some(channel.to_owned()), limit: 9, ..Default::default() });
+        let events = inner.events(hapax_store::EventQuery { channel: Some(channel.to_owned()), limit: 9, ..Default::default() });
         events.await.expect("events").rows
     };
     eventually("what was spooled is delivered", async || {
@@ -212,7 +214,7 @@ async fn each_channel_does_what_it_was_told_at_the_same_time(opened: Opened) {
     .await;
     rig.settled().await;
     assert_eq!(spool.calls().len(), 2);
-    let of_failing = |events: Vec<hapax::store::EventRow>| events.iter().any(|event| event.provider_id == "wamid.Fails");
+    let of_failing = |events: Vec<hapax_store::EventRow>| events.iter().any(|event| event.provider_id == "wamid.Fails");
     assert!(!of_failing(of("pass").await), "no record of it");
     assert!(!of_failing(of("drop").await), "lost, as told");
     assert!(!drop.calls().iter().any(|call| message_of(call).1 == "wamid.Fails"));
@@ -293,7 +295,7 @@ async fn a_spool_without_room_is_answered_503(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let mut full = at_a_server(folder.path(), vec![told("shop", &bot, OnStoreFailure::Spool)]);
-    full.limits.disk_floor_bytes = 1 << 60;
+    full.engine.disk_floor_bytes = 1 << 60;
     let rig = Rig::start_with(with(&faulty, opened), full).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
     faulty.outage(Outage::Fails);
@@ -366,7 +368,7 @@ async fn what_would_be_read_otherwise_is_not_spooled(opened: Opened) {
     faulty.outage(Outage::Over);
     eventually("taken in", async || rig.events().await.len() == 2).await;
     assert_eq!(post("named", "idempotency-key", "first").await, 200);
-    let page = inner.events(hapax::store::EventQuery { limit: 9, ..Default::default() }).await.expect("events");
+    let page = inner.events(hapax_store::EventQuery { limit: 9, ..Default::default() }).await.expect("events");
     let mut ids: Vec<_> = page.rows.iter().map(|event| event.provider_id.as_str()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["first", "second"], "the copy was a copy");
@@ -377,7 +379,7 @@ async fn passed_webhooks_are_the_providers_own(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let mut shop = told("shop", &bot, OnStoreFailure::Pass);
-    shop.deliver.kinds = vec![hapax::domain::Kind::Message];
+    shop.deliver.kinds = vec![hapax_domain::Kind::Message];
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     faulty.outage(Outage::Fails);
     let body = text("wamid.A", "1");
@@ -406,7 +408,7 @@ async fn what_cannot_be_passed_is_left_to_the_provider(opened: Opened) {
     let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let mut shop = told("shop", &bot, OnStoreFailure::Pass);
-    shop.deliver.kinds = vec![hapax::domain::Kind::Message];
+    shop.deliver.kinds = vec![hapax_domain::Kind::Message];
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     faulty.outage(Outage::Fails);
     assert_eq!(rig.post("shop", text("wamid.A", "1")).await.0, 503, "the bot did not take it");
@@ -448,7 +450,7 @@ async fn the_api_says_503_and_all_goes_on_by_itself(opened: Opened) {
     }
     // Taken in by another instance, which reaches the store.
     let other = Rig::start(
-        Opened { store: Arc::clone(&inner), clock: Arc::new(hapax::clock::SystemClock::new()), folder: None },
+        Opened { store: Arc::clone(&inner), clock: Arc::new(hapax_store::clock::SystemClock::new()), folder: None },
         vec![channel("shop", None)],
     )
     .await;

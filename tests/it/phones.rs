@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hapax::clock::SystemClock;
-use hapax::config::{self, Channel, OnUnknown, Rate};
-use hapax::domain::{MessageId, Priority, RetryPolicy, Status};
-use hapax::store::{MessageRow, NewMessage, Store, Submitted};
-use hapax::testkit::fake_provider::{Arrived, Asked, FakeProvider, Play};
+use hapax_domain::{MessageId, Priority, RetryPolicy, Status};
+use hapax_gateway::settings::{Channel, OnUnknown, Rate};
+use hapax_store::clock::SystemClock;
+use hapax_store::{MessageRow, NewMessage, Store, Submitted};
+use hapax_testkit::fake_provider::{Arrived, Asked, FakeProvider, Play};
 
 use crate::rig::{channel, eventually};
 
@@ -69,7 +69,7 @@ pub(crate) fn refuse(status: u16, code: &str) -> Play {
 /// A WhatsApp channel that sends without limits and tries again soon.
 pub(crate) fn sending(name: &str, target: Option<String>, phones: &Phones) -> Channel {
     let mut channel = channel(name, target);
-    channel.send = Some(config::Send {
+    channel.send = Some(hapax_gateway::settings::Send {
         token: Some("a token for tests only".into()),
         api_base: phones.provider.url(),
         on_unknown: OnUnknown::Hold,
@@ -83,7 +83,7 @@ pub(crate) fn sending(name: &str, target: Option<String>, phones: &Phones) -> Ch
     channel
 }
 
-pub(crate) fn with_send(mut channel: Channel, change: impl FnOnce(&mut config::Send)) -> Channel {
+pub(crate) fn with_send(mut channel: Channel, change: impl FnOnce(&mut hapax_gateway::settings::Send)) -> Channel {
     change(channel.send.as_mut().expect("it sends"));
     channel
 }

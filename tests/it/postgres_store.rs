@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
-use hapax::store::steps::records::{
+use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
-use hapax::store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
-use hapax::store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError, postgres};
-use hapax::testkit::server_beds::{ServerBed, compare_with_model};
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::Bed;
-use hapax::testkit::store_compare::sequences;
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
+use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError};
+use hapax_store_postgres as postgres;
+use hapax_testkit::server_beds::{ServerBed, compare_with_model};
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::Bed;
+use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use tokio_postgres::NoTls;
 
-hapax::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).await);
+hapax_testkit::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
@@ -111,7 +112,7 @@ fn item() -> ItemRec {
         replay: Some(2),
         why: Some(ODD.to_owned()),
         due_ms: 5,
-        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
+        replies: vec![hapax_testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 
@@ -165,10 +166,10 @@ fn sent_message() -> MessageRec {
         thread: [5; 32],
         provider_id: Some(ODD.to_owned()),
         steps: Steps::new(vec![(Status::Queued, 1), (Status::Unknown, 2)]),
-        past: hapax::domain::Past {
+        past: hapax_domain::Past {
             tries: 3,
             doubt: Some(1),
-            rounds: vec![hapax::domain::Round {
+            rounds: vec![hapax_domain::Round {
                 provider_id: Some(ODD.to_owned()),
                 why: Some(ODD.to_owned()),
                 ..Default::default()
@@ -251,7 +252,7 @@ fn all_wanted() -> Wanted {
     }
 }
 
-async fn save<E: hapax::store::steps::Engine>(engine: &E, changes: Changes) -> Result<(), Trouble> {
+async fn save<E: hapax_store::steps::Engine>(engine: &E, changes: Changes) -> Result<(), Trouble> {
     let mut tx = engine.begin(Pool::Admin, 0).await?;
     tx.save(&changes).await?;
     tx.commit().await

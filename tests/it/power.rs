@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax::clock::SystemClock;
-use hapax::store::Store;
-use hapax::store::sqlite::{Options, SqliteStore};
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::power::{Cut, Disk, PowerRig};
-use hapax::testkit::process::{Process, Program};
+use hapax_store::Store;
+use hapax_store::clock::SystemClock;
+use hapax_store_sqlite::{Options, SqliteStore};
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::power::{Cut, Disk, PowerRig};
+use hapax_testkit::process::{Process, Program};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
@@ -54,7 +54,7 @@ impl Bench {
             store_path(folder.path()).display()
         );
         let program = Program::new(env!("CARGO_BIN_EXE_hapax"), beside.path(), &config).expect("a config file");
-        let shim = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/power/shim.c");
+        let shim = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/power/shim.c"));
         let rig = PowerRig::new(&shim, folder.path(), beside.path()).expect("the shim compiles");
         Self { hapax: rig.under(program, disk), rig, folder, _beside: beside }
     }

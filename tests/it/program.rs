@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use hapax::testkit::process::Program;
+use hapax_testkit::process::Program;
 
 use crate::rig::{SECRET, signature};
 

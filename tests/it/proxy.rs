@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hapax::config::{Channel, Mode};
-use hapax::testkit::fake_bot::{FakeBot, Say};
+use hapax_gateway::settings::{Channel, Mode};
+use hapax_testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
 use crate::rig::{Opened, Rig, channel, eventually, text};

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use hapax::testkit::fake_bot::FakeBot;
+use hapax_testkit::fake_bot::FakeBot;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hapax::store::redis::{RedisStore, open};
-use hapax::store::{Accepted, ChannelCounts, LeaseAsk, Reads, Settled, Store, StoreError};
-use hapax::testkit::server_beds::compare_with_model;
-use hapax::testkit::servers::{Engine, Private};
-use hapax::testkit::store_bed::{accept, ask, lease, webhook};
-use hapax::testkit::store_compare::sequences;
+use hapax_store::{Accepted, ChannelCounts, LeaseAsk, Reads, Settled, Store, StoreError};
+use hapax_store_redis::{RedisStore, open};
+use hapax_testkit::server_beds::compare_with_model;
+use hapax_testkit::servers::{Engine, Private};
+use hapax_testkit::store_bed::{accept, ask, lease, webhook};
+use hapax_testkit::store_compare::sequences;
 use redis::{FromRedisValue, Value};
 
 use crate::redis_store::{DELIVERED, connect, lacks, of_account, set, until_ok};
 
 mod suite {
-    use hapax::testkit::server_beds::ServerBed;
-    use hapax::testkit::servers::Engine;
+    use hapax_testkit::server_beds::ServerBed;
+    use hapax_testkit::servers::Engine;
 
-    hapax::store_suite!(ServerBed::on(Engine::RedisCluster, hapax::store::redis::open).await);
+    hapax_testkit::store_suite!(ServerBed::on(Engine::RedisCluster, hapax_store_redis::open).await);
 }
 
 /// Fewer than on a single server, which runs the same scripts: here it is about where the calls go.

@@ -4,26 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hapax::domain::{Event, EventKey, Kind};
-use hapax::store::redis::{RedisStore, open};
-use hapax::store::{
+use hapax_domain::{Event, EventKey, Kind};
+use hapax_store::{
     Accepted, Arrival, LeaseAsk, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted,
 };
-use hapax::testkit::hand_clock::HandClock;
-use hapax::testkit::server_beds::compare_with_model;
-use hapax::testkit::servers::{Engine, Private};
-use hapax::testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
-use hapax::testkit::store_compare::sequences;
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_store_redis::{RedisStore, open};
+use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::server_beds::compare_with_model;
+use hapax_testkit::servers::{Engine, Private};
+use hapax_testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
+use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use redis::aio::MultiplexedConnection;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 mod suite {
-    use hapax::testkit::server_beds::ServerBed;
-    use hapax::testkit::servers::Engine;
+    use hapax_testkit::server_beds::ServerBed;
+    use hapax_testkit::servers::Engine;
 
-    hapax::store_suite!(ServerBed::on(Engine::Redis, hapax::store::redis::open).await);
+    hapax_testkit::store_suite!(ServerBed::on(Engine::Redis, hapax_store_redis::open).await);
 }
 
 const SEQUENCES: u64 = 200;
@@ -308,9 +308,9 @@ async fn accounts_of_a_channel_take_turns() {
     assert_eq!((accounts.len(), &accounts[3..]), (5, &["c".to_owned(), "a".to_owned()][..]), "those that were due longest");
     assert!(leases.iter().all(|held| held.webhook_events == if held.received_ms == START_MS { 3 } else { 1 }));
     assert_eq!(store.lease_inbox(wants(9)).await.expect("leased").len(), 2);
-    let page = store.events(hapax::store::EventQuery { limit: 4, ..Default::default() }).await.expect("listed");
+    let page = store.events(hapax_store::EventQuery { limit: 4, ..Default::default() }).await.expect("listed");
     let before = page.rows.last().map(|row| row.id);
-    let rest = store.events(hapax::store::EventQuery { before, limit: 4, ..Default::default() }).await.expect("listed");
+    let rest = store.events(hapax_store::EventQuery { before, limit: 4, ..Default::default() }).await.expect("listed");
     let seen: Vec<_> = page.rows.iter().chain(&rest.rows).map(|row| row.id).collect();
     assert!(page.more && !rest.more && seen.len() == 7 && seen.is_sorted_by(|a, b| a > b), "{seen:?}");
     server.remove(&address).await;
@@ -330,7 +330,7 @@ async fn a_server_that_lost_its_data_is_begun_anew() {
     assert!(accept(&other, webhook(vec![of_account("c", "m1", "ana")])).await[0].is_new());
     assert!(accept(&store, webhook(vec![of_account("a", "m1", "ana")])).await[0].is_new());
     let fresh = open(&address, None).await.expect("opens");
-    let threads = |leases: Vec<hapax::store::InboxLease>| leases.into_iter().filter_map(|held| held.events[0].thread.clone());
+    let threads = |leases: Vec<hapax_store::InboxLease>| leases.into_iter().filter_map(|held| held.events[0].thread.clone());
     let mut accounts: Vec<_> = threads(lease(&fresh, 1).await).map(|thread| thread.account).collect();
     accounts.extend(threads(lease(&store, 9).await).map(|thread| thread.account));
     accounts.sort();
@@ -357,7 +357,7 @@ async fn purge_leaves_no_trace() {
     let round = async |name: &str| {
         accept_one(&store, message(&format!("{name}1"), "ana")).await;
         let held = lease(&store, 1).await.remove(0);
-        let answer = hapax::store::Answer { status: 200, content_type: None, body: "ok".into() };
+        let answer = hapax_store::Answer { status: 200, content_type: None, body: "ok".into() };
         let replies = vec![outgoing(&format!("{name}r"), "ana")];
         let done = Outcome::Delivered { status: 200, answer: Some(answer), replies };
         store.settle_inbox(held.lane, held.fence, done).await.expect("settled");
@@ -367,7 +367,7 @@ async fn purge_leaves_no_trace() {
         let sending = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
         let sent = SendOutcome::Sent { provider_id: format!("{name}w") };
         store.settle_outbox(sending.lane, sending.fence, sent).await.expect("settled");
-        let copies = hapax::store::Copies { event: held.events[0].id, copies: 1, conflicts: 0, last_ms: 1, kept: None };
+        let copies = hapax_store::Copies { event: held.events[0].id, copies: 1, conflicts: 0, last_ms: 1, kept: None };
         store.note_copies(vec![copies]).await.expect("noted");
         clock.advance(WINDOW_MS + 1);
         while store.purge(&[("shop".to_owned(), WINDOW_MS)], 3).await.expect("purged").more {}

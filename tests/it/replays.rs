@@ -1,9 +1,9 @@
 //! Captured requests that somebody sends again.
 
-use hapax::config::Channel;
-use hapax::providers::settings::Settings;
-use hapax::store::{EventState, Redrive};
-use hapax::testkit::fake_bot::FakeBot;
+use hapax_gateway::settings::Channel;
+use hapax_providers::settings::Settings;
+use hapax_store::{EventState, Redrive};
+use hapax_testkit::fake_bot::FakeBot;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
@@ -74,9 +74,8 @@ async fn what_was_signed_before_the_window_is_quarantined(opened: Opened) {
     assert_eq!(post("evt_1", now_s).await, 200);
     assert_eq!(post("evt_2", now_s - 200).await, 200, "within what clocks may differ, and older than keys are kept");
     assert_eq!(post("evt_3", now_s - 900).await, 401, "and this is simply too old");
-    let state = |id: &str, events: &[hapax::store::EventRow]| {
-        events.iter().find(|event| event.provider_id == id).map(|event| event.state)
-    };
+    let state =
+        |id: &str, events: &[hapax_store::EventRow]| events.iter().find(|event| event.provider_id == id).map(|event| event.state);
     let events = rig.events().await;
     assert_eq!(state("evt_1", &events), Some(EventState::Waiting));
     assert_eq!(state("evt_2", &events), Some(EventState::Quarantined));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hapax::domain::{Priority, Status};
-use hapax::providers::settings::Settings;
-use hapax::store::{EventRow, EventState, OutboxQuery};
-use hapax::testkit::fake_bot::{FakeBot, Say};
+use hapax_domain::{Priority, Status};
+use hapax_providers::settings::Settings;
+use hapax_store::{EventRow, EventState, OutboxQuery};
+use hapax_testkit::fake_bot::{FakeBot, Say};
 
 use crate::faulty::{Faulty, with};
 use crate::phones::{Phones, all_sent, sending, with_send};

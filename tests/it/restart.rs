@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hapax::clock::SystemClock;
-use hapax::domain::{ChannelKey, Event};
-use hapax::providers::{self, RawRequest};
-use hapax::store::sqlite::{Options, SqliteStore};
-use hapax::store::{Accepted, Arrival, KeptHeaders, NewEvent, Store, Then};
+use hapax_domain::{ChannelKey, Event};
+use hapax_providers::{self, RawRequest};
+use hapax_store::clock::SystemClock;
+use hapax_store::{Accepted, Arrival, KeptHeaders, NewEvent, Store, Then};
+use hapax_store_sqlite::{Options, SqliteStore};
 
 use crate::program::{Poster, disk_folder, program, store_path};
 use crate::rig::{change, channel, message, signature, text, webhook};
@@ -76,7 +76,7 @@ async fn fill(path: &Path) {
 
 fn arrival(first: usize) -> Arrival {
     let channel = channel("shop", None);
-    let provider = providers::build(&channel.provider);
+    let provider = hapax_providers::build(&channel.provider);
     let messages: Vec<_> = (first..first + PER_WEBHOOK).map(|number| message(&id(number), &peer(number))).collect();
     let body = Bytes::from(webhook(&[change(&messages, &[])]));
     let mut headers = http::HeaderMap::new();

@@ -4,15 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax::clock::{Clock, SystemClock};
-use hapax::config::{Channel, Config, Deliver, Limits, Log, Mode, OnPoison, OnStoreFailure, StoreUrl};
-use hapax::domain::{Kind, RetryPolicy, limits};
-use hapax::providers::settings::Settings;
-use hapax::server::{Listeners, Server, StartError};
-use hapax::store::memory::MemoryStore;
-use hapax::store::sqlite::{self, SqliteStore};
-use hapax::store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
-use hapax::telemetry::Telemetry;
+use hapax::StoreUrl;
+use hapax_domain::{Kind, RetryPolicy, limits};
+use hapax_gateway::server::{Listeners, StartError};
+use hapax_gateway::settings::{Channel, Deliver, Limits, Mode, OnPoison, OnStoreFailure};
+use hapax_gateway::telemetry::Telemetry;
+use hapax_providers::settings::Settings;
+use hapax_server::config::{Config, Log};
+use hapax_store::clock::{Clock, SystemClock};
+use hapax_store::memory::MemoryStore;
+use hapax_store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
+use hapax_store_sqlite as sqlite;
+use hapax_store_sqlite::SqliteStore;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tokio::net::TcpListener;
@@ -116,11 +119,10 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
             header_timeout_ms: limits::HEADER_TIMEOUT_MS,
             body_timeout_ms: limits::BODY_TIMEOUT_MS,
             bodies_bytes: limits::BODIES_IN_FLIGHT_BYTES,
-            store_queue: 10_000,
-            disk_floor_bytes: 0,
             cache_keys: limits::CACHE_KEYS,
             outbox: limits::OUTBOX_MAX,
         },
+        engine: hapax::Options { queue: 10_000, disk_floor_bytes: 0 },
         log: Log { filter: "off".to_owned(), json: false },
         channels,
     }
@@ -132,7 +134,7 @@ impl Rig {
     }
 
     pub(crate) async fn start_with(opened: Opened, config: Config) -> Self {
-        let server = Server::on(Arc::clone(&opened.store), opened.clock, config, Telemetry::new())
+        let server = hapax_server::open::open_on(Arc::clone(&opened.store), opened.clock, &config, Telemetry::new())
             .await
             .expect("the server opens")
             .with_stop_grace(STOP_GRACE);

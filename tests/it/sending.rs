@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hapax::config::{OnUnknown, Rate};
-use hapax::domain::{MessageId, Priority, Status};
-use hapax::providers::settings::Settings;
-use hapax::store::{OutboxQuery, OutboxState, Store, Submitted};
-use hapax::testkit::fake_provider::{Play, Purpose};
+use hapax_domain::{MessageId, Priority, Status};
+use hapax_gateway::settings::{OnUnknown, Rate};
+use hapax_providers::settings::Settings;
+use hapax_store::{OutboxQuery, OutboxState, Store, Submitted};
+use hapax_testkit::fake_provider::{Play, Purpose};
 use tokio::net::TcpListener;
 
 use crate::phones::{
@@ -168,7 +168,7 @@ async fn one_account_at_its_rate_leaves_the_other_its_pace(opened: Opened) {
     assert_eq!(of_first, 3, "no more than its rate");
     let waiting = rig.store.outbox(OutboxQuery { limit: 500, ..OutboxQuery::default() }).await.expect("the outbox").rows;
     assert_eq!(waiting.len(), 97);
-    let spent = |row: &hapax::store::MessageRow| row.outbox.as_ref().is_some_and(|place| place.attempt > 1);
+    let spent = |row: &hapax_store::MessageRow| row.outbox.as_ref().is_some_and(|place| place.attempt > 1);
     assert!(!waiting.iter().any(spent), "waiting for a turn spends no attempts");
 }
 
@@ -247,7 +247,7 @@ async fn a_reply_goes_before_the_rest(opened: Opened) {
     rig.store.pause_account("shop", ACCOUNT, Some("while they queue up")).await.expect("paused");
     for (number, priority) in [Priority::Bulk, Priority::Normal, Priority::Reply].into_iter().enumerate() {
         let new = new_message(ACCOUNT, &format!("551190000{number}"), priority.name(), priority.name());
-        let submitted = rig.store.submit(hapax::store::NewMessage { priority, ..new }).await.expect("submitted");
+        let submitted = rig.store.submit(hapax_store::NewMessage { priority, ..new }).await.expect("submitted");
         assert!(matches!(submitted, Submitted::New(_)));
     }
     rig.store.pause_account("shop", ACCOUNT, None).await.expect("resumed");

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::process::Program;
-use hapax::testkit::servers::Engine;
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::process::Program;
+use hapax_testkit::servers::Engine;
 use serde_json::Value;
 
 use crate::program::{ADMIN_TOKEN, disk_folder};

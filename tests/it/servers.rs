@@ -1,6 +1,6 @@
 //! The servers that tests run on: they start, are shared, and come back with their data after a kill.
 
-use hapax::testkit::servers::Engine;
+use hapax_testkit::servers::Engine;
 use mysql_async::prelude::Queryable;
 use tokio_postgres::NoTls;
 

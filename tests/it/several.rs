@@ -13,7 +13,7 @@ macro_rules! on_every_server {
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                if let Some(server) = hapax::testkit::servers::Engine::Postgres.private().await {
+                if let Some(server) = hapax_testkit::servers::Engine::Postgres.private().await {
                     super::$name(server).await;
                 }
             })*
@@ -22,7 +22,7 @@ macro_rules! on_every_server {
         mod mariadb {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                if let Some(server) = hapax::testkit::servers::Engine::Mariadb.private().await {
+                if let Some(server) = hapax_testkit::servers::Engine::Mariadb.private().await {
                     super::$name(server).await;
                 }
             })*

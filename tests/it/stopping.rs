@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hapax::store::ItemState;
-use hapax::testkit::fake_bot::{FakeBot, Say};
+use hapax_store::ItemState;
+use hapax_testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
 use crate::program::Poster;
@@ -18,9 +18,7 @@ on_every_store! {
     a_stop_has_one_deadline
 }
 
-fn slow(
-    finish: &Arc<Notify>,
-) -> impl Fn(hapax::testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {
+fn slow(finish: &Arc<Notify>) -> impl Fn(hapax_testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {
     let finish = Arc::clone(finish);
     move |_| {
         let finish = Arc::clone(&finish);
@@ -54,7 +52,7 @@ async fn a_stop_counts_the_call_it_cut_and_charges_nothing(opened: Opened) {
     rig.accepted("shop", text("wamid.A", "1")).await;
     bot.called(1).await;
     rig.stop().await;
-    let row = store.inbox(hapax::store::InboxQuery { limit: 1, ..Default::default() }).await.expect("the inbox").rows.remove(0);
+    let row = store.inbox(hapax_store::InboxQuery { limit: 1, ..Default::default() }).await.expect("the inbox").rows.remove(0);
     assert!(matches!(row.state, ItemState::Waiting { .. }), "{row:?}");
     assert_eq!((row.attempt, row.failures), (1, 0), "the bot may have done its work");
     let story = store.event(row.event).await.expect("the event").expect("it is there").attempts;
@@ -95,7 +93,7 @@ async fn a_bot_in_mid_run_still_sends_through_us_and_nothing_more_is_leased(open
     finish.notify_one();
     rig.stop().await;
     assert_eq!(bot.calls().len(), 1, "nothing is leased any more");
-    let left = store.inbox(hapax::store::InboxQuery { limit: 10, ..Default::default() }).await.expect("the inbox").rows;
+    let left = store.inbox(hapax_store::InboxQuery { limit: 10, ..Default::default() }).await.expect("the inbox").rows;
     assert_eq!(left.len(), 1, "the first was delivered, the second waits for the next start");
     assert_eq!((left[0].attempt, left[0].failures), (0, 0));
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hapax::store::sqlite::{Options, SqliteStore};
-use hapax::store::{Outcome, Reads, Settled, Store};
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::hand_clock::HandClock;
-use hapax::testkit::store_bed::{START_MS, accept_one, lease, message};
+use hapax_store::{Outcome, Reads, Settled, Store};
+use hapax_store_sqlite::{Options, SqliteStore};
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::store_bed::{START_MS, accept_one, lease, message};
 use rusqlite::Connection;
 
 use crate::program::{Poster, disk_folder, program, store_path};
@@ -211,7 +211,7 @@ async fn a_clock_set_back_between_two_runs_holds_nothing_up() {
 
 /// How many events the file holds, once nobody owns it any more.
 async fn events_in(folder: &Path) -> usize {
-    let clock = Arc::new(hapax::clock::SystemClock::new());
+    let clock = Arc::new(hapax_store::clock::SystemClock::new());
     let store = SqliteStore::open(&store_path(folder), clock, &Options::default()).expect("the store opens");
     store.stats().await.expect("stats").events as usize
 }

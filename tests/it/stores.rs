@@ -1,24 +1,24 @@
 //! Every engine runs the whole store suite.
 
-use hapax::testkit::store_compare::{compare, sequences};
+use hapax_testkit::store_compare::{compare, sequences};
 
 mod memory {
-    use hapax::testkit::store_bed::MemoryBed;
+    use hapax_testkit::store_bed::MemoryBed;
 
-    hapax::store_suite!(MemoryBed::new());
+    hapax_testkit::store_suite!(MemoryBed::new());
 }
 
 mod sqlite {
-    use hapax::testkit::store_bed::SqliteBed;
+    use hapax_testkit::store_bed::SqliteBed;
 
-    hapax::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
+    hapax_testkit::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
 }
 
 /// What the server engines share, without a server.
 mod plain_records {
-    use hapax::testkit::plain_records::PlainBed;
+    use hapax_testkit::plain_records::PlainBed;
 
-    hapax::store_suite!(PlainBed::new());
+    hapax_testkit::store_suite!(PlainBed::new());
 }
 
 /// How many random sequences each engine is compared over.
@@ -27,7 +27,7 @@ const SEQUENCES: u64 = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_steps_answer_like_the_model() {
     for seed in 0..sequences(SEQUENCES) {
-        compare(&hapax::testkit::plain_records::PlainBed::new(), seed).await;
+        compare(&hapax_testkit::plain_records::PlainBed::new(), seed).await;
     }
 }
 
@@ -37,7 +37,7 @@ async fn sqlite_answers_like_the_model() {
     for lane in 0..2 {
         lanes.spawn(async move {
             for seed in (lane..sequences(SEQUENCES)).step_by(2) {
-                let bed = hapax::testkit::store_bed::SqliteBed::new(crate::quick_folder().keep());
+                let bed = hapax_testkit::store_bed::SqliteBed::new(crate::quick_folder().keep());
                 compare(&bed, seed).await;
             }
         });
@@ -48,12 +48,12 @@ async fn sqlite_answers_like_the_model() {
 /// A window of 4 items in memory, 200 in the inbox: nothing is forgotten, and every lane keeps its order, over a restart too.
 #[tokio::test]
 async fn a_long_inbox_keeps_its_order_in_a_short_window() {
-    use hapax::store::sqlite::{Options, SqliteStore};
-    use hapax::store::{Outcome, Store};
-    use hapax::testkit::store_bed::{accept_one, ids, lease, message};
+    use hapax_store::{Outcome, Store};
+    use hapax_store_sqlite::{Options, SqliteStore};
+    use hapax_testkit::store_bed::{accept_one, ids, lease, message};
 
     let folder = crate::quick_folder();
-    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
+    let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
     let options = Options { window: 4, ..Options::default() };
     let open = || SqliteStore::open(&folder.path().join("window.db"), clock.clone(), &options).expect("the store opens");
     let mut store = open();
@@ -84,13 +84,13 @@ async fn a_long_inbox_keeps_its_order_in_a_short_window() {
 /// A channel that nobody leases from gathers many windows of items; the other one's only item is handed out all the same.
 #[tokio::test]
 async fn a_backlog_of_one_channel_does_not_hide_another() {
-    use hapax::store::LeaseAsk;
-    use hapax::store::Store;
-    use hapax::store::sqlite::{Options, SqliteStore};
-    use hapax::testkit::store_bed::{accept, ask, message, webhook};
+    use hapax_store::LeaseAsk;
+    use hapax_store::Store;
+    use hapax_store_sqlite::{Options, SqliteStore};
+    use hapax_testkit::store_bed::{accept, ask, message, webhook};
 
     let folder = crate::quick_folder();
-    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
+    let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
     let options = Options { window: 4, ..Options::default() };
     let store = SqliteStore::open(&folder.path().join("two.db"), clock, &options).expect("the store opens");
     for n in 0..100 {
@@ -107,12 +107,12 @@ async fn a_backlog_of_one_channel_does_not_hide_another() {
 /// Thousands of calls in a few batches, while small periods are closed and sealed beneath them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sealing_keeps_up_with_a_flood() {
-    use hapax::store::Store;
-    use hapax::store::sqlite::{Options, PeriodSize, SqliteStore};
-    use hapax::testkit::store_bed::{notice, webhook};
+    use hapax_store::Store;
+    use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
+    use hapax_testkit::store_bed::{notice, webhook};
 
     let folder = crate::quick_folder();
-    let clock = std::sync::Arc::new(hapax::clock::SystemClock::new());
+    let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
     let options = Options { period: PeriodSize { keys: 200, ms: 86_400_000 }, ..Options::default() };
     let open = || SqliteStore::open(&folder.path().join("flood.db"), clock.clone(), &options).expect("the store opens");
     let mut store = open();
@@ -128,8 +128,8 @@ async fn sealing_keeps_up_with_a_flood() {
 
 /// An outbox without room refuses whole steps: a completion with replies stays undone, and is done when there is room again.
 /// Many replays of one event at the same moment, by two instances: each has a number of its own, by which the bot tells them apart.
-pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax::testkit::store_bed::Bed) {
-    use hapax::testkit::store_bed::{accept_one, lease, notice};
+pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax_testkit::store_bed::Bed) {
+    use hapax_testkit::store_bed::{accept_one, lease, notice};
     use std::collections::BTreeSet;
 
     let instances = [bed.open(), bed.open()];
@@ -142,9 +142,9 @@ pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax::testkit::sto
 }
 
 /// Events whose time is over, and somebody who wants them again at that very moment: who is promised a replay gets it.
-pub(crate) async fn a_replay_is_not_purged_with_its_event(bed: &dyn hapax::testkit::store_bed::Bed) {
-    use hapax::store::Outcome;
-    use hapax::testkit::store_bed::{accept, lease, notice, webhook};
+pub(crate) async fn a_replay_is_not_purged_with_its_event(bed: &dyn hapax_testkit::store_bed::Bed) {
+    use hapax_store::Outcome;
+    use hapax_testkit::store_bed::{accept, lease, notice, webhook};
 
     let (one, other) = (bed.open(), bed.open());
     let mut events = Vec::new();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hapax::config::Channel;
-use hapax::providers::settings::Settings;
-use hapax::store::memory::MemoryStore;
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::hand_clock::HandClock;
+use hapax_gateway::settings::Channel;
+use hapax_providers::settings::Settings;
+use hapax_store::memory::MemoryStore;
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::hand_clock::HandClock;
 use serde_json::{Value, json};
 
 use crate::faulty::{Faulty, Outage, with};

@@ -1,8 +1,8 @@
 //! What `docs/firestore.md` says that things cost.
 
-use hapax::store::{Outcome, SendOutcome, Store};
-use hapax::testkit::store_bed::{accept_one, lease, message};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_store::{Outcome, SendOutcome, Store};
+use hapax_testkit::store_bed::{accept_one, lease, message};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 use super::emulator::Emulator;
 use super::proxy::Proxy;

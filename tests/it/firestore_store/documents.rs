@@ -1,10 +1,10 @@
 //! What the documents look like from outside, and how large they may get.
 
 use bytes::Bytes;
-use hapax::domain::ThreadId;
-use hapax::store::{Arrival, Outcome, Reads, SendOutcome, Store, StoreError, ThreadQuery};
-use hapax::testkit::store_bed::{accept, accept_one, ask, ids, lease, message, webhook};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_domain::ThreadId;
+use hapax_store::{Arrival, Outcome, Reads, SendOutcome, Store, StoreError, ThreadQuery};
+use hapax_testkit::store_bed::{accept, accept_one, ask, ids, lease, message, webhook};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 use super::emulator::{Emulator, text};
 

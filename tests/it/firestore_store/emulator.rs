@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use hapax::clock::Clock;
-use hapax::store::Store as _;
-use hapax::store::firestore::{self, FirestoreEngine};
-use hapax::store::steps::ServerStore;
-use hapax::testkit::hand_clock::HandClock;
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::START_MS;
+use hapax_store::Store as _;
+use hapax_store::clock::Clock;
+use hapax_store::steps::ServerStore;
+use hapax_store_firestore as firestore;
+use hapax_store_firestore::FirestoreEngine;
+use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::START_MS;
 use serde_json::{Value, json};
 
 pub(super) struct Emulator {

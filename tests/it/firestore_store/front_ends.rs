@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hapax::clock::Clock as _;
-use hapax::domain::Status;
-use hapax::store::{Changed, MessageRow, OutboxLease, OutboxState, Reads, SendOutcome, Settled, Store, Submitted, Unspelt};
-use hapax::testkit::store_bed::{accept_one, message};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing};
+use hapax_domain::Status;
+use hapax_store::clock::Clock as _;
+use hapax_store::{Changed, MessageRow, OutboxLease, OutboxState, Reads, SendOutcome, Settled, Store, Submitted, Unspelt};
+use hapax_testkit::store_bed::{accept_one, message};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use serde_json::{Value, json};
 
 use super::emulator::{As, Emulator, adopting, text, wish};
@@ -209,7 +209,7 @@ async fn no_document_stops_another() {
         assert!(seen["error"]["stringValue"].is_string(), "{id}: {seen}");
     }
     assert_eq!(says(&emulator, "waiting", "sent").await["text"], text("hi"));
-    store.outbox(hapax::store::OutboxQuery { limit: 9, ..Default::default() }).await.expect("listed");
+    store.outbox(hapax_store::OutboxQuery { limit: 9, ..Default::default() }).await.expect("listed");
     emulator.clock.advance(1_000);
     store.purge(&[("shop".to_owned(), 10)], 99).await.expect("purged");
 }

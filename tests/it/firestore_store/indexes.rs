@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hapax::domain::{Kind, Status};
-use hapax::store::{EventQuery, InboxQuery, OutboxQuery, Outcome, Redrive, SendOutcome, Store, ThreadQuery};
-use hapax::testkit::store_bed::{accept, accept_one, lease, message, webhook};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing, status};
+use hapax_domain::{Kind, Status};
+use hapax_store::{EventQuery, InboxQuery, OutboxQuery, Outcome, Redrive, SendOutcome, Store, ThreadQuery};
+use hapax_testkit::store_bed::{accept, accept_one, lease, message, webhook};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing, status};
 use serde_json::Value;
 
 use super::emulator::{As, Emulator, adopting, wish};

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use hapax::store::{Accepted, Reads, Store};
-use hapax::testkit::store_bed::{accept_one, lease, message, webhook};
+use hapax_store::{Accepted, Reads, Store};
+use hapax_testkit::store_bed::{accept_one, lease, message, webhook};
 
 use super::emulator::Emulator;
 use super::proxy::Proxy;

@@ -1,13 +1,13 @@
 //! Every kind of record comes back as it was saved.
 
-use hapax::domain::{Direction, Kind, MessageId, Priority, Status, Steps, ids};
-use hapax::store::steps::records::{
+use hapax_domain::{Direction, Kind, MessageId, Priority, Status, Steps, ids};
+use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
     ProviderNameRec, Queue, ThreadRec, name_hash, outbox_lane, own_lane, request_hash, thread_hash,
 };
-use hapax::store::steps::{Changes, Engine, Pool, Trouble, Tx, Wanted};
-use hapax::store::{Answer, EventQuery, KeptHeaders, OutboxQuery, Store};
-use hapax::testkit::store_bed::START_MS;
+use hapax_store::steps::{Changes, Engine, Pool, Trouble, Tx, Wanted};
+use hapax_store::{Answer, EventQuery, KeptHeaders, OutboxQuery, Store};
+use hapax_testkit::store_bed::START_MS;
 
 use super::emulator::Emulator;
 
@@ -67,7 +67,7 @@ fn item(number: u64) -> ItemRec {
         replay: Some(2),
         why: Some("503".to_owned()),
         due_ms: START_MS + 9,
-        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
+        replies: vec![hapax_testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 
@@ -102,10 +102,10 @@ fn outgoing(payload: &'static [u8]) -> (MessageRec, OutRec) {
         thread: thread_hash("a/c%c", "ana__é"),
         provider_id: None,
         steps: Steps::new(vec![(Status::Queued, START_MS)]),
-        past: hapax::domain::Past {
+        past: hapax_domain::Past {
             tries: 3,
             doubt: Some(1),
-            rounds: vec![hapax::domain::Round {
+            rounds: vec![hapax_domain::Round {
                 provider_id: Some("wamid.0".to_owned()),
                 why: Some("wamid.0".to_owned()),
                 ..Default::default()
@@ -258,8 +258,8 @@ async fn what_was_seen_must_still_be_so() {
 async fn numbers_grow_from_one_instance_to_the_next() {
     let Some(emulator) = Emulator::start().await else { return };
     let url = &emulator.url;
-    let one = hapax::store::firestore::open(url, None).await.expect("opens");
-    let other = hapax::store::firestore::open(url, None).await.expect("opens");
+    let one = hapax_store_firestore::open(url, None).await.expect("opens");
+    let other = hapax_store_firestore::open(url, None).await.expect("opens");
     let (mut last, mut last_ms) = (0, 0);
     for turn in 0..6_u64 {
         let store = if turn % 2 == 0 { &one } else { &other };
@@ -276,5 +276,5 @@ async fn numbers_grow_from_one_instance_to_the_next() {
         tx.commit().await.expect("committed");
     }
     assert_eq!(MessageId(ids::numbered(last_ms, last)).to_string().len(), 36);
-    assert!(matches!(one.promise(), hapax::store::Promise::Degraded(_)), "the emulator says what it is");
+    assert!(matches!(one.promise(), hapax_store::Promise::Degraded(_)), "the emulator says what it is");
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hapax::testkit::store_bed::{accept_one, message};
+use hapax_testkit::store_bed::{accept_one, message};
 use serde_json::{Value, json};
 
 use super::emulator::{As, Emulator, text};

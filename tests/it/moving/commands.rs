@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use hapax::testkit::process::Program;
-use hapax::testkit::servers::Engine;
+use hapax_testkit::process::Program;
+use hapax_testkit::servers::Engine;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;

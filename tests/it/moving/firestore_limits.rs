@@ -1,10 +1,12 @@
 //! What only Firestore can get wrong when it is moved, on Google's emulator.
 
-use hapax::store::{Arrival, firestore, postgres};
-use hapax::testkit::plain_records::PlainBed;
-use hapax::testkit::server_beds::ServerBed;
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::{Bed, START_MS, accept, accept_one, message, webhook};
+use hapax_store::Arrival;
+use hapax_store_firestore as firestore;
+use hapax_store_postgres as postgres;
+use hapax_testkit::plain_records::PlainBed;
+use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::{Bed, START_MS, accept, accept_one, message, webhook};
 
 use super::{export, highest, import, open_at, refused, same_records, sorted};
 
@@ -25,7 +27,7 @@ async fn numbers_of_firestore_are_kept_elsewhere() {
     let last = open_at(&third, &first);
     import(&*last, &records).await;
     same_records("back", &records, &export(&*last).await);
-    let number = |id: hapax::domain::EventId| hapax::domain::ids::number_of(id.0);
+    let number = |id: hapax_domain::EventId| hapax_domain::ids::number_of(id.0);
     assert!(number(accept_one(&*last, message("m3", "ana")).await) > number(highest(&records)));
 }
 
@@ -64,14 +66,14 @@ async fn numbers_ahead_of_the_clock_are_refused() {
     let store = bed.open();
     let moving = store.moving().expect("it can be moved");
     moving.begin_import().await.expect("it is empty");
-    let key = hapax::store::steps::records::KeyRec {
+    let key = hapax_store::steps::records::KeyRec {
         key: [7; 32],
         event: (1 << 62) - 1,
         at_ms: START_MS,
         fingerprint: 1,
         expires_ms: START_MS + 1_000,
     };
-    moving.import(vec![hapax::store::Moved::Key(key)]).await.expect("put");
+    moving.import(vec![hapax_store::Moved::Key(key)]).await.expect("put");
     refused(moving.end_import().await, "ahead of Firestore's clock");
     assert!(moving.is_half_filled().await.expect("an answer"));
 }

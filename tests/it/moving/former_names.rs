@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use hapax::store::{Changed, Moved, SendOutcome, Store, firestore, mysql, postgres};
-use hapax::testkit::plain_records::PlainBed;
-use hapax::testkit::server_beds::ServerBed;
-use hapax::testkit::servers::Engine;
-use hapax::testkit::store_bed::{Bed, accept, webhook};
-use hapax::testkit::store_suite::sending::{ask_out, outgoing, status};
+use hapax_store::{Changed, Moved, SendOutcome, Store};
+use hapax_store_firestore as firestore;
+use hapax_store_mysql as mysql;
+use hapax_store_postgres as postgres;
+use hapax_testkit::plain_records::PlainBed;
+use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::servers::Engine;
+use hapax_testkit::store_bed::{Bed, accept, webhook};
+use hapax_testkit::store_suite::sending::{ask_out, outgoing, status};
 
 use super::export;
 
@@ -21,7 +24,7 @@ async fn former_names_go_with_the_message(bed: &dyn Bed) {
     for name in ["w1", "w2"] {
         let held = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
         store.begin(held.lane, held.fence).await.expect("begun");
-        let named = status(name, hapax::domain::Status::Failed, Some(id), 1);
+        let named = status(name, hapax_domain::Status::Failed, Some(id), 1);
         accept(&*store, webhook(vec![named])).await;
         let failed = SendOutcome::Failed { why: "no".to_owned() };
         store.settle_outbox(held.lane, held.fence, failed).await.expect("settled");

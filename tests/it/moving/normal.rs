@@ -1,8 +1,8 @@
 //! Records as all stores can tell them, and the same records under other numbers.
 
-use hapax::domain::{EventId, ids};
-use hapax::store::Moved;
-use hapax::store::steps::records::{Place, Queue, own_lane};
+use hapax_domain::{EventId, ids};
+use hapax_store::Moved;
+use hapax_store::steps::records::{Place, Queue, own_lane};
 
 /// Without what some stores do not keep, because nobody can ever ask for it: the exact time of a key, the text of what is in no thread, when
 /// a message got its provider's name, and when an item that is parked would have been due.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
-use hapax::clock::Clock;
-use hapax::store::Table;
+use hapax_store::Table;
+use hapax_store::clock::Clock;
 
 use super::*;
 
@@ -39,12 +39,12 @@ pub(super) async fn handle_alike(what: &str, stores: &[Arc<dyn Store>], records:
         }
         for &id in events.iter().step_by(2) {
             said.push(format!("{:?}", store.redrive(Redrive::Event(id), 9).await.expect("an answer")));
-            said.push(format!("{:?}", store.redrive(Redrive::Item(hapax::domain::ItemId(id.0)), 9).await.expect("an answer")));
+            said.push(format!("{:?}", store.redrive(Redrive::Item(hapax_domain::ItemId(id.0)), 9).await.expect("an answer")));
         }
         for row in store.threads(ThreadQuery { limit: 1, ..ThreadQuery::default() }).await.expect("threads").rows {
             said.push(format!("{:?}", store.mark_read(&row.id).await.expect("an answer")));
         }
-        let copies = |id: &EventId| hapax::store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7, kept: None };
+        let copies = |id: &EventId| hapax_store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7, kept: None };
         store.note_copies(events.iter().map(copies).collect()).await.expect("noted");
         said.extend(told(&**store, records).await.iter().map(|line| without_new_names(line, &messages)));
         // What a replay is called is each store's own affair.
@@ -73,7 +73,7 @@ fn without_new_names(line: &str, known: &[MessageId]) -> String {
 async fn end_alike(what: &str, beds: &[&dyn Bed], stores: &[Arc<dyn Store>]) {
     let mut left = Vec::new();
     for (bed, store) in beds.iter().zip(stores) {
-        bed.clock().advance(100 * hapax::testkit::store_bed::WINDOW_MS);
+        bed.clock().advance(100 * hapax_testkit::store_bed::WINDOW_MS);
         while store.purge(&[("shop".to_owned(), 1_000)], 50).await.expect("purged").more {}
         let stats = store.stats().await.expect("stats");
         left.push((stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown));
@@ -115,7 +115,7 @@ async fn move_to_all(name: &str, source: &dyn Bed, seed: u64) -> HashSet<Discrim
 async fn move_from(wanted: &str) {
     let mut kinds = HashSet::new();
     // Six are enough to meet every kind of record.
-    for seed in 1_000..1_000 + hapax::testkit::store_compare::sequences(6).max(6) {
+    for seed in 1_000..1_000 + hapax_testkit::store_compare::sequences(6).max(6) {
         let source = beds().await.into_iter().find(|(name, _)| *name == wanted).and_then(|(_, bed)| bed);
         let Some(source) = source else { return };
         kinds.extend(move_to_all(wanted, &*source, seed).await);

@@ -1,8 +1,8 @@
 //! What is Redis' own about a move: numbers that name no account, keys that belong to nobody known.
 
-use hapax::domain::{Event, EventKey, Kind};
-use hapax::store::Reads;
-use hapax::testkit::store_bed::WINDOW_MS;
+use hapax_domain::{Event, EventKey, Kind};
+use hapax_store::Reads;
+use hapax_testkit::store_bed::WINDOW_MS;
 
 use super::*;
 

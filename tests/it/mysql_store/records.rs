@@ -1,12 +1,13 @@
 //! Every record is read back as it was written, whatever its texts and bytes are.
 
 use bytes::Bytes;
-use hapax::domain::age::Dated;
-use hapax::domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
-use hapax::store::mysql::{self, MysqlEngine};
-use hapax::store::steps::records::*;
-use hapax::store::steps::{Changes, Engine as _, Entry, Pool, Trouble, Tx, Wanted};
-use hapax::store::{Answer, Copies, EventQuery, InboxQuery, KeptHeaders, OutboxQuery, ThreadQuery};
+use hapax_domain::age::Dated;
+use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use hapax_store::steps::records::*;
+use hapax_store::steps::{Changes, Engine as _, Entry, Pool, Trouble, Tx, Wanted};
+use hapax_store::{Answer, Copies, EventQuery, InboxQuery, KeptHeaders, OutboxQuery, ThreadQuery};
+use hapax_store_mysql as mysql;
+use hapax_store_mysql::MysqlEngine;
 
 /// Nothing in it may end a literal, be cut off, or be taken for another text.
 const ODD: &str = "it's \"odd\" \\' %_ \u{0}\u{1F600} é ; -- \n ";
@@ -54,7 +55,7 @@ fn item(number: u64, place: Place) -> ItemRec {
         replay: Some(5),
         why: Some(ODD.to_owned()),
         due_ms: 6,
-        replies: vec![hapax::testkit::store_suite::sending::outgoing("kept", "ana")],
+        replies: vec![hapax_testkit::store_suite::sending::outgoing("kept", "ana")],
     }
 }
 
@@ -80,10 +81,10 @@ fn message(number: u64) -> MessageRec {
         thread: thread_hash(ODD, ODD),
         provider_id: None,
         steps: Steps::new(vec![(Status::Queued, 11)]),
-        past: hapax::domain::Past {
+        past: hapax_domain::Past {
             tries: 3,
             doubt: Some(1),
-            rounds: vec![hapax::domain::Round {
+            rounds: vec![hapax_domain::Round {
                 provider_id: Some(ODD.to_owned()),
                 why: Some(ODD.to_owned()),
                 ..Default::default()
@@ -168,7 +169,7 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     assert_eq!(attempts, [attempt(Queue::Inbox, 1, 2), attempt(Queue::Inbox, 1, 3)]);
     assert_eq!(engine.answer(1).await.expect("asked"), Some(answer));
     let mut tx = engine.begin(Pool::Workers, 0).await.expect("begun");
-    let redriven = tx.parked(&hapax::store::Redrive::Channel("shop".to_owned()), 0, 9).await.expect("asked");
+    let redriven = tx.parked(&hapax_store::Redrive::Channel("shop".to_owned()), 0, 9).await.expect("asked");
     assert_eq!(redriven, [parked]);
 
     let copies = Copies { event: small.event_id(), copies: 2, conflicts: 1, last_ms: 5, kept: Some(small.event_id()) };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hapax::testkit::process::{Process, Program};
+use hapax_testkit::process::{Process, Program};
 use tokio::sync::watch;
 
 use crate::conversation::Doors;

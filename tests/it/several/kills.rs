@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use hapax::testkit::fake_bot::{FakeBot, Say};
-use hapax::testkit::servers::Private;
-use hapax::testkit::witness::Witness;
+use hapax_testkit::fake_bot::{FakeBot, Say};
+use hapax_testkit::servers::Private;
+use hapax_testkit::witness::Witness;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::MissedTickBehavior;
@@ -25,7 +25,7 @@ super::on_every_server! {
 }
 
 fn kills() -> usize {
-    hapax::testkit::effort(8, 30)
+    hapax_testkit::effort(8, 30)
 }
 
 async fn a_kill_every_second_loses_and_doubles_nothing(server: Private) {
@@ -57,7 +57,7 @@ async fn a_kill_every_second_loses_and_doubles_nothing(server: Private) {
 
 /// The first call is never answered; whoever comes then is served.
 async fn deaf_at_first() -> FakeBot {
-    let script = |call: hapax::testkit::fake_bot::Call| -> futures_util::future::BoxFuture<'static, Say> {
+    let script = |call: hapax_testkit::fake_bot::Call| -> futures_util::future::BoxFuture<'static, Say> {
         Box::pin(async move { if call.number == 0 { std::future::pending().await } else { Say::Status(200) } })
     };
     FakeBot::start_slow(script).await.expect("a bot")

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use hapax::testkit::cutting_proxy::CuttingProxy;
-use hapax::testkit::fake_bot::{Call, FakeBot};
-use hapax::testkit::servers::Private;
-use hapax::testkit::witness::Witness;
+use hapax_testkit::cutting_proxy::CuttingProxy;
+use hapax_testkit::fake_bot::{Call, FakeBot};
+use hapax_testkit::servers::Private;
+use hapax_testkit::witness::Witness;
 
 use super::fleet::{Fleet, member};
 use super::phones::{answers_all, came, each_reply_came_once_or_is_in_doubt, sending_to, talkative, unreliable};

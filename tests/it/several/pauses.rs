@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax::testkit::fake_bot::{Call, FakeBot, Say};
-use hapax::testkit::servers::Private;
-use hapax::testkit::witness::Witness;
+use hapax_testkit::fake_bot::{Call, FakeBot, Say};
+use hapax_testkit::servers::Private;
+use hapax_testkit::witness::Witness;
 use tokio::sync::Notify;
 
 use super::fleet::{Fleet, LEASE, member};

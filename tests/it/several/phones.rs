@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hapax::testkit::fake_bot::{Call, Say};
-use hapax::testkit::fake_provider::Play;
+use hapax_testkit::fake_bot::{Call, Say};
+use hapax_testkit::fake_provider::Play;
 use serde_json::{Value, json};
 
 use crate::conversation::{id_in, moody};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use hapax::testkit::fake_bot::FakeBot;
-use hapax::testkit::servers::Private;
+use hapax_testkit::fake_bot::FakeBot;
+use hapax_testkit::servers::Private;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};

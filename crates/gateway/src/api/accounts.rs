@@ -1,0 +1,61 @@
+//! `/v1/accounts`: accounts that do not send until a person has seen to them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use hapax_store::PausedAccount;
+use serde::Serialize;
+
+use super::time::rfc3339;
+use super::{Api, Caller, Problem};
+
+#[derive(Serialize)]
+pub(super) struct List {
+    accounts: Vec<Account>,
+}
+
+#[derive(Serialize)]
+struct Account {
+    channel: String,
+    account: String,
+    /// `paused`: the others send, and are not listed.
+    state: &'static str,
+    why: String,
+    since: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct Resumed {
+    channel: String,
+    account: String,
+    /// Why it had been paused.
+    why: String,
+}
+
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
+    let paused = api.store.paused_accounts().await?.into_iter().filter(|paused| caller.sees(&paused.channel));
+    Ok(Json(List { accounts: paused.map(Account::from).collect() }))
+}
+
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<Resumed>, Problem> {
+    let Path((channel, account)) = path?;
+    caller.need_channel(&channel)?;
+    let mut paused = api.store.paused_accounts().await?.into_iter();
+    let Some(found) = paused.find(|paused| paused.channel == channel && paused.account == account) else {
+        return Err(Problem::not_found("no such account is paused; GET /v1/accounts lists those that are"));
+    };
+    api.store.pause_account(&channel, &account, None).await?;
+    Ok(Json(Resumed { channel, account, why: found.why }))
+}
+
+impl From<PausedAccount> for Account {
+    fn from(row: PausedAccount) -> Self {
+        Self { channel: row.channel, account: row.account, state: "paused", why: row.why, since: rfc3339(row.since_ms) }
+    }
+}

@@ -1,0 +1,137 @@
+//! `/v1/channels`: what is configured, without its secrets, and samples to try it with.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use bytes::Bytes;
+use hapax_domain::address::hide_userinfo;
+use hapax_providers::samples;
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Api, Caller, Problem};
+use crate::settings::{self, Mode, OnPoison};
+
+#[derive(Serialize)]
+pub(super) struct List {
+    channels: Vec<Channel>,
+}
+
+#[derive(Serialize)]
+struct Channel {
+    name: String,
+    provider: &'static str,
+    /// Where the provider posts, below the server's own address.
+    path: String,
+    target: Option<String>,
+    /// Whether messages can be sent through it.
+    sends: bool,
+    mode: &'static str,
+    deliver: Vec<&'static str>,
+    window_ms: i64,
+    retention_ms: i64,
+    attempts: u32,
+    timeout_ms: i64,
+    lease_ms: i64,
+    concurrency: usize,
+    on_poison: &'static str,
+    park_on_4xx: bool,
+    on_store_failure: &'static str,
+    max_body: usize,
+}
+
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
+    let seen = api.settings.channels.iter().filter(|channel| caller.sees(&channel.name));
+    Json(List { channels: seen.map(|channel| Channel::of(channel)).collect() })
+}
+
+/// What to make a sample of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskTrigger {
+    /// `text`, or in full `whatsapp.text`.
+    kind: String,
+    /// The same nonce makes the same message, a copy.
+    nonce: u64,
+}
+
+/// What the webhook door said to a sample.
+#[derive(Serialize)]
+pub(super) struct Triggered {
+    channel: String,
+    sample: String,
+    nonce: u64,
+    /// The status code that a provider would have seen.
+    status: u16,
+    /// The body of that answer; a text where it is no JSON.
+    answer: Value,
+}
+
+/// Signs a sample and posts it at our own door. The signed request stays inside: some providers' signature is the secret itself.
+pub(super) async fn trigger(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    ask: Result<Json<AskTrigger>, JsonRejection>,
+) -> Result<Json<Triggered>, Problem> {
+    caller.need_channel(&name)?;
+    let Json(ask) = ask?;
+    let provider = api
+        .providers
+        .get(name.as_str())
+        .ok_or_else(|| Problem::not_found(format!("there is no channel `{name}`; GET /v1/channels lists them")))?;
+    let wall_ms = api.clock.wall_ms();
+    let wanted = if ask.kind.contains('.') { ask.kind } else { format!("{}.{}", provider.name(), ask.kind) };
+    let sample =
+        samples::sample(&wanted, ask.nonce, wall_ms).filter(|sample| sample.provider == provider.name()).ok_or_else(|| {
+            let known = samples::list().iter().map(|(known, _)| *known).filter(|known| known.starts_with(provider.name()));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Problem::bad_request(format!("there is no sample `{wanted}` for channel `{name}`; use one of {known}"))
+        })?;
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = format!("{}{name}", crate::ingress::PATH).parse().map_err(|_| Problem::not_found("no such channel"))?;
+    let content_type = (http::header::CONTENT_TYPE, HeaderValue::from_static(sample.content_type));
+    let signed = provider.sign(&sample.body, wall_ms);
+    request.headers_mut().extend(std::iter::once(content_type).chain(sample.headers).chain(signed));
+    *request.body_mut() = Full::new(Bytes::from(sample.body));
+    let (head, body) = (api.post)(request).await.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let answer = serde_json::from_slice(&body).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)));
+    Ok(Json(Triggered { channel: name, sample: wanted, nonce: ask.nonce, status: head.status.as_u16(), answer }))
+}
+
+impl Channel {
+    fn of(channel: &settings::Channel) -> Self {
+        let kinds = channel.deliver.kinds.iter().map(|kind| kind.name());
+        Self {
+            name: channel.name.to_string(),
+            provider: channel.provider.provider(),
+            path: format!("/in/{}", channel.name),
+            target: channel.target.as_deref().map(hide_userinfo),
+            sends: channel.send.is_some(),
+            mode: match channel.mode {
+                Mode::Queue => "queue",
+                Mode::Proxy => "proxy",
+            },
+            deliver: kinds.chain(channel.deliver.echoes.then_some("echo")).collect(),
+            window_ms: channel.window_ms,
+            retention_ms: channel.retention_ms,
+            attempts: channel.retry.attempts,
+            timeout_ms: channel.timeout_ms,
+            lease_ms: channel.lease_ms,
+            concurrency: channel.concurrency,
+            on_poison: match channel.on_poison {
+                OnPoison::Park => "park",
+                OnPoison::Block => "block",
+            },
+            park_on_4xx: channel.park_on_4xx,
+            on_store_failure: channel.on_store_failure.name(),
+            max_body: channel.max_body,
+        }
+    }
+}

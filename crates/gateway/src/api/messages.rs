@@ -1,0 +1,167 @@
+//! `/v1/messages/{id}`: one message that goes out, with the times of its steps and the evidence of every try.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use hapax_domain::{MessageId, ThreadId};
+use hapax_store::{Changed, MessageRow, TryRow, asked_request_id};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::outbox::Place;
+use super::story::Step;
+use super::time::rfc3339;
+use super::{Api, Caller, Problem, send_story};
+
+#[derive(Serialize)]
+pub(super) struct Message {
+    id: String,
+    status: &'static str,
+    channel: String,
+    account: String,
+    to: String,
+    thread: String,
+    request_id: String,
+    text: Option<String>,
+    payload: Option<Box<RawValue>>,
+    priority: &'static str,
+    /// The event whose handler answered with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
+    created_at: String,
+    provider_id: Option<String>,
+    why: Option<String>,
+    steps: Vec<Reached>,
+    /// Where it stands in the outbox; nothing once it has left it.
+    outbox: Option<Place>,
+    tries: Vec<Try>,
+    story: Vec<Step>,
+}
+
+#[derive(Serialize)]
+struct Reached {
+    status: &'static str,
+    at: String,
+}
+
+#[derive(Serialize)]
+struct Try {
+    attempt: u32,
+    fence: u64,
+    worker: String,
+    leased_at: String,
+    ended_at: String,
+    outcome: String,
+    detail: String,
+}
+
+pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+    show(&api, &caller, read_id(&id)?).await
+}
+
+pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+    let id = read_id(&id)?;
+    make_sure_it_is_seen(&api, &caller, id).await?;
+    match api.store.retry_message(id).await? {
+        Changed::Done => show(&api, &caller, id).await,
+        Changed::NotFound => Err(no_such_message(id)),
+        Changed::TooLate => Err(Problem::too_late(format!(
+            "{id} cannot be sent once more{}; only messages that failed or are in doubt can",
+            standing(&api, id).await
+        ))),
+    }
+}
+
+pub(super) async fn cancel(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Message>, Problem> {
+    let id = read_id(&id)?;
+    make_sure_it_is_seen(&api, &caller, id).await?;
+    match api.store.cancel_message(id).await? {
+        Changed::Done => show(&api, &caller, id).await,
+        Changed::NotFound => Err(no_such_message(id)),
+        Changed::TooLate => Err(Problem::too_late(format!(
+            "{id} cannot be cancelled{}; only messages that wait or are in doubt can",
+            standing(&api, id).await
+        ))),
+    }
+}
+
+fn read_id(text: &str) -> Result<MessageId, Problem> {
+    Ok(text.parse()?)
+}
+
+/// A message of a channel that the caller does not see is not there.
+async fn find(api: &Api, caller: &Caller, id: MessageId) -> Result<MessageRow, Problem> {
+    let found = api.store.message(id).await?.filter(|row| caller.sees(&row.channel));
+    found.ok_or_else(|| no_such_message(id))
+}
+
+async fn make_sure_it_is_seen(api: &Api, caller: &Caller, id: MessageId) -> Result<(), Problem> {
+    if caller.is_limited() { find(api, caller, id).await.map(drop) } else { Ok(()) }
+}
+
+async fn show(api: &Api, caller: &Caller, id: MessageId) -> Result<Json<Message>, Problem> {
+    let row = find(api, caller, id).await?;
+    let story = send_story::steps(&row, api.clock.now_ms());
+    Ok(Json(Message::new(row, story)))
+}
+
+async fn standing(api: &Api, id: MessageId) -> String {
+    match api.store.message(id).await {
+        Ok(Some(row)) => match row.outbox {
+            Some(place) => format!(": it is {} now", place.state.name()),
+            None => format!(": it is {}", row.steps.status().name()),
+        },
+        Ok(None) | Err(_) => String::new(),
+    }
+}
+
+fn no_such_message(id: MessageId) -> Problem {
+    let detail =
+        format!("there is no message {id}; it may be past its channel's `retention`. GET /v1/threads leads to what there is");
+    Problem::not_found(detail)
+}
+
+impl Message {
+    fn new(row: MessageRow, story: Vec<Step>) -> Self {
+        let payload = String::from_utf8(row.payload.to_vec()).ok().and_then(|text| RawValue::from_string(text).ok());
+        Self {
+            id: row.id.to_string(),
+            status: row.steps.status().name(),
+            thread: ThreadId { account: row.account.clone(), peer: row.peer.clone() }.to_string(),
+            channel: row.channel,
+            account: row.account,
+            to: row.peer,
+            request_id: asked_request_id(&row.request_id).to_owned(),
+            text: row.text,
+            payload,
+            priority: row.priority.name(),
+            reply_to: row.reply_to.map(|event| event.to_string()),
+            created_at: rfc3339(row.created_ms),
+            provider_id: row.provider_id,
+            why: row.why,
+            steps: row.steps.iter().map(|(status, at_ms)| Reached { status: status.name(), at: rfc3339(at_ms) }).collect(),
+            outbox: row.outbox.map(Place::from),
+            tries: row.tries.into_iter().map(Try::from).collect(),
+            story,
+        }
+    }
+}
+
+impl From<TryRow> for Try {
+    fn from(row: TryRow) -> Self {
+        Self {
+            attempt: row.attempt,
+            fence: row.fence.0,
+            worker: row.worker,
+            leased_at: rfc3339(row.leased_ms),
+            ended_at: rfc3339(row.ended_ms),
+            outcome: row.outcome,
+            detail: row.detail,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `/v1`: what a person or a program may ask and tell a running hapax. One file per resource; every answer is a hand-made twin of a
+//! domain type, and every error is a problem (RFC 9457) that says what to change.
+
+mod accounts;
+pub mod auth;
+mod caller;
+mod channels;
+mod cursor;
+mod events;
+mod guesses;
+mod inbox;
+mod messages;
+mod origin;
+mod outbox;
+mod prefer;
+mod problem;
+mod purge;
+mod redrive;
+mod send;
+mod send_at;
+mod send_story;
+mod stats;
+mod story;
+mod thread_view;
+mod threads;
+mod time;
+mod tokens;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{self, Next};
+use axum::routing::{delete, get, post};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::{Request, Response};
+use http_body_util::Full;
+
+pub use crate::ingress::Memory;
+use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use hapax_providers::Provider;
+use hapax_providers::sending::Sending;
+use hapax_store::clock::Clock;
+use hapax_store::{Page, Store, StoreError};
+
+use crate::ingress::spool::Spool;
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
+
+pub use auth::Auth;
+pub use caller::{Caller, Scope};
+use cursor::Cursors;
+pub use problem::Problem;
+pub use purge::{LastPurge, PurgeLog, purge_step, retention};
+
+/// The largest body any request to `/v1` needs.
+const REQUEST_MAX_BYTES: usize = 64 << 10;
+
+/// All that the admin surface works with.
+pub struct Api {
+    pub store: Arc<dyn Store>,
+    pub settings: Arc<Settings>,
+    /// Whose tokens are believed.
+    pub auth: Arc<Auth>,
+    /// By channel.
+    pub providers: HashMap<Arc<str>, Arc<dyn Provider>>,
+    /// The channels that can send.
+    pub senders: HashMap<Arc<str>, Arc<dyn Sending>>,
+    pub clock: Arc<dyn Clock>,
+    /// Shared with the upkeep that purges by itself.
+    pub purges: Arc<PurgeLog>,
+    /// Tells what the memory in front of the store holds.
+    pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
+    pub spool: Option<Arc<Spool>>,
+    pub telemetry: Arc<Telemetry>,
+    /// Hands a request to our own webhook door.
+    pub post: Box<PostWebhook>,
+}
+
+/// What a provider would do: a request for `/in/{channel}`, and its answer.
+pub type PostWebhook = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync;
+
+/// Makes the routes under `/v1`, each behind the scope it takes.
+pub fn router(api: Arc<Api>) -> Router {
+    let looks = Router::new()
+        .route("/events", get(events::list))
+        .route("/events/{id}", get(events::one))
+        .route("/events/{id}/story", get(story::tell))
+        .route("/inbox", get(inbox::list))
+        .route("/stats", get(stats::stats))
+        .route("/channels", get(channels::list))
+        .route("/messages/{id}", get(messages::one))
+        .route("/threads", get(threads::list))
+        .route("/threads/{id}", get(threads::one))
+        .route("/threads/{id}/messages", get(threads::messages))
+        .route("/outbox", get(outbox::list))
+        .route("/accounts", get(accounts::list));
+    let sends = Router::new()
+        .route("/messages", post(send::submit))
+        .route("/messages/{id}/retry", post(messages::retry))
+        .route("/messages/{id}/cancel", post(messages::cancel))
+        .route("/threads/{id}/read", post(threads::read));
+    let rules = Router::new()
+        .route("/events/{id}/replay", post(events::replay))
+        .route("/redrive", post(redrive::redrive))
+        .route("/purge", post(purge::purge))
+        .route("/channels/{name}/trigger", post(channels::trigger))
+        .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{name}", delete(tokens::revoke));
+    let v1 = behind(Scope::Read, looks)
+        .merge(behind(Scope::Send, sends))
+        .merge(behind(Scope::Admin, rules))
+        .fallback(problem::no_such_path)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
+        .with_state(api);
+    Router::new().nest("/v1", v1)
+}
+
+fn behind(scope: Scope, routes: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
+    routes.route_layer(middleware::from_fn(need))
+}
+
+/// How many channels of a token are asked at the same time.
+const ASKED_AT_ONCE: usize = 8;
+
+/// One page of a list, from the pages of each channel that the caller sees.
+async fn page_of<T, F>(
+    channels: Vec<Option<String>>,
+    limit: usize,
+    ask: impl Fn(Option<String>) -> F,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Result<Page<T>, StoreError>
+where
+    F: Future<Output = Result<Page<T>, StoreError>>,
+{
+    let pages: Vec<Page<T>> = stream::iter(channels.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
+    let mut more = pages.iter().any(|page| page.more);
+    let mut rows: Vec<T> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.sort_by(order);
+    more |= rows.len() > limit;
+    rows.truncate(limit);
+    Ok(Page { rows, more })
+}
+
+/// The page size that is used for the one asked for.
+fn page_limit(asked: Option<usize>) -> usize {
+    asked.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
+}

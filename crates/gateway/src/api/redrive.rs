@@ -1,0 +1,58 @@
+//! `/v1/redrive`: parked items go back in line.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use hapax_store::Redrive;
+use serde::{Deserialize, Serialize};
+
+use super::{Api, Caller, Problem, events};
+
+/// Most items one call puts back; more need another call.
+const REDRIVE_MAX: usize = 10_000;
+
+/// Exactly one of these.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ask {
+    item: Option<String>,
+    event: Option<String>,
+    channel: Option<String>,
+    all: Option<bool>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Redriven {
+    redriven: usize,
+    /// True when there may be more: call again.
+    more: bool,
+}
+
+pub(super) async fn redrive(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Json<Ask>, JsonRejection>,
+) -> Result<Json<Redriven>, Problem> {
+    let Json(ask) = ask?;
+    let which = match (ask.item, ask.event, ask.channel, ask.all) {
+        (Some(item), None, None, None) => Redrive::Item(item.parse()?),
+        (None, Some(event), None, None) => Redrive::Event(event.parse()?),
+        (None, None, Some(channel), None) => Redrive::Channel(channel),
+        (None, None, None, Some(true)) => Redrive::All,
+        _ => {
+            let todo = "say what to redrive with exactly one of {\"item\":\"itm_..\"}, {\"event\":\"evt_..\"}, {\"channel\":\"..\"}, {\"all\":true}";
+            return Err(Problem::bad_request(todo));
+        }
+    };
+    match &which {
+        Redrive::Channel(channel) => caller.need_channel(channel)?,
+        Redrive::Event(event) if caller.is_limited() => drop(events::find(&api, &caller, &event.to_string()).await?),
+        // Which channel an item is of is not known before it is in line again.
+        Redrive::Item(_) | Redrive::All => caller.need_all_channels()?,
+        Redrive::Event(_) => {}
+    }
+    let redriven = api.store.redrive(which, REDRIVE_MAX).await?;
+    Ok(Json(Redriven { redriven, more: redriven == REDRIVE_MAX }))
+}

@@ -1,0 +1,309 @@
+//! `POST /v1/messages`: a message is stored as queued before anything leaves, and the same request twice is one message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use hapax_domain::limits::{BODY_TIMEOUT_MS, MESSAGE_MAX_BYTES, REQUEST_ID_MAX_BYTES};
+use hapax_domain::{MessageId, Priority, Status, ThreadId};
+use hapax_store::{MessageRow, NewMessage, StoreError, Submitted};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::origin::{self, Origin};
+use super::send_at::SendAt;
+use super::time::rfc3339;
+use super::{Api, Caller, Problem, prefer};
+
+/// Of a body that is too large so much is read and dropped: a client that is cut off while writing never sees why.
+const DROPPED_MAX_BYTES: usize = 16 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
+    channel: Option<String>,
+    account: Option<String>,
+    to: Peer,
+    text: Option<String>,
+    payload: Option<Box<RawValue>>,
+    request_id: Option<String>,
+    priority: Option<String>,
+    send_at: Option<String>,
+}
+
+/// Telegram's chats are numbers.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`to` is a text or a whole number")]
+enum Peer {
+    Text(String),
+    Number(i64),
+}
+
+/// What the caller needs to know at once; `GET /v1/messages/{id}` tells the rest.
+#[derive(Serialize)]
+struct Receipt {
+    id: String,
+    status: &'static str,
+    /// True when this request was made before and nothing new was queued.
+    replayed: bool,
+    request_id: String,
+    channel: String,
+    account: String,
+    to: String,
+    thread: String,
+    provider_id: Option<String>,
+    why: Option<String>,
+    /// When it is to be sent, if that was asked for.
+    send_at: Option<String>,
+}
+
+pub(super) async fn submit(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let ask = read_ask(&headers, body).await?;
+    let given_id = read_request_id(&headers, ask.request_id.as_deref())?;
+    let wait = prefer::wait(&headers)?;
+    let origin = origin::find(&api, &caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
+    let request_id = given_id.clone().unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
+    let send_at = ask.send_at.as_deref().map(|text| SendAt::read(text, api.clock.wall_ms())).transpose()?;
+    let message = make(&origin, &ask, request_id, send_at.as_ref())?;
+    // Nobody waits for what is to be sent later.
+    let wait = wait.filter(|_| send_at.as_ref().is_none_or(|at| at.ms <= api.clock.wall_ms()));
+    let receipt = Receipt {
+        id: String::new(),
+        status: Status::Queued.name(),
+        replayed: false,
+        request_id: message.request_id.clone(),
+        channel: message.channel.to_string(),
+        account: message.account.clone(),
+        to: message.peer.clone(),
+        thread: ThreadId { account: message.account.clone(), peer: message.peer.clone() }.to_string(),
+        provider_id: None,
+        why: None,
+        send_at: send_at.map(|at| rfc3339(at.ms)),
+    };
+    let submitted = api.store.submit(message).await.map_err(|error| {
+        if let StoreError::OutboxFull { channel, account } = &error {
+            api.telemetry.outbox_full(channel, account);
+        }
+        not_submitted(error, &receipt.request_id)
+    })?;
+    let id = submitted.message();
+    let row = match submitted {
+        Submitted::Mismatch(known) => return Err(mismatch(known, &receipt.request_id)),
+        Submitted::Replayed(_) | Submitted::New(_) if wait.is_some() => prefer::outcome(&*api.store, id, wait).await,
+        Submitted::Replayed(_) => api.store.message(id).await?,
+        Submitted::New(_) => None,
+    };
+    let replayed = matches!(submitted, Submitted::Replayed(_));
+    let receipt = Receipt { id: id.to_string(), replayed, ..receipt }.with(row);
+    Ok(answer(receipt, id, wait))
+}
+
+impl Receipt {
+    fn with(self, row: Option<MessageRow>) -> Self {
+        match row {
+            Some(row) => Self { status: row.steps.status().name(), provider_id: row.provider_id, why: row.why, ..self },
+            None => self,
+        }
+    }
+}
+
+fn answer(receipt: Receipt, id: MessageId, wait: Option<Duration>) -> Response {
+    let on_its_way = [Status::Queued, Status::Sending].map(Status::name).contains(&receipt.status);
+    let status = if on_its_way && !receipt.replayed { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let mut response = (status, Json(receipt)).into_response();
+    let mut set =
+        |name, text: String| HeaderValue::try_from(text).map(|value| response.headers_mut().insert(name, value)).is_ok();
+    set(header::LOCATION, format!("/v1/messages/{id}"));
+    if let Some(wait) = wait {
+        set(prefer::APPLIED, format!("wait={}", wait.as_secs()));
+    }
+    response
+}
+
+fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, send_at: Option<&SendAt>) -> Result<NewMessage, Problem> {
+    let payload = read_payload(ask)?;
+    let peer = match &ask.to {
+        Peer::Text(to) => origin.peer(to)?,
+        Peer::Number(to) => origin.peer(&to.to_string())?,
+    };
+    origin.sending.check(&peer, &payload).map_err(Problem::unprocessable)?;
+    let channel = Arc::clone(&origin.channel.name);
+    let content = canonical(&payload);
+    let mut parts = vec![&*channel, &origin.account, &peer, &content];
+    parts.extend(send_at.map(|at| at.asked.as_str()));
+    Ok(NewMessage {
+        fingerprint: fingerprint(&parts),
+        account: origin.account.clone(),
+        text: origin.sending.text(&payload),
+        priority: read_priority(ask.priority.as_deref())?,
+        channel,
+        peer,
+        request_id,
+        payload,
+        reply_to: None,
+        send_at_ms: send_at.map(|at| at.ms),
+    })
+}
+
+/// Length before each part, so that no two lists of parts look alike.
+fn fingerprint(parts: &[&str]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Blanks and the order of members do not make another content; a value that is no tree of JSON stands for itself.
+fn canonical(payload: &[u8]) -> String {
+    let tree = serde_json::from_slice::<serde_json::Value>(payload);
+    tree.map_or_else(|_| String::from_utf8_lossy(payload).into_owned(), |tree| tree.to_string())
+}
+
+fn read_payload(ask: &Ask) -> Result<Bytes, Problem> {
+    match (&ask.text, &ask.payload) {
+        (Some(text), None) if text.trim().is_empty() => Err(Problem::unprocessable("`text` is empty; write what is to be sent")),
+        (Some(text), None) => Ok(serde_json::json!({ "text": text }).to_string().into()),
+        (None, Some(payload)) if payload.get().starts_with('{') => Ok(Bytes::copy_from_slice(payload.get().as_bytes())),
+        (None, Some(_)) => Err(Problem::unprocessable("`payload` must be an object: the provider's own request body")),
+        (Some(_), Some(_)) | (None, None) => {
+            let todo = "say what to send with exactly one of `text` and `payload` (the provider's own request body)";
+            Err(Problem::unprocessable(todo))
+        }
+    }
+}
+
+fn read_priority(name: Option<&str>) -> Result<Priority, Problem> {
+    let Some(name) = name else { return Ok(Priority::Normal) };
+    let known = || Priority::ALL.map(Priority::name).join(", ");
+    Priority::from_name(name)
+        .ok_or_else(|| Problem::unprocessable(format!("there is no such `priority`; use one of {}", known())))
+}
+
+/// The caller's name for this send: in the body, in the header, or in both alike.
+fn read_request_id(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<String>, Problem> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let in_header = match (keys.next(), keys.next()) {
+        (None, _) => None,
+        (Some(key), None) => Some(key.to_str().ok().and_then(unquote).ok_or_else(|| {
+            Problem::bad_request("`Idempotency-Key` cannot be read; send it bare or as a quoted text of ASCII characters")
+        })?),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("send one `Idempotency-Key` header, not several")),
+    };
+    let id = match (in_body, in_header) {
+        (Some(body), Some(header)) if *body != header => {
+            let todo = "`request_id` and `Idempotency-Key` differ: they are one thing; send one of them, or the same in both";
+            return Err(Problem::unprocessable(todo));
+        }
+        (body, header) => body.map(str::to_owned).or(header),
+    };
+    match id {
+        Some(id) if id.trim().is_empty() || id.len() > REQUEST_ID_MAX_BYTES || id.chars().any(char::is_control) => {
+            let detail = format!(
+                "a request id has 1 to {REQUEST_ID_MAX_BYTES} bytes and no control characters, this one has {} bytes; a UUID does well",
+                id.len()
+            );
+            Err(Problem::unprocessable(detail))
+        }
+        id => Ok(id),
+    }
+}
+
+/// Reads `"abc"` (a string of RFC 8941) or `abc`.
+fn unquote(value: &str) -> Option<String> {
+    let value = value.trim();
+    let Some(rest) = value.strip_prefix('"') else { return Some(value.to_owned()) };
+    let mut text = String::with_capacity(rest.len());
+    let mut signs = rest.chars();
+    loop {
+        match signs.next()? {
+            '"' => return signs.as_str().is_empty().then_some(text),
+            '\\' => text.push(signs.next().filter(|sign| matches!(sign, '"' | '\\'))?),
+            sign => text.push(sign),
+        }
+    }
+}
+
+fn mismatch(known: MessageId, request_id: &str) -> Problem {
+    let detail = format!(
+        "request id `{request_id}` was used for {known}, which has another content or goes elsewhere; nothing was queued. A new message \
+         needs a new request id; a repeat must be the same in all parts"
+    );
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "The request id belongs to another message", detail)
+}
+
+/// Whoever gave no request id would make a second message by trying again; so the one that was made is told.
+fn not_submitted(error: StoreError, request_id: &str) -> Problem {
+    let retryable = error.retryable();
+    let problem = Problem::from(error);
+    if retryable { problem.and(&format!(", with request id `{request_id}`, so that it is sent once")) } else { problem }
+}
+
+async fn read_ask(headers: &HeaderMap, body: Body) -> Result<Ask, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let todo = "send JSON, with the header `Content-Type: application/json`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The request cannot be read", todo));
+    }
+    let time = Duration::from_millis(BODY_TIMEOUT_MS);
+    let slow =
+        |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "The request cannot be read", "its body came too slowly; send it again");
+    let bytes = tokio::time::timeout(time, read_body(body)).await.map_err(slow)??;
+    Ok(Json::<Ask>::from_bytes(&bytes)?.0)
+}
+
+async fn read_body(mut body: Body) -> Result<Bytes, Problem> {
+    let (mut kept, mut seen) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::bad_request("the body was cut off; send it again"))?;
+        let Ok(part) = frame.into_data() else { continue };
+        seen += part.len();
+        if seen <= MESSAGE_MAX_BYTES {
+            kept.extend_from_slice(&part);
+        } else if seen > DROPPED_MAX_BYTES {
+            break;
+        }
+    }
+    if seen <= MESSAGE_MAX_BYTES {
+        return Ok(kept.freeze());
+    }
+    let detail = format!(
+        "a message may have {} KB, this one has more; shorten or split the text, and send files by link or by the provider's media id",
+        MESSAGE_MAX_BYTES >> 10
+    );
+    Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "The message is too large", detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_quoted_or_bare() {
+        assert_eq!(unquote("abc").as_deref(), Some("abc"));
+        assert_eq!(unquote(" \"a b\" ").as_deref(), Some("a b"));
+        assert_eq!(unquote(r#""a\"\\b""#).as_deref(), Some(r#"a"\b"#));
+        for broken in ["\"abc", "\"a\"b", "\"", r#""a\b""#] {
+            assert_eq!(unquote(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn parts_cannot_move_from_one_to_the_next() {
+        assert_ne!(fingerprint(&["ab", "c"]), fingerprint(&["a", "bc"]));
+        assert_eq!(canonical(br#"{"b": 1, "a": [ 2 ]}"#), canonical(br#"{"a":[2],"b":1}"#));
+        assert_ne!(canonical(br#"{"a":[1,2]}"#), canonical(br#"{"a":[2,1]}"#));
+    }
+}

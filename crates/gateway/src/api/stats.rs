@@ -1,0 +1,139 @@
+//! `/v1/stats`: how much there is. What this process knows by itself it tells even while the store is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_store::{self, ChannelCounts, Promise, in_time};
+use serde::Serialize;
+
+use super::time::rfc3339;
+use super::{Api, Caller, Problem};
+
+/// A store that takes longer to count is shown as down.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+pub(super) struct Stats {
+    /// `up`, or `down` with the reason; then what only the store knows is null.
+    store: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    keys: Option<u64>,
+    events: Option<u64>,
+    store_bytes: Option<u64>,
+    log_bytes: Option<u64>,
+    /// `full`, or `degraded` with what is not kept and why.
+    promise: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_kept: Vec<String>,
+    memory: Memory,
+    last_purge: Option<Purge>,
+    outbox: Option<Outbox>,
+    channels: Option<Vec<Channel>>,
+    /// Null where no channel spools.
+    spool: Option<Vec<Spooled>>,
+}
+
+/// The keys in front of the store, and the events that were answered by them in its place.
+#[derive(Serialize)]
+struct Memory {
+    keys: u64,
+    hits: u64,
+}
+
+#[derive(Serialize)]
+struct Purge {
+    at: String,
+    keys: u64,
+    events: u64,
+}
+
+/// Messages on their way out.
+#[derive(Serialize)]
+struct Outbox {
+    waiting: u64,
+    unknown: u64,
+}
+
+#[derive(Serialize)]
+struct Channel {
+    channel: String,
+    waiting: u64,
+    leased: u64,
+    parked: u64,
+    quarantined: u64,
+    oldest_at: Option<String>,
+}
+
+/// Webhooks of one channel that wait for the store to come back.
+#[derive(Serialize)]
+struct Spooled {
+    channel: String,
+    waiting: u64,
+    /// Refused by the store when it was well; tried again at the next start.
+    parked: u64,
+    oldest_at: Option<String>,
+}
+
+/// A token of some channels is told about these alone.
+pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
+    let seen = |counts: &ChannelCounts| caller.sees(&counts.channel);
+    let spool = match &api.spool {
+        Some(spool) => Some(spool.counts().await?.into_iter().filter(seen).map(Spooled::from).collect()),
+        None => None,
+    };
+    let (stats, why) = match in_time("counting", STORE_PATIENCE, api.store.stats()).await {
+        Ok(stats) => (Some(stats), None),
+        Err(error) if error.retryable() => (None, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let (promise, not_kept) = match api.store.promise() {
+        Promise::Full => ("full", Vec::new()),
+        Promise::Degraded(reasons) => ("degraded", reasons),
+    };
+    let last_purge = api.purges.last().map(|last| Purge { at: rfc3339(last.at_ms), keys: last.keys, events: last.events });
+    let memory = (api.memory)();
+    let whole = stats.as_ref().filter(|_| !caller.is_limited());
+    let of = |number: fn(&hapax_store::Stats) -> u64| whole.map(number);
+    Ok(Json(Stats {
+        store: if stats.is_some() { "up" } else { "down" },
+        why,
+        keys: of(|stats| stats.keys),
+        events: of(|stats| stats.events),
+        store_bytes: of(|stats| stats.store_bytes),
+        log_bytes: of(|stats| stats.log_bytes),
+        promise,
+        not_kept,
+        memory: Memory { keys: memory.keys, hits: memory.hits },
+        last_purge,
+        outbox: whole.map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
+        channels: stats.map(|stats| stats.channels.into_iter().filter(seen).map(Channel::from).collect()),
+        spool,
+    }))
+}
+
+impl From<ChannelCounts> for Channel {
+    fn from(counts: ChannelCounts) -> Self {
+        Self {
+            channel: counts.channel,
+            waiting: counts.waiting,
+            leased: counts.leased,
+            parked: counts.parked,
+            quarantined: counts.quarantined,
+            oldest_at: counts.oldest_ms.map(rfc3339),
+        }
+    }
+}
+
+impl From<ChannelCounts> for Spooled {
+    fn from(counts: ChannelCounts) -> Self {
+        Self {
+            channel: counts.channel,
+            waiting: counts.waiting + counts.leased,
+            parked: counts.parked,
+            oldest_at: counts.oldest_ms.map(rfc3339),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! From the inbox to the target: the bot gets what the provider would have sent, and its word ends the item.
+
+mod circuit;
+mod judge;
+mod passing;
+mod replies;
+mod standard;
+mod target;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+pub use passing::{Passage, Passed};
+pub use target::BadTarget;
+pub(crate) use target::innermost;
+
+use hapax_domain::limits::RETRY_AFTER_MAX_MS;
+use hapax_domain::{EventId, Fence, fingerprint};
+use hapax_providers::Provider;
+use hapax_providers::sending::Sending;
+use hapax_store::clock::Clock;
+use hapax_store::{
+    Answer, Beside, InboxLease, LaneRef, LeaseAsk, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
+};
+
+use self::circuit::{Pass, Trip, TurnedAway};
+use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
+use self::target::Target;
+use crate::ingress::proxy::{Answers, Verdict};
+use crate::settings::{self, Mode};
+use crate::telemetry::Telemetry;
+use crate::worker::{self, CallGuard, Hold, Work};
+
+/// How long the store may take to keep a reply that was not sent.
+const KEEP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Delivers the inbox of all channels that have a target.
+pub struct Delivery {
+    targets: HashMap<Arc<str>, Target>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    answers: Arc<Answers>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// Said of a call that was open when the grace period of a stop was over.
+const CUT_BY_STOP: &str = "cut, because hapax stopped; the target may still be at work on it";
+
+/// How one attempt ended.
+struct Attempt {
+    outcome: Outcome,
+    /// For the provider that waits, in proxy mode.
+    verdict: Verdict,
+    took: Duration,
+    /// Replies that could not be sent.
+    unsent: Option<Unsent>,
+}
+
+/// An answer with replies in it that could not be sent.
+struct Unsent {
+    why: String,
+    content: Bytes,
+}
+
+impl Delivery {
+    pub fn new(
+        channels: impl IntoIterator<Item = (settings::Channel, Arc<dyn Provider>, Option<Arc<dyn Sending>>)>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        answers: Arc<Answers>,
+        telemetry: Arc<Telemetry>,
+    ) -> Result<Self, BadTarget> {
+        let client = target::client()?;
+        let mut targets = HashMap::new();
+        for (channel, provider, sending) in channels {
+            if let Some(target) = Target::of(channel, provider, sending, &client, &telemetry)? {
+                targets.insert(Arc::clone(&target.settings.name), target);
+            }
+        }
+        Ok(Self { targets, store, clock, answers, telemetry })
+    }
+
+    /// The channels to lease, with slots, by the length of their leases: one loop for each length.
+    pub fn loops(&self) -> HashMap<i64, Vec<(Arc<str>, usize)>> {
+        let mut loops: HashMap<i64, Vec<_>> = HashMap::new();
+        for (name, target) in &self.targets {
+            let slots = target.settings.concurrency;
+            loops.entry(target.settings.lease_ms).or_default().push((Arc::clone(name), slots));
+        }
+        loops
+    }
+
+    async fn attempt(&self, target: &Target, lease: &InboxLease, guard: &CallGuard) -> Attempt {
+        let now_ms = self.clock.now_ms();
+        if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
+            && now_ms - lease.received_ms > stale_after_ms
+        {
+            let why = format!(
+                "older than stale_after ({} s) when its turn came; `hapax replay` delivers it all the same",
+                stale_after_ms / 1_000
+            );
+            return Attempt::without_request(Outcome::Parked { why }, 504);
+        }
+        let pass = match target.circuit.pass(now_ms) {
+            Ok(pass) => pass,
+            Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms, called: None }, 503),
+        };
+        let Some(body) = target.body(lease) else {
+            // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
+            let why =
+                format!("its part of the webhook could not be cut out for provider {}", target.settings.provider.provider());
+            return Attempt::without_request(Outcome::Parked { why }, 502);
+        };
+        let begun = Instant::now();
+        let (heard, answer) = target.post(lease, body, guard, self.clock.wall_ms()).await;
+        if guard.refused() {
+            // Another instance may have it by now; if so, this is refused as well.
+            return Attempt::without_request(Outcome::HandBack { wait_ms: 0, called: None }, 503);
+        }
+        let took = begun.elapsed();
+        let judgement = judge(&heard, target.settings.park_on_4xx);
+        let (outcome, unsent) = self.outcome(target, lease, pass, judgement, &heard, answer.as_ref());
+        Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
+    }
+
+    /// Tells the circuit what was heard, and says what becomes of the item.
+    fn outcome(
+        &self,
+        target: &Target,
+        lease: &InboxLease,
+        pass: Pass<'_>,
+        judgement: Judgement,
+        heard: &Heard,
+        answer: Option<&Answer>,
+    ) -> (Outcome, Option<Unsent>) {
+        let now_ms = self.clock.now_ms();
+        let tripped = |trip: Trip, why: &str| {
+            if trip.opened {
+                target.telemetry.circuit_opened(trip.wait_ms, why);
+            }
+            trip.wait_ms
+        };
+        match judgement {
+            Judgement::Dead { why } => (Outcome::HandBack { wait_ms: tripped(pass.dead(now_ms), &why), called: None }, None),
+            Judgement::TurnedAway { why, asked_ms } => {
+                let wait_ms = match pass.turned_away(now_ms, &thread_of(lease), lease.item) {
+                    TurnedAway::ByItsOwnFault => return (failure(target, lease, why, asked_ms), None),
+                    // What it asks for holds its lane; the others find out for themselves.
+                    TurnedAway::WithAll(trip) => tripped(trip, &why).max(asked_ms.unwrap_or(0).min(RETRY_AFTER_MAX_MS)),
+                    TurnedAway::Alone { times } => turned_away_wait_ms(target.settings.retry, times, rand::random(), asked_ms),
+                };
+                (Outcome::HandBack { wait_ms, called: Some(why) }, None)
+            }
+            Judgement::Taken | Judgement::Again { .. } | Judgement::Hopeless { .. } => {
+                if !matches!(heard, Heard::Status { .. }) {
+                    pass.unanswered(now_ms);
+                } else if pass.alive(lease.item) {
+                    target.telemetry.circuit_closed();
+                }
+                match judgement {
+                    Judgement::Again { why, asked_ms } => (failure(target, lease, why, asked_ms), None),
+                    Judgement::Hopeless { why } => (Outcome::Parked { why }, None),
+                    _ => taken(target, lease, heard, answer),
+                }
+            }
+        }
+    }
+
+    /// Writes the outcome down. False when it does not count.
+    async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
+        let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
+        match worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, attempt).await {
+            Some(Settled::Done) => true,
+            Some(Settled::Kept) => {
+                if let Outcome::Delivered { replies, .. } = outcome {
+                    let account = replies.first().map_or("", |reply| reply.account.as_str());
+                    self.telemetry.outbox_full(&lease.channel, account);
+                    target.telemetry.parked(first_event(lease), lease.attempt, "there is no room in the outbox for its replies");
+                }
+                true
+            }
+            Some(Settled::Lost) => {
+                target.telemetry.fence_lost(first_event(lease), hold.fence);
+                false
+            }
+            // Refused for good, a reply larger than the store takes, say: the handler is not asked again for what would be refused again.
+            None if matches!(outcome, Outcome::Delivered { .. }) && !hold.has_ended() => {
+                let why = "the handler answered 2xx, and the store refuses to keep its answer; the log says why".to_owned();
+                target.telemetry.parked(first_event(lease), lease.attempt, &why);
+                let parked = || self.store.settle_inbox(hold.lane, hold.fence, Outcome::Parked { why: why.clone() });
+                worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, parked).await;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Shows in the event's story what was not sent. It was counted and logged already.
+    async fn keep_unsent(&self, target: &Target, lease: &InboxLease, Unsent { why, content }: Unsent) {
+        let thread = lease.events.first().and_then(|event| event.thread.as_ref());
+        let beside = Beside {
+            reason: Reason::Unsent,
+            first: first_event(lease),
+            channel: Arc::clone(&lease.channel),
+            account: thread.map_or_else(String::new, |thread| thread.account.clone()),
+            window_ms: target.settings.window_ms,
+            why: format!("the handler's reply was not sent: {why}"),
+            fingerprint: fingerprint::of_bytes(&content),
+            content,
+        };
+        if let Err(error) = in_time("keeping a reply", KEEP_PATIENCE, keep_beside(&*self.store, beside)).await {
+            self.telemetry.store_unavailable("accept", &error);
+        }
+    }
+
+    fn tell(&self, target: &Target, lease: &InboxLease, attempt: Attempt) {
+        let event = first_event(lease);
+        match &attempt.outcome {
+            Outcome::Delivered { status, replies, .. } => {
+                target.telemetry.delivered(event, lease.attempt, *status, attempt.took);
+                if !replies.is_empty() {
+                    target.telemetry.replied(event, replies.len() as u64);
+                }
+            }
+            Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
+            Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
+            Outcome::HandBack { called, .. } => {
+                target.telemetry.handed_back(
+                    event,
+                    called.as_deref().unwrap_or("the target is not there, hapax stops, or the lease was too old"),
+                );
+            }
+        }
+        if target.settings.mode == Mode::Proxy {
+            for event in &lease.events {
+                self.answers.announce(event.id, attempt.verdict.clone());
+            }
+        }
+    }
+}
+
+impl Work for Delivery {
+    type Lease = InboxLease;
+
+    const LEASE: &'static str = "lease_inbox";
+    const EXTEND: &'static str = "extend";
+
+    async fn lease(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+        self.store.lease_inbox(ask).await
+    }
+
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
+        self.store.extend(leases, hold_ms).await
+    }
+
+    fn of(lease: &InboxLease) -> (&Arc<str>, LaneRef, Fence) {
+        (&lease.channel, lease.lane, lease.fence)
+    }
+
+    fn allowance(&self, channel: &str) -> usize {
+        // When the store is back after longer than our leases last, what we know must be written down before anything is leased:
+        // the same items would be leased again, and the bot asked again for what it has answered.
+        match self.targets.get(channel) {
+            Some(target) if target.unsettled.load(Ordering::Acquire) == 0 => target.circuit.allowance(self.clock.now_ms()),
+            _ => 0,
+        }
+    }
+
+    async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {
+        // Only channels with a target are asked for.
+        let Some(target) = self.targets.get(&lease.channel) else { return };
+        let guard = hold.guard();
+        let mut attempt = tokio::select! {
+            biased;
+            attempt = self.attempt(target, &lease, &guard) => attempt,
+            () = hold.ended() => {
+                if hold.is_lost() {
+                    target.telemetry.fence_lost(first_event(&lease), hold.fence);
+                    return;
+                }
+                let called = guard.let_go().then(|| CUT_BY_STOP.to_owned());
+                Attempt::without_request(Outcome::HandBack { wait_ms: 0, called }, 503)
+            }
+        };
+        hold.free_slot();
+        if self.settle(target, &lease, &hold, &attempt.outcome).await {
+            let unsent = attempt.unsent.take();
+            self.tell(target, &lease, attempt);
+            if let Some(unsent) = unsent {
+                self.keep_unsent(target, &lease, unsent).await;
+            }
+        }
+    }
+}
+
+impl Attempt {
+    fn without_request(outcome: Outcome, status: u16) -> Self {
+        Self { outcome, verdict: Verdict::Failed { status }, took: Duration::ZERO, unsent: None }
+    }
+}
+
+fn first_event(lease: &InboxLease) -> EventId {
+    lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
+}
+
+/// What the circuit knows a lease by: its thread, or itself.
+fn thread_of(lease: &InboxLease) -> String {
+    let thread = lease.events.first().and_then(|event| event.thread.as_ref());
+    thread.map_or_else(|| lease.item.to_string(), ToString::to_string)
+}
+
+fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Answer>) -> (Outcome, Option<Unsent>) {
+    let mode = target.settings.mode;
+    let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
+    let (sending, reading) = (target.sending.as_ref(), target.reading.as_ref());
+    let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, mode)).unwrap_or_default();
+    let mut unsent = None;
+    if replies.bad > 0 {
+        target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
+        let content = answer.map(|answer| answer.body.clone()).unwrap_or_default();
+        unsent = Some(Unsent { why: replies.why, content });
+    }
+    let kept = answer.filter(|_| mode == Mode::Proxy).cloned();
+    (Outcome::Delivered { status, answer: kept, replies: replies.messages }, unsent)
+}
+
+/// Charges one failure, which may be the last.
+fn failure(target: &Target, lease: &InboxLease, why: String, asked_ms: Option<i64>) -> Outcome {
+    let (settings, number) = (&target.settings, lease.failures + 1);
+    match next_wait_ms(settings.retry, settings.on_poison, number, rand::random(), asked_ms) {
+        Some(wait_ms) => Outcome::Retry { wait_ms, why },
+        None => Outcome::Parked { why: format!("{why}; that was failure {number} of {}", settings.retry.attempts) },
+    }
+}
+
+fn verdict_of(heard: &Heard, answer: Option<Answer>) -> Verdict {
+    match (heard, answer) {
+        (Heard::Status { status: 200..=299, .. }, Some(answer)) => Verdict::Answered(answer),
+        (Heard::Status { status, .. }, _) => Verdict::Failed { status: *status },
+        (Heard::TimedOut { .. }, _) => Verdict::Failed { status: 504 },
+        (Heard::Unreachable(_) | Heard::Broken(_), _) => Verdict::Failed { status: 502 },
+    }
+}

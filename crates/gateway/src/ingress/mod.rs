@@ -1,0 +1,498 @@
+//! From a request on `/in/{channel}` to events on disk: capped body, verify, parse, accept, reply.
+//!
+//! *Invariant:* nothing is asked of the store before the signature was checked, and 200 is never said of what is not on disk.
+
+pub mod accept_loop;
+mod answer;
+mod body;
+mod drain;
+mod headers;
+mod patience;
+pub mod peer;
+pub mod places;
+pub mod proxy;
+mod seen;
+pub mod spool;
+mod trouble;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use hyper::body::Body;
+use tokio::time::Instant;
+
+use self::answer::{Reply, counted, later, passed_on, problem, spoken};
+use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
+use self::peer::{Peer, Proxies};
+use self::places::Standing;
+use self::proxy::{Answers, Verdict};
+pub use self::seen::Memory;
+use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
+use hapax_providers::{Parsed, Problem, Provider, RawRequest, Verified};
+use hapax_store::clock::Clock;
+use hapax_store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError, Then, in_time, keep_beside};
+
+use self::seen::Seen;
+use self::spool::{Gate, Spool};
+use self::trouble::STORE_PATIENCE;
+use crate::delivery::Delivery;
+use crate::settings::{self, Deliver, Limits, Mode, OnStoreFailure};
+use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
+
+/// Where webhooks come in; the channel's name follows.
+pub const PATH: &str = "/in/";
+
+/// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
+const PROXY_WAIT_MAX_MS: i64 = 25_000;
+
+/// How long the store may take to count copies; a count is a hint.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The public door, with everything per channel made ready.
+pub struct Ingress {
+    channels: HashMap<Box<str>, Door>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    seen: Seen,
+    room: BodyRoom,
+    /// Headers in which some channel here expects a proof.
+    proofs: Vec<HeaderName>,
+    proxies: Proxies,
+    body_timeout: Duration,
+    answers: Arc<Answers>,
+    telemetry: Arc<Telemetry>,
+    spool: Option<Arc<Spool>>,
+    delivery: Arc<Delivery>,
+}
+
+/// What ingress works with.
+pub struct Links {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    /// Where delivery tells how it went, for providers that wait for it.
+    pub answers: Arc<Answers>,
+    /// Where webhooks wait while the store is away, if any channel wants that.
+    pub spool: Option<Arc<Spool>>,
+    /// Takes webhooks that are passed by a store that is away.
+    pub delivery: Arc<Delivery>,
+    pub telemetry: Arc<Telemetry>,
+    /// Whose word about a client's address counts.
+    pub proxies: Proxies,
+}
+
+/// One channel as ingress needs it.
+struct Door {
+    name: Arc<str>,
+    key: ChannelKey,
+    provider: Arc<dyn Provider>,
+    deliver: Deliver,
+    window_ms: i64,
+    /// As long as the provider goes on retrying: so long is a key believed that stands in for an id.
+    retries_ms: i64,
+    /// The same signed body under another id is a suspected replay.
+    replay_guard: bool,
+    room: ChannelRoom,
+    /// In proxy mode: how long a request is kept open.
+    proxy_wait: Option<Duration>,
+    on_store_failure: OnStoreFailure,
+    /// Shut while webhooks of this channel are in the spool; `None`: there never are any.
+    gate: Option<Arc<Gate>>,
+    telemetry: ChannelTelemetry,
+}
+
+/// Told apart from every other webhook: what has no identity of its own gets this one's.
+pub(super) type Nonce = [u8; 16];
+
+/// A key that nothing else has need not be remembered for long.
+const UNKNOWN_WINDOW_MS: i64 = 60_000;
+
+/// What is needed of an event after it went to the store.
+struct Sent {
+    key: EventKey,
+    fingerprint: u32,
+    index: u32,
+    window_ms: i64,
+    identity: Identity,
+    quarantined: Option<String>,
+    delivers: bool,
+    /// Only when somebody watches.
+    event: Option<Box<Event>>,
+}
+
+impl Ingress {
+    pub fn new(
+        channels: impl IntoIterator<Item = (settings::Channel, Arc<dyn Provider>)>,
+        limits: &Limits,
+        links: Links,
+    ) -> Self {
+        let Links { store, clock, answers, spool, delivery, telemetry, proxies } = links;
+        let room = BodyRoom::new(limits.bodies_bytes);
+        let doors = channels.into_iter().map(|(channel, provider)| {
+            let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
+                .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
+            let door = Door {
+                telemetry: telemetry.channel(&channel.name),
+                name: Arc::clone(&channel.name),
+                key: ChannelKey::of(&channel.name),
+                provider,
+                retries_ms: channel.provider.retries_ms(),
+                deliver: channel.deliver,
+                window_ms: channel.window_ms,
+                replay_guard: channel.replay_guard,
+                room: room.channel(channel.max_body),
+                proxy_wait,
+                on_store_failure: channel.on_store_failure,
+                gate: spool.as_ref().and_then(|spool| spool.gate(&channel.name)),
+            };
+            (Box::from(&*channel.name), door)
+        });
+        let channels: HashMap<Box<str>, Door> = doors.collect();
+        let mut proofs: Vec<HeaderName> =
+            channels.values().flat_map(|door| door.provider.signature_headers().iter().cloned()).collect();
+        proofs.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        proofs.dedup();
+        Self {
+            channels,
+            proofs,
+            proxies,
+            room,
+            delivery,
+            store,
+            clock,
+            seen: Seen::new(limits.cache_keys),
+            body_timeout: Duration::from_millis(limits.body_timeout_ms),
+            answers,
+            telemetry,
+            spool,
+        }
+    }
+
+    /// Answers one request for `/in/{channel}`. Whoever has proved nothing cannot tell a channel that is not there from a wrong signature.
+    pub async fn handle<B>(&self, request: Request<B>) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let (mut head, body) = request.into_parts();
+        let door = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
+        if head.method != Method::POST && head.method != Method::GET {
+            door.inspect(|door| door.telemetry.refused(RefusedWhy::Method));
+            return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
+        }
+        let begun = Instant::now();
+        let standing = head.extensions.remove::<Standing>();
+        let peer = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let from = self.proxies.origin(peer, &head.headers);
+        let query = head.uri.query().map_or_else(String::new, str::to_owned);
+        let mut request = RawRequest { method: head.method, query, headers: head.headers, body: Bytes::new() };
+        if request.method == Method::GET {
+            return shake_hands(door, &request);
+        }
+        let Some(door) = door.filter(|door| door.provider.may_pass(&request.headers)) else {
+            return self.turn_away(door, &request.headers, body).await;
+        };
+        let within = Within { room: &self.room, channel: &door.room, from, time: self.body_timeout };
+        let mut share = match body::read(body, within).await {
+            Ok((read, share)) => {
+                request.body = read;
+                share
+            }
+            Err(bad) => return refuse_body(Some(door), bad),
+        };
+        if let Some(words) = door.provider.handshake(&request) {
+            return spoken(words);
+        }
+        let believed = || {
+            share.proved();
+            standing.inspect(Standing::proved);
+        };
+        let reply = self.take_in(door, &request, believed).await;
+        door.telemetry.answered(begun.elapsed());
+        reply
+    }
+
+    /// Refuses a request whose headers are enough to see that it will not be believed. One that carries some proof is read to its end first, as
+    /// if the proof had to be compared with it.
+    async fn turn_away<B>(&self, door: Option<&Door>, headers: &HeaderMap, body: B) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        if self.proofs.iter().any(|name| headers.contains_key(name)) {
+            let max_bytes = door.map_or(limits::BODY_MAX_BYTES, |door| door.room.max_body());
+            if let Err(bad) = body::drain(body, max_bytes, self.body_timeout).await {
+                return refuse_body(door, bad);
+            }
+        }
+        no_entry(door)
+    }
+
+    /// How much of the store's knowledge is in memory.
+    pub fn memory(&self) -> Memory {
+        self.seen.memory()
+    }
+
+    /// Adds the copies counted since the last call to the store's.
+    pub async fn flush_copies(&self) {
+        let copies = self.seen.take_copies();
+        if !copies.is_empty()
+            && let Err(error) = in_time("counting copies", FLUSH_PATIENCE, self.store.note_copies(copies)).await
+        {
+            self.telemetry.store_unavailable("note_copies", &error);
+        }
+    }
+
+    /// `believed` is called once the request has proved where it comes from.
+    async fn take_in(&self, door: &Door, request: &RawRequest, believed: impl FnOnce()) -> Reply {
+        let now_ms = self.clock.now_ms();
+        let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
+        believed();
+        let nonce: Nonce = rand::random();
+        let mut events = door.sort_out(door.provider.parse(&verified), verified.body(), &nonce);
+        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > door.window_ms) {
+            events = events.into_iter().map(|new| door.too_old(new, signed_ms, verified.body())).collect();
+        }
+        if events.is_empty() {
+            door.telemetry.ignored();
+            return counted(0, 0, false);
+        }
+        let sent = door.remember_sent(&events);
+        let accepted = match self.all_known(&sent, now_ms) {
+            Some(known) => {
+                self.seen.count_hits(known.len());
+                known
+            }
+            None if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) => {
+                return self.put_in_spool(door, &verified, &sent, &nonce).await;
+            }
+            None => {
+                let headers = headers::keep(verified.headers(), door.provider.signature_headers());
+                let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
+                let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
+                let taken = async {
+                    let accepted = self.store.accept(arrival).await?;
+                    self.keep_conflicts(door, &verified, &sent, &accepted).await?;
+                    Ok(accepted)
+                };
+                match in_time("taking in", STORE_PATIENCE, taken).await {
+                    Ok(accepted) => {
+                        self.learn(&sent, &accepted, now_ms);
+                        accepted
+                    }
+                    Err(error) => return self.in_trouble(door, &verified, &sent, &nonce, &error).await,
+                }
+            }
+        };
+        let new = self.count(door, &sent, &accepted, now_ms);
+        match door.proxy_wait {
+            None => counted(new, accepted.len() - new, has_conflict(&accepted)),
+            Some(wait) => self.wait_for_target(&sent, &accepted, Instant::now() + wait, new).await,
+        }
+    }
+
+    /// `Some` when no event of the webhook can be new.
+    fn all_known(&self, sent: &[Sent], now_ms: i64) -> Option<Vec<Accepted>> {
+        sent.iter().map(|sent| self.seen.look(&sent.key, sent.fingerprint, now_ms)).collect()
+    }
+
+    fn learn(&self, sent: &[Sent], accepted: &[Accepted], now_ms: i64) {
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, sent.window_ms);
+        }
+    }
+
+    /// Keeps other contents of known keys beside the first, before anybody is told that they were taken.
+    async fn keep_conflicts(
+        &self,
+        door: &Door,
+        verified: &Verified<'_>,
+        sent: &[Sent],
+        accepted: &[Accepted],
+    ) -> Result<(), StoreError> {
+        if !has_conflict(accepted) {
+            return Ok(());
+        }
+        let parsed = door.provider.parse(verified);
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            let Accepted::Conflict(first) = *accepted else { continue };
+            let event = parsed.events.iter().find(|event| event.index == sent.index);
+            let alone = door.provider.rewrap(verified.body(), &[sent.index]).map(Bytes::from);
+            let beside = Beside {
+                reason: Reason::Conflict,
+                first,
+                channel: Arc::clone(&door.name),
+                account: event.map_or_else(String::new, |event| event.account.clone()),
+                window_ms: door.window_ms,
+                why: "the same id came with another content".to_owned(),
+                content: alone.unwrap_or_else(|| verified.body().clone()),
+                fingerprint: sent.fingerprint,
+            };
+            keep_beside(&*self.store, beside).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts what became of the events; returns how many were new.
+    fn count(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], now_ms: i64) -> usize {
+        let mut new = 0;
+        for (sent, accepted) in sent.iter().zip(accepted) {
+            match *accepted {
+                Accepted::New(id) => {
+                    new += 1;
+                    door.telemetry.without_id(id, sent.identity);
+                    if let Some(why) = &sent.quarantined {
+                        door.telemetry.quarantined(id, why);
+                    } else if let Some(event) = &sent.event {
+                        door.telemetry.show_accepted(id, event);
+                    }
+                }
+                Accepted::Suspected(id) => {
+                    new += 1;
+                    door.telemetry.suspected(id);
+                }
+                Accepted::Duplicate(id) => {
+                    self.seen.count_copy(id, false, now_ms);
+                    door.telemetry.duplicate(id);
+                }
+                Accepted::Conflict(id) => {
+                    self.seen.count_copy(id, true, now_ms);
+                    door.telemetry.conflict(id);
+                }
+            }
+        }
+        if new > 0 {
+            door.telemetry.accepted(new as u64);
+        }
+        new
+    }
+
+    /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
+    async fn wait_for_target(&self, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
+        let mut events: Vec<(EventId, bool)> = Vec::new();
+        let waits = |accepted: &Accepted| !matches!(accepted, Accepted::Suspected(_));
+        for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, accepted)| sent.delivers && waits(accepted)) {
+            if !events.iter().any(|(id, _)| *id == accepted.event()) {
+                events.push((accepted.event(), accepted.is_new()));
+            }
+        }
+        let mut answer = None;
+        for (event, first) in events {
+            match self.answers.wait(&*self.store, event, first, deadline).await {
+                Ok(Some(Verdict::Answered(given))) => answer = answer.or(Some(given)),
+                Ok(Some(Verdict::Failed { status })) => {
+                    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+                    return later(status, "the target did not take it yet; it will be tried again", 1);
+                }
+                Ok(None) if first => return later(StatusCode::GATEWAY_TIMEOUT, "the target is still at it", 5),
+                Ok(None) => return later(StatusCode::CONFLICT, "the first request is still running", 5),
+                Err(error) => {
+                    self.telemetry.store_unavailable("answer", &error);
+                    return later(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read now", 1);
+                }
+            }
+        }
+        answer.map_or_else(|| counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
+    }
+}
+
+impl Door {
+    /// Says of every part of the webhook what is to become of it.
+    fn sort_out(&self, parsed: Parsed, body: &Bytes, nonce: &Nonce) -> Vec<NewEvent> {
+        // The signature covers the body and nothing else; where a body is one event, it stands for that event.
+        let guarded = self.replay_guard && parsed.events.len() == 1;
+        let guard = guarded.then(|| EventKey::of_content("signed", &self.name, body).in_channel(&self.key));
+        let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
+        let mut alike: HashMap<EventKey, u32> = HashMap::new();
+        events.extend(parsed.events.into_iter().map(|event| {
+            let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
+            let (key, window_ms) = self.identify(&event, nonce, &mut alike);
+            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, ..event };
+            NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
+        }));
+        events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
+        events
+    }
+
+    /// What was signed before the window began may be a replay of something that nobody remembers.
+    fn too_old(&self, new: NewEvent, signed_ms: i64, body: &Bytes) -> NewEvent {
+        let why = format!("signed at {signed_ms} ms, longer ago than keys are remembered: it may be a replay");
+        NewEvent { then: Then::Quarantine { why, part: body.clone() }, ..new }
+    }
+
+    /// The key of an event, and how long it is remembered. In doubt two events are two.
+    fn identify(&self, event: &Event, nonce: &Nonce, alike: &mut HashMap<EventKey, u32>) -> (EventKey, i64) {
+        match event.identity {
+            Identity::Named => (event.key, self.window_ms),
+            Identity::Unknown => (event.key.with(nonce).with(&event.index.to_le_bytes()), self.unknown_window_ms()),
+            Identity::Fallback => {
+                // Equal parts of one webhook are not copies of each other.
+                let before = alike.entry(event.key).or_default();
+                *before += 1;
+                (event.key.with(&before.to_le_bytes()), self.retries_ms.min(self.window_ms))
+            }
+        }
+    }
+
+    /// One that may lie in the spool is known until it has left that.
+    fn unknown_window_ms(&self) -> i64 {
+        if self.gate.is_some() { self.window_ms } else { UNKNOWN_WINDOW_MS }
+    }
+
+    fn quarantine(&self, problem: Problem) -> NewEvent {
+        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part).in_channel(&self.key);
+        let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
+        let event = Event { index: problem.index, ..event };
+        NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }
+    }
+
+    fn remember_sent(&self, events: &[NewEvent]) -> Vec<Sent> {
+        let watched = self.telemetry.is_watched();
+        let of = |new: &NewEvent| Sent {
+            key: new.event.key,
+            fingerprint: new.event.fingerprint,
+            index: new.event.index,
+            window_ms: new.event.window_ms.unwrap_or(self.window_ms),
+            identity: new.event.identity,
+            quarantined: match &new.then {
+                Then::Quarantine { why, .. } => Some(why.clone()),
+                Then::Deliver | Then::Keep => None,
+            },
+            delivers: new.then == Then::Deliver,
+            event: watched.then(|| Box::new(new.event.clone())),
+        };
+        events.iter().map(of).collect()
+    }
+}
+
+fn has_conflict(accepted: &[Accepted]) -> bool {
+    accepted.iter().any(|accepted| matches!(accepted, Accepted::Conflict(_)))
+}
+
+/// What everybody hears who has proved nothing.
+fn no_entry(door: Option<&Door>) -> Reply {
+    door.inspect(|door| door.telemetry.refused(RefusedWhy::Signature));
+    problem(StatusCode::UNAUTHORIZED, "there is no such channel, or the signature is missing, wrong or too old")
+}
+
+/// A GET is a handshake or nothing.
+fn shake_hands(door: Option<&Door>, request: &RawRequest) -> Reply {
+    match door.and_then(|door| door.provider.handshake(request)) {
+        Some(words) if words.status < 300 => spoken(words),
+        _ => no_entry(door),
+    }
+}
+
+fn refuse_body(door: Option<&Door>, bad: BadBody) -> Reply {
+    let (why, status, detail) = match bad {
+        BadBody::TooLarge => (RefusedWhy::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this channel takes"),
+        BadBody::Slow => (RefusedWhy::Slow, StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
+        BadBody::Cut => (RefusedWhy::Cut, StatusCode::BAD_REQUEST, "the body broke off"),
+        BadBody::NoRoom => {
+            (RefusedWhy::Overload, StatusCode::SERVICE_UNAVAILABLE, "too much is being handled at once; send it again")
+        }
+    };
+    door.inspect(|door| door.telemetry.refused(why));
+    if bad == BadBody::NoRoom { later(status, detail, 1) } else { problem(status, detail) }
+}

@@ -1,0 +1,135 @@
+//! What becomes of a webhook that the store could not take in: `on_store_failure`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hapax_domain::EventKey;
+use hapax_providers::{RawRequest, Verified};
+use hapax_store::{Arrival, KeptHeaders, NewEvent, StoreError, Then};
+use http::StatusCode;
+
+use super::answer::{Reply, counted, later, passed_on};
+use super::spool::Spooled;
+use super::{Door, Ingress, Nonce, Sent, headers};
+use crate::delivery::{Passage, Passed};
+use crate::settings::OnStoreFailure;
+use crate::telemetry::RefusedWhy;
+
+/// How long the store may take to take a webhook in. The answer leaves within two seconds, whatever the store does.
+pub(super) const STORE_PATIENCE: Duration = Duration::from_millis(1_500);
+
+const RETRY_AFTER_S: u32 = 5;
+
+/// Provider ids named in a log line.
+const IDS_LOGGED: usize = 10;
+
+impl Ingress {
+    /// Does what the channel chose for a store that fails. The signature was checked long before.
+    pub(super) async fn in_trouble(
+        &self,
+        door: &Door,
+        verified: &Verified<'_>,
+        sent: &[Sent],
+        nonce: &Nonce,
+        error: &StoreError,
+    ) -> Reply {
+        self.telemetry.store_unavailable("accept", error);
+        match door.on_store_failure {
+            OnStoreFailure::Retry => refuse(door, if matches!(error, StoreError::Busy) { 1 } else { RETRY_AFTER_S }),
+            OnStoreFailure::Spool => self.put_in_spool(door, verified, sent, nonce).await,
+            OnStoreFailure::Pass => self.pass(door, verified, sent, nonce).await,
+            OnStoreFailure::Drop => {
+                let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
+                let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
+                door.telemetry.dropped(events.len(), &ids);
+                counted(0, 0, false)
+            }
+        }
+    }
+
+    /// Keeps the webhook on our own disk, behind those that wait there.
+    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
+        let (Some(spool), Some(gate)) = (&self.spool, &door.gate) else { return refuse(door, RETRY_AFTER_S) };
+        let headers = headers::keep_for_reading(verified.headers(), door.provider.signature_headers(), nonce);
+        let body = verified.body().clone();
+        // An id in a header that is not kept, say: read again it would be another event, and the provider's copy would be new.
+        let again = door.read_back(&headers, &body);
+        let same = |(new, sent): (&NewEvent, &Sent)| new.event.key == sent.key && new.event.fingerprint == sent.fingerprint;
+        if again.events.len() != sent.len() || !again.events.iter().zip(sent).all(same) {
+            return refuse(door, RETRY_AFTER_S);
+        }
+        let window_ms = sent.iter().map(|sent| sent.window_ms).min().unwrap_or(door.window_ms);
+        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, sent), window_ms, headers, body };
+        match spool.put(gate, webhook).await {
+            Ok(true) => {
+                door.telemetry.spooled(sent.len());
+                counted(sent.len(), 0, false)
+            }
+            Ok(false) => counted(0, sent.len(), false),
+            Err(error) => {
+                self.telemetry.store_unavailable("spool", &error);
+                refuse(door, RETRY_AFTER_S)
+            }
+        }
+    }
+
+    /// Hands the webhook to the target as it is. What the target would not get anyway is left for the provider to send again.
+    async fn pass(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
+        let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
+        let wanted = || events.iter().filter(|new| new.then == Then::Deliver).map(|new| &new.event);
+        let thread = wanted().next().and_then(|first| first.thread());
+        let passed = Passed {
+            headers: headers::keep(verified.headers(), door.provider.signature_headers()),
+            body: verified.body().clone(),
+            events: events.len(),
+            keep: wanted().map(|event| event.index).collect(),
+            once: hex::encode(identity(door, sent).0),
+            thread: thread.filter(|thread| wanted().all(|event| event.thread().as_ref() == Some(thread))),
+        };
+        if passed.keep.is_empty() {
+            return refuse(door, RETRY_AFTER_S);
+        }
+        match self.delivery.pass(&door.name, passed).await {
+            Passage::Taken(answer) => {
+                door.telemetry.passed(events.len());
+                answer.map_or_else(|| counted(events.len(), 0, false), passed_on)
+            }
+            Passage::NotTaken(why) => {
+                door.telemetry.not_passed(&why);
+                refuse(door, RETRY_AFTER_S)
+            }
+        }
+    }
+}
+
+impl Door {
+    /// The request again, as far as it was kept.
+    pub(super) fn request_of(&self, kept: &KeptHeaders, body: &Bytes) -> RawRequest {
+        let headers = headers::read_back(kept);
+        RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.clone() }
+    }
+
+    /// What a webhook that was verified when it came holds, read from what was kept of it.
+    pub(super) fn read_back(&self, kept: &KeptHeaders, body: &Bytes) -> Arrival {
+        let request = self.request_of(kept, body);
+        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), body, &headers::nonce(kept));
+        let headers = headers::keep(&request.headers, self.provider.signature_headers());
+        Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
+    }
+}
+
+/// The same for two webhooks with the same events and contents.
+fn identity(door: &Door, sent: &[Sent]) -> EventKey {
+    let mut parts = Vec::with_capacity(sent.len() * 36);
+    for sent in sent {
+        parts.extend_from_slice(&sent.key.0);
+        parts.extend_from_slice(&sent.fingerprint.to_le_bytes());
+    }
+    EventKey::of_content("webhook", &door.name, &parts)
+}
+
+fn refuse(door: &Door, after_s: u32) -> Reply {
+    door.telemetry.refused(RefusedWhy::Store);
+    later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
+}

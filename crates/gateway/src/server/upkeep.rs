@@ -1,0 +1,162 @@
+//! What must be done now and then: count copies, purge, measure. Never in the way of accept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_store::clock::Clock;
+use hapax_store::{MessageRow, OutboxQuery, OutboxState, Purged, Store, StoreError, in_time};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{PurgeLog, purge_step};
+use crate::ingress::Ingress;
+use crate::ingress::spool::Spool;
+use crate::telemetry::Telemetry;
+
+const TICK: Duration = Duration::from_secs(1);
+const FOLD_TICKS: u64 = 5;
+const PING_TICKS: u64 = 5;
+const SIZES_TICKS: u64 = 10;
+const PURGE_TICKS: u64 = 60;
+/// A store that hangs must not keep the rest of the upkeep from being done.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages looked through for one that is not in doubt.
+const OUTBOX_LOOKED_AT: usize = 200;
+/// Between two purge steps, so that accept always comes in between.
+const PURGE_PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Upkeep {
+    pub(super) ingress: Arc<Ingress>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) spool: Option<Arc<Spool>>,
+    pub(super) purges: Arc<PurgeLog>,
+    /// The channels that can send.
+    pub(super) sending: Vec<String>,
+    /// By channel.
+    pub(super) retention: Vec<(String, i64)>,
+}
+
+impl Upkeep {
+    /// Runs until `stop`. A store that is closed never opens again in this process: then `stop_all` is called, and the error given back,
+    /// so that whoever watches over the process can start a new one.
+    pub(super) async fn run(self, stop: CancellationToken, stop_all: CancellationToken) -> Result<(), StoreError> {
+        let this = Arc::new(self);
+        let purging = tokio::spawn({
+            let (this, stop) = (Arc::clone(&this), stop.clone());
+            async move { this.purge_now_and_then(&stop).await }
+        });
+        let mut tick = 0;
+        let mut health = Ok(());
+        while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+            tick += 1;
+            this.ingress.flush_copies().await;
+            if tick % FOLD_TICKS == 0 {
+                this.telemetry.upkeep();
+            }
+            if tick % SIZES_TICKS == 1 {
+                this.measure().await;
+            }
+            if tick % PING_TICKS == 0
+                && let Err(closed @ StoreError::Closed) = in_time("pinging", PATIENCE, this.store.ping()).await
+            {
+                this.telemetry.store_unavailable("ping", &closed);
+                health = Err(closed);
+                stop_all.cancel();
+            }
+        }
+        this.ingress.flush_copies().await;
+        // It ends at its next pause; a panic in it has been reported already.
+        let _ = purging.await;
+        health
+    }
+
+    async fn measure(&self) {
+        self.telemetry.memory(self.ingress.memory());
+        self.telemetry.promise(&self.store.promise());
+        if let Some(spool) = &self.spool {
+            match spool.counts().await {
+                Ok(counts) => self.telemetry.spool(&counts, self.clock.now_ms()),
+                Err(error) => self.telemetry.store_unavailable("spool", &error),
+            }
+        }
+        match in_time("counting", PATIENCE, self.store.stats()).await {
+            Ok(stats) => {
+                self.telemetry.sizes(&stats, self.clock.now_ms());
+                self.measure_outbox(stats.outbox_waiting > 0).await;
+            }
+            Err(error) => self.telemetry.store_unavailable("stats", &error),
+        }
+    }
+
+    /// The age of the oldest message that is not in doubt, where anything waits at all.
+    async fn measure_outbox(&self, anything: bool) {
+        for channel in &self.sending {
+            let mut oldest_ms = None;
+            // Most often the first is it; messages in doubt may stand before it.
+            for limit in if anything { [1, OUTBOX_LOOKED_AT].as_slice() } else { &[] } {
+                let query = OutboxQuery { channel: Some(channel.clone()), limit: *limit, ..OutboxQuery::default() };
+                let page = match in_time("looking into the outbox", PATIENCE, self.store.outbox(query)).await {
+                    Ok(page) => page,
+                    Err(error) => return self.telemetry.store_unavailable("outbox", &error),
+                };
+                let waits = |row: &&MessageRow| {
+                    row.outbox.as_ref().is_some_and(|place| !matches!(place.state, OutboxState::Unknown { .. }))
+                };
+                oldest_ms = page.rows.iter().find(waits).map(|row| row.created_ms);
+                if oldest_ms.is_some() || !page.more {
+                    break;
+                }
+            }
+            self.telemetry.oldest_outgoing(channel, oldest_ms, self.clock.now_ms());
+        }
+    }
+
+    /// What has gone to the store leaves the spool for good.
+    async fn purge_spool(&self, stop: &CancellationToken) {
+        let Some(spool) = &self.spool else { return };
+        loop {
+            match spool.purge().await {
+                Ok(step) if step.more => {}
+                Ok(_) => return,
+                Err(error) => return self.telemetry.store_unavailable("spool", &error),
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn purge_now_and_then(&self, stop: &CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
+            self.purge_spool(stop).await;
+            let (removed, ended) = self.purge_all(stop).await;
+            self.telemetry.purged(removed);
+            if ended {
+                let now_ms = self.clock.now_ms();
+                self.purges.record(now_ms, removed);
+                self.telemetry.purge_ended(now_ms);
+            }
+        }
+    }
+
+    /// What was removed, and whether it came to its end: a run that failed is none.
+    async fn purge_all(&self, stop: &CancellationToken) -> (Purged, bool) {
+        let mut all = Purged::default();
+        loop {
+            match purge_step(&*self.store, &self.retention).await {
+                Ok(step) => all = all.and(step),
+                Err(error) => {
+                    self.telemetry.store_unavailable("purge", &error);
+                    return (all, false);
+                }
+            }
+            if !all.more {
+                return (all, true);
+            }
+            if stop.run_until_cancelled(tokio::time::sleep(PURGE_PAUSE)).await.is_none() {
+                return (all, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! What people and machines see of the running hapax: one function per happening, which emits log line and counter together.
+//!
+//! *Invariant:* no body, token, phone number or thread id is ever logged; an event id is enough to look the rest up.
+
+mod channel;
+pub mod harmless;
+pub mod names;
+mod outbox;
+mod sending;
+mod sparse;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tokio::sync::mpsc;
+
+pub use channel::{ChannelTelemetry, RefusedWhy};
+pub use sending::SendTelemetry;
+pub use watch::Happening;
+
+use hapax_store::{ChannelCounts, Promise, Purged, Stats, StoreError};
+
+use crate::ingress::Memory;
+
+/// The meters of one running server. Not global, so that several servers in one process do not share their counts.
+pub struct Telemetry {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    connections: Gauge,
+    connections_cut: Counter,
+    purged_keys: Counter,
+    purged_events: Counter,
+    memory_hits: Counter,
+    full: outbox::FullOutboxes,
+    tokens_refused: Counter,
+    watch: Option<mpsc::Sender<Happening>>,
+    /// Those whose sizes are shown: the configured ones, and any that the store had something of.
+    channels: Mutex<BTreeSet<String>>,
+}
+
+impl Telemetry {
+    pub fn new() -> Self {
+        Self::build(None)
+    }
+
+    /// Also sends every happening to the returned end, as long as it keeps up; `hapax listen` shows them.
+    pub fn watched(room: usize) -> (Self, mpsc::Receiver<Happening>) {
+        let (sender, receiver) = mpsc::channel(room);
+        (Self::build(Some(sender)), receiver)
+    }
+
+    fn build(watch: Option<mpsc::Sender<Happening>>) -> Self {
+        let builder = PrometheusBuilder::new();
+        let recorder = match builder.set_buckets(names::BUCKETS_SECONDS) {
+            Ok(builder) => builder.build_recorder(),
+            Err(_) => PrometheusBuilder::new().build_recorder(),
+        };
+        for (name, help) in names::COUNTERS {
+            recorder.describe_counter((*name).into(), None, (*help).into());
+        }
+        for (name, help) in names::GAUGES {
+            recorder.describe_gauge((*name).into(), None, (*help).into());
+        }
+        for (name, help) in names::HISTOGRAMS {
+            recorder.describe_histogram((*name).into(), None, (*help).into());
+        }
+        let handle = recorder.handle();
+        for call in names::STORE_CALLS {
+            counter_in(&recorder, names::STORE_FAILED, &[("call", call)]).increment(0);
+        }
+        Self {
+            channels: Mutex::default(),
+            connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
+            connections_cut: counter_in(&recorder, names::CONNECTIONS_CUT, &[]),
+            purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
+            purged_events: counter_in(&recorder, names::PURGED_EVENTS, &[]),
+            tokens_refused: counter_in(&recorder, names::TOKENS_REFUSED, &[]),
+            memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
+            full: outbox::FullOutboxes::default(),
+            handle,
+            recorder,
+            watch,
+        }
+    }
+
+    /// The text of `/metrics`.
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds the samples gathered since the last call; without it histograms grow for ever.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// The meters of one channel, made once.
+    pub fn channel(&self, name: &str) -> ChannelTelemetry {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.inbox(&ChannelCounts { channel: name.to_owned(), ..ChannelCounts::default() }, 0);
+        ChannelTelemetry::new(self, name)
+    }
+
+    /// The meters of one channel's sending side, made once.
+    pub fn sending(&self, channel: &str) -> SendTelemetry {
+        SendTelemetry::new(self, channel)
+    }
+
+    pub fn connection_opened(&self) {
+        self.connections.increment(1.0);
+    }
+
+    pub fn connection_closed(&self) {
+        self.connections.decrement(1.0);
+    }
+
+    /// A connection was closed to make room, or because its address had too many.
+    pub fn connection_cut(&self) {
+        self.connections_cut.increment(1);
+    }
+
+    pub fn connection_not_taken(&self, error: &std::io::Error) {
+        self.counter(names::ACCEPT_FAILED, &[]).increment(1);
+        tracing::warn!(%error, "a connection could not be taken; trying on");
+    }
+
+    /// A token came that nobody has. The address is told now and then; `count` says how many came from it.
+    pub fn token_refused(&self, from: Option<IpAddr>, count: u32) {
+        self.tokens_refused.increment(1);
+        if let Some(from) = from {
+            tracing::warn!(%from, count, "a wrong token; further ones of this address are answered later and later");
+        }
+    }
+
+    pub fn token_created(&self, name: &str, by: &str) {
+        tracing::info!(name, by, "a token was made");
+    }
+
+    pub fn token_revoked(&self, name: &str, by: &str) {
+        tracing::info!(name, by, "a token was revoked");
+    }
+
+    /// A call to the store failed. `call` is the method's name.
+    pub fn store_unavailable(&self, call: &'static str, error: &StoreError) {
+        self.counter(names::STORE_FAILED, &[("call", call)]).increment(1);
+        tracing::warn!(call, %error, "the store could not do its job");
+        if let Some(watch) = &self.watch {
+            let _ = watch.try_send(Happening::StoreUnavailable { call, why: error.to_string() });
+        }
+    }
+
+    /// Purge came to its end for now.
+    pub fn purge_ended(&self, now_ms: i64) {
+        self.gauge(names::PURGE_LAST_RUN, &[]).set(now_ms as f64 / 1_000.0);
+    }
+
+    /// What a purge removed, also one that failed half way.
+    pub fn purged(&self, purged: Purged) {
+        self.purged_keys.increment(purged.keys);
+        self.purged_events.increment(purged.events);
+        if purged.keys + purged.events > 0 {
+            tracing::info!(keys = purged.keys, events = purged.events, "purged what nobody needs any more");
+        }
+    }
+
+    pub fn sizes(&self, stats: &Stats, now_ms: i64) {
+        self.gauge(names::STORE_KEYS, &[]).set(stats.keys as f64);
+        self.gauge(names::STORE_EVENTS, &[]).set(stats.events as f64);
+        self.gauge(names::STORE_BYTES, &[]).set(stats.store_bytes as f64);
+        self.gauge(names::STORE_LOG_BYTES, &[]).set(stats.log_bytes as f64);
+        for (state, count) in [("waiting", stats.outbox_waiting), ("unknown", stats.outbox_unknown)] {
+            self.gauge(names::OUTBOX_ITEMS, &[("state", state)]).set(count as f64);
+        }
+        let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(stats.channels.iter().map(|counts| counts.channel.clone()));
+        // The store says nothing of a channel that is empty.
+        for channel in known.iter() {
+            let nothing = ChannelCounts { channel: channel.clone(), ..ChannelCounts::default() };
+            let counts = stats.channels.iter().find(|counts| counts.channel == *channel);
+            self.inbox(counts.unwrap_or(&nothing), now_ms);
+        }
+    }
+
+    fn inbox(&self, counts: &ChannelCounts, now_ms: i64) {
+        let channel = counts.channel.as_str();
+        let states = [
+            ("waiting", counts.waiting),
+            ("leased", counts.leased),
+            ("parked", counts.parked),
+            ("quarantined", counts.quarantined),
+        ];
+        for (state, count) in states {
+            self.gauge(names::INBOX_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
+        }
+        let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
+        self.gauge(names::INBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+    }
+
+    /// When the oldest message on its way out of a channel was made; `None`: there is none.
+    pub fn oldest_outgoing(&self, channel: &str, made_ms: Option<i64>, now_ms: i64) {
+        let age_ms = made_ms.map_or(0, |made_ms| (now_ms - made_ms).max(0));
+        self.gauge(names::OUTBOX_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+    }
+
+    /// What the store promises now.
+    pub fn promise(&self, promise: &Promise) {
+        let full = *promise == Promise::Full;
+        for (name, is) in [("full", full), ("degraded", !full)] {
+            self.gauge(names::STORE_PROMISE, &[("promise", name)]).set(f64::from(u8::from(is)));
+        }
+    }
+
+    /// The memory in front of the store.
+    pub fn memory(&self, memory: Memory) {
+        self.gauge(names::MEMORY_KEYS, &[]).set(memory.keys as f64);
+        self.memory_hits.absolute(memory.hits);
+    }
+
+    /// What waits in the spool.
+    pub fn spool(&self, counts: &[ChannelCounts], now_ms: i64) {
+        for counts in counts {
+            let channel = counts.channel.as_str();
+            for (state, count) in [("waiting", counts.waiting + counts.leased), ("parked", counts.parked)] {
+                self.gauge(names::SPOOL_ITEMS, &[("channel", channel), ("state", state)]).set(count as f64);
+            }
+            let age_ms = counts.oldest_ms.map_or(0, |at| (now_ms - at).max(0));
+            self.gauge(names::SPOOL_OLDEST_SECONDS, &[("channel", channel)]).set(age_ms as f64 / 1_000.0);
+        }
+    }
+
+    fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        counter_in(&self.recorder, name, labels)
+    }
+
+    fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        gauge_in(&self.recorder, name, labels)
+    }
+
+    fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+        self.recorder.register_histogram(&key(name, labels), &META)
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const META: Metadata<'static> = Metadata::new("hapax", Level::INFO, Some("hapax"));
+
+fn counter_in(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+    recorder.register_counter(&key(name, labels), &META)
+}
+
+fn gauge_in(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+    recorder.register_gauge(&key(name, labels), &META)
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    let labels: Vec<Label> =
+        labels.iter().map(|(name, value)| Label::new(*name, SharedString::from((*value).to_owned()))).collect();
+    Key::from_parts(name, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_in_a_channel_shows_under_its_name() {
+        let telemetry = Telemetry::new();
+        let shop = telemetry.channel("shop");
+        shop.accepted(2);
+        shop.refused(RefusedWhy::Signature);
+        shop.answered(std::time::Duration::from_millis(2));
+        let text = telemetry.render();
+        assert!(text.contains(r#"hapax_events_accepted_total{channel="shop"} 2"#), "{text}");
+        assert!(text.contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 1"#), "{text}");
+        assert!(text.contains(r#"hapax_accept_seconds_bucket{channel="shop",le="0.0025"} 1"#), "{text}");
+        assert!(text.contains("# HELP hapax_deliveries_total Items the target took"), "{text}");
+    }
+
+    #[test]
+    fn a_channel_that_is_empty_again_shows_zero() {
+        let telemetry = Telemetry::new();
+        telemetry.channel("shop");
+        let line = |value: &str| format!(r#"hapax_inbox_items{{channel="shop",state="waiting"}} {value}"#);
+        assert!(telemetry.render().contains(&line("0")), "from the first scrape");
+        let waiting =
+            ChannelCounts { channel: "shop".to_owned(), waiting: 3, oldest_ms: Some(1_000), ..ChannelCounts::default() };
+        telemetry.sizes(&Stats { channels: vec![waiting], outbox_waiting: 2, ..Stats::default() }, 5_000);
+        let text = telemetry.render();
+        assert!(text.contains(&line("3")) && text.contains(r#"hapax_inbox_oldest_seconds{channel="shop"} 4"#), "{text}");
+        assert!(text.contains(r#"hapax_outbox_items{state="waiting"} 2"#), "{text}");
+        telemetry.sizes(&Stats::default(), 9_000);
+        let text = telemetry.render();
+        assert!(text.contains(&line("0")) && text.contains(r#"hapax_inbox_oldest_seconds{channel="shop"} 0"#), "{text}");
+    }
+
+    #[test]
+    fn failures_of_the_store_are_counted_from_zero() {
+        let text = Telemetry::new().render();
+        for call in ["accept", "lease_inbox", "settle_outbox", "ping"] {
+            assert!(text.contains(&format!("hapax_store_failures_total{{call=\"{call}\"}} 0")), "{call}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_the_store_promises_is_a_metric() {
+        let telemetry = Telemetry::new();
+        telemetry.promise(&Promise::Full);
+        assert!(telemetry.render().contains("hapax_store_promise{promise=\"full\"} 1"));
+        telemetry.promise(&Promise::Degraded(vec!["it forgets".to_owned()]));
+        let text = telemetry.render();
+        assert!(text.contains("hapax_store_promise{promise=\"degraded\"} 1"), "{text}");
+        assert!(text.contains("hapax_store_promise{promise=\"full\"} 0"), "{text}");
+    }
+
+    #[test]
+    fn a_purge_shows_what_it_removed_and_when() {
+        let telemetry = Telemetry::new();
+        telemetry.purged(Purged { keys: 3, events: 1, more: true });
+        assert!(!telemetry.render().contains("hapax_purge_last_run_timestamp_seconds 5"));
+        telemetry.purge_ended(5_000);
+        let text = telemetry.render();
+        assert!(text.contains("hapax_purged_keys_total 3"), "{text}");
+        assert!(text.contains("hapax_purge_last_run_timestamp_seconds 5"), "{text}");
+    }
+}

@@ -1,0 +1,167 @@
+//! The server under measurement, in a process of its own: its memory is its own, and killing it is the end of it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use hapax::{StoreAddress, StoreUrl};
+use hapax_domain::{Kind, RetryPolicy, limits as bounds};
+use hapax_gateway::server::{Listeners, Server};
+use hapax_gateway::settings::{Channel, Deliver, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings};
+use hapax_gateway::telemetry::Telemetry;
+use hapax_store::Store;
+use hapax_store::clock::{Clock, SystemClock};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::no_store::NoStore;
+use super::{BenchError, requests};
+
+/// The hidden command that [`Child::start`] starts this program with.
+pub(super) const COMMAND: &str = "bench-server";
+
+/// What the server keeps its events in.
+#[derive(Clone, Copy)]
+pub(super) enum StoreKind<'p> {
+    None,
+    Sqlite(&'p Path),
+    Server(&'p StoreAddress),
+    /// Keeps nothing but keys, each taken as people do it by hand.
+    ByHand(&'p StoreAddress),
+}
+
+/// The address goes by the environment: a command line can be read by everybody on the machine.
+const STORE: &str = "HAPAX_BENCH_STORE";
+
+/// Who is on the other side of the server.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'u> {
+    /// Events wait.
+    Nobody,
+    /// A bot that takes events.
+    Target(&'u str),
+    /// A provider's API that takes messages.
+    Provider(&'u str),
+}
+
+pub(super) struct Child {
+    process: tokio::process::Child,
+    pub(super) address: SocketAddr,
+}
+
+impl Child {
+    pub(super) async fn start(store: StoreKind<'_>, side: Side<'_>) -> Result<Self, BenchError> {
+        let mut command = tokio::process::Command::new(std::env::current_exe()?);
+        command.arg(COMMAND).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
+        match store {
+            StoreKind::None => {}
+            StoreKind::Sqlite(path) => drop(command.env(STORE, format!("sqlite:{}", path.display()))),
+            StoreKind::Server(address) => drop(command.env(STORE, address.expose())),
+            StoreKind::ByHand(address) => drop(command.arg("--by-hand").env(STORE, address.expose())),
+        }
+        match side {
+            Side::Nobody => {}
+            Side::Target(target) => drop(command.arg("--target").arg(target)),
+            Side::Provider(api_base) => drop(command.arg("--api-base").arg(api_base)),
+        }
+        let mut process = command.spawn()?;
+        let said = process.stdout.take().ok_or("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line).await?;
+        let address = line.trim().parse().map_err(|_| "the server did not start; its reason is above")?;
+        Ok(Self { process, address })
+    }
+
+    /// The most memory the server held so far.
+    pub(super) fn peak_mb(&self) -> u64 {
+        let status =
+            self.process.id().and_then(|id| std::fs::read_to_string(format!("/proc/{id}/status")).ok()).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        peak.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) / 1_024
+    }
+}
+
+/// Runs the server until it is killed; says its address on standard output.
+pub async fn serve_child(by_hand: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
+    let store: Arc<dyn Store> = match url {
+        None => Arc::new(NoStore::default()),
+        Some(url) if by_hand => Arc::new(NoStore::claiming(hapax::open_naive_claim(&url).await?)),
+        Some(url) => hapax::open(&url, &OPTIONS, Arc::clone(&clock)).await?,
+    };
+    let server = Server::on(store, None, clock, settings(target, api_base), Telemetry::new()).await?;
+    let public = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let mut said = std::io::stdout();
+    writeln!(said, "{}", public.local_addr()?)?;
+    said.flush()?;
+    server.run(Listeners { public, admin: None }, CancellationToken::new()).await?;
+    Ok(())
+}
+
+/// The bounds of the embedded store.
+pub(super) const OPTIONS: hapax::Options = hapax::Options { queue: 8_192, disk_floor_bytes: 64 << 20 };
+
+fn limits() -> Limits {
+    Limits {
+        connections: bounds::CONNECTIONS_MAX,
+        header_timeout_ms: bounds::HEADER_TIMEOUT_MS,
+        body_timeout_ms: bounds::BODY_TIMEOUT_MS,
+        bodies_bytes: bounds::BODIES_IN_FLIGHT_BYTES,
+        cache_keys: bounds::CACHE_KEYS,
+        outbox: bounds::OUTBOX_MAX,
+    }
+}
+
+/// Sends as fast as it can.
+fn unlimited(api_base: String) -> Send {
+    let rate = Rate { count: 1_000_000, per_ms: 1_000, burst: 1_000_000 };
+    Send {
+        token: Some(requests::TOKEN.into()),
+        api_base,
+        on_unknown: OnUnknown::Hold,
+        retry: RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 5 },
+        lease_ms: 60_000,
+        timeout_ms: 30_000,
+        rate,
+        chat_rate: rate,
+        concurrency: 64,
+    }
+}
+
+fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
+    let waiting = Channel {
+        name: requests::WAITING.into(),
+        provider: requests::settings(),
+        target: None,
+        mode: Mode::Queue,
+        deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
+        window_ms: 8 * 86_400_000,
+        retention_ms: 7 * 86_400_000,
+        retry: RetryPolicy { first_ms: 1_000, cap_ms: 60_000, attempts: 10 },
+        timeout_ms: 60_000,
+        lease_ms: 60_000,
+        on_poison: OnPoison::Park,
+        park_on_4xx: true,
+        on_store_failure: OnStoreFailure::Retry,
+        replay_guard: false,
+        stale_after_ms: None,
+        sign_with: None,
+        max_body: bounds::BODY_MAX_BYTES,
+        concurrency: 64,
+        send: api_base.map(unlimited),
+    };
+    let delivered =
+        target.map(|target| Channel { name: requests::DELIVERED.into(), target: Some(target), send: None, ..waiting.clone() });
+    Settings {
+        trusted_proxies: Vec::new(),
+        admin_token: Some(requests::TOKEN.into()),
+        instance: Some("bench".to_owned()),
+        stop_grace_ms: 5_000,
+        limits: limits(),
+        channels: std::iter::once(waiting).chain(delivered).collect(),
+    }
+}

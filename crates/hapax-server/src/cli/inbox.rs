@@ -1,0 +1,95 @@
+//! `hapax inbox` and `hapax parked`
+
+use clap::Args;
+use hapax_domain::ItemId;
+use hapax_domain::limits::PAGE_DEFAULT;
+use serde_json::Value;
+
+use super::client::Client;
+use super::events::read_limit;
+use super::output::text_of;
+use super::{Failure, Global, Output};
+
+#[derive(Args, Debug)]
+struct Which {
+    /// Only those of this channel
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// The next page: those after this item
+    #[arg(long, value_name = "ID")]
+    after: Option<ItemId>,
+    /// How many at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
+    limit: usize,
+}
+
+/// List what is on its way to the target, oldest first
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hapax inbox --channel shop
+  hapax inbox --json | jq '.items[] | select(.attempt > 1)'
+
+Columns: time received, event, channel, attempt, state, when it is due or whose it is, why the last attempt failed.")]
+pub struct Inbox {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// List what waits for a person: parked after its last attempt, or quarantined because it could not be read
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hapax parked
+  hapax story evt_..            what happened to it
+  hapax redrive evt_..          put it back in line, once the cause is mended
+  hapax redrive --channel shop  all of a channel")]
+pub struct Parked {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Inbox {
+    pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        self.which.list(false, "nothing is on its way; `hapax parked` lists what waits for a person", global, output).await
+    }
+}
+
+impl Parked {
+    pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        self.which.list(true, "nothing is parked or quarantined", global, output).await
+    }
+}
+
+impl Which {
+    async fn list(self, parked: bool, none: &str, global: &Global, output: &Output) -> Result<(), Failure> {
+        let mut query = vec![("parked", parked.to_string()), ("limit", self.limit.to_string())];
+        query.extend(self.channel.map(|channel| ("channel", channel)));
+        query.extend(self.after.map(|after| ("after", after.to_string())));
+        let answer = Client::open(global)?.get("/v1/inbox", &query).await?;
+        let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if output.json {
+            output.json(&answer);
+        } else {
+            let head = ["received", "event", "channel", "attempt", "state", "due or held by", "why"];
+            output.table(&head, items.iter().map(row).collect());
+        }
+        if items.is_empty() {
+            return Err(Failure::NothingMatched(none.to_owned()));
+        }
+        if let Some(next) = answer["next"].as_str() {
+            output.note(format_args!("there are more: --after {next}"));
+        }
+        Ok(())
+    }
+}
+
+fn row(item: &Value) -> Vec<String> {
+    let mut row: Vec<_> = ["received_at", "event", "channel", "attempt", "state"].map(|column| text_of(item, column)).into();
+    row.push(match &item["lease"] {
+        Value::Null => text_of(item, "due_at"),
+        lease => format!("{} until {}", text_of(lease, "worker"), text_of(lease, "until")),
+    });
+    row.push(text_of(item, "why"));
+    row
+}

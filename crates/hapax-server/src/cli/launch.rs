@@ -1,0 +1,222 @@
+//! What `serve` and `listen` share: from a config to a server that runs until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context;
+use hapax::StoreUrl;
+use hapax_domain::address::hide_userinfo;
+use hapax_gateway::server::{Listeners, Server, StartError};
+use hapax_gateway::settings::Channel;
+use hapax_gateway::telemetry::Telemetry;
+use hapax_gateway::telemetry::harmless::HarmlessStderr;
+use hapax_providers::samples;
+use hapax_store::Promise;
+use owo_colors::OwoColorize;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::client::reachable;
+use super::output::printable;
+use super::{DEFAULT_FILE, Failure, Global, Output, TOKEN_FILE, load_config, sources, write_starter};
+use crate::config::{self, Config, Flags};
+
+/// Files for everything that is not a connection from outside: the store, targets, providers.
+const FILES_KEPT: usize = 256;
+
+/// A server with its sockets open, ready to run.
+pub(super) struct Launch {
+    server: Server,
+    config: Config,
+    listeners: Listeners,
+    public: SocketAddr,
+    admin: Option<SocketAddr>,
+    /// Warnings about files that others may read.
+    open_files: Vec<String>,
+}
+
+/// Reads the config. Where there is none and none was named, writes one to start from and gives its name back.
+pub(super) fn prepare(global: &Global, flags: Flags) -> Result<(Config, Option<String>), Failure> {
+    let missing = global.config.is_none() && !Path::new(DEFAULT_FILE).exists();
+    if missing {
+        write_starter(Path::new(DEFAULT_FILE))?;
+    }
+    Ok((load_config(global, flags)?, missing.then(|| DEFAULT_FILE.to_owned())))
+}
+
+pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).context("log.filter cannot be read")?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(HarmlessStderr);
+    // Fails only when logs were started already, and then they run.
+    let _ = if json { logs.json().try_init() } else { logs.try_init() };
+    Ok(())
+}
+
+impl Launch {
+    /// Opens the sockets first: webhooks wait in the kernel while the store opens.
+    pub(super) async fn open(mut config: Config, telemetry: Telemetry) -> Result<Self, Failure> {
+        let places = allow_many_files().saturating_sub(FILES_KEPT).max(1);
+        if config.limits.connections > places {
+            tracing::warn!(
+                places,
+                "the system allows fewer open files than `limits.connections`; raise it with `ulimit -n` or LimitNOFILE"
+            );
+            config.limits.connections = places;
+        }
+        let open_files = sources::open_files(Path::new(DEFAULT_FILE).exists().then_some(DEFAULT_FILE), &config);
+        let public = bind(config.listen).await?;
+        let admin = match config.admin_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
+        let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
+        if let Some(token) = &server.admin_token().fresh {
+            sources::leave_token_here(token).map_err(|why| {
+                let todo = "set HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE to a token of your own";
+                Failure::plain(format!("the admin token cannot be written to {TOKEN_FILE} ({why}); {todo}"))
+            })?;
+        }
+        Ok(Self { server, config, listeners: Listeners { public, admin }, public: at, admin: admin_at, open_files })
+    }
+
+    /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
+    pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, output: &Output) {
+        let config = &self.config;
+        if output.json {
+            return self.banner_json(output);
+        }
+        output.line(format_args!("{} {} listens on {}", "hapax".bold(), env!("CARGO_PKG_VERSION"), self.url("")));
+        if let Some(admin) = self.admin {
+            output.line(format_args!("the admin surface is on http://{admin}"));
+        }
+        output.line("");
+        let head = ["channel", "provider", "webhook address", "target"];
+        output.table(&head, config.channels.iter().map(|channel| self.row(channel, bot)).collect());
+        output.line("");
+        if let Some(file) = written {
+            output.line(format_args!("config  {file}, written just now with fresh secrets; put your bot in as `target`"));
+        }
+        output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
+        for warning in config::warnings(config).into_iter().chain(self.open_files.iter().cloned()) {
+            output.warn(printable(&warning));
+        }
+        if self.server.admin_token().fresh.is_some() {
+            output.line(format_args!("token   made and written to {TOKEN_FILE}, for you alone; commands run here find it"));
+        }
+        if let Some(channel) = config.channels.first() {
+            let provider = channel.provider.provider();
+            let sample = samples::list().iter().map(|(name, _)| *name).find(|name| name.starts_with(provider));
+            output.line("");
+            output
+                .line(format_args!("Next, in another terminal:  hapax trigger {} --times 5", sample.unwrap_or("whatsapp.text")));
+        }
+        output.line("Stop with Ctrl-C.");
+    }
+
+    fn banner_json(&self, output: &Output) {
+        let config = &self.config;
+        let channel = |channel: &Channel| {
+            let target = channel.target.as_deref().map(hide_userinfo);
+            json!({"channel": &*channel.name, "provider": channel.provider.provider(), "webhook": self.webhook(channel), "target": target})
+        };
+        let token_file = self.server.admin_token().fresh.as_ref().map(|_| TOKEN_FILE);
+        output.json(&json!({
+            "listen": self.url(""),
+            "admin_listen": self.admin.map(|address| format!("http://{address}")),
+            "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
+            "store": store_words(&config.store, &self.server.store().promise()),
+            "new_admin_token_file": token_file,
+        }));
+    }
+
+    fn row(&self, channel: &Channel, bot: Option<&str>) -> Vec<String> {
+        let target = match (&channel.target, bot) {
+            (Some(target), Some(bot)) if target == bot => "hapax plays the bot".to_owned(),
+            (Some(target), _) => hide_userinfo(target),
+            (None, _) => "none yet: events wait".to_owned(),
+        };
+        vec![channel.name.to_string(), channel.provider.provider().to_owned(), self.webhook(channel), target]
+    }
+
+    fn webhook(&self, channel: &Channel) -> String {
+        self.url(&format!("/in/{}", channel.name))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", reachable(self.public))
+    }
+}
+
+/// Runs until SIGTERM or Ctrl-C, then stops in order; a second signal stops at once.
+pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            told_to_stop().await;
+            tracing::info!("stopping: nothing more is leased, deliveries under way get time to end");
+            stop.cancel();
+            told_to_stop().await;
+            std::process::exit(130);
+        }
+    });
+    launch.server.run(launch.listeners, stop).await.map_err(not_started)
+}
+
+async fn told_to_stop() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = interrupt => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    let _ = interrupt.await;
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|why| {
+        let todo = match why.kind() {
+            std::io::ErrorKind::AddrInUse => "; is another hapax running? Choose another with --listen",
+            std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose another with --listen",
+            _ => "",
+        };
+        Failure::plain(format!("cannot listen on {address}: {why}{todo}"))
+    })
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    Ok(listener.local_addr().context("the socket has no address")?)
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Store(error) => Failure::Unreachable(error.to_string()),
+        StartError::Target(error) => Failure::plain(error.to_string()),
+        StartError::Sending(error) => Failure::plain(error.to_string()),
+    }
+}
+
+fn store_words(store: &StoreUrl, promise: &Promise) -> String {
+    match promise {
+        Promise::Full => format!("{store}, with the full promise: what was answered 200 is on disk"),
+        Promise::Degraded(why) => format!("{store}, degraded: {}", why.join("; ")),
+    }
+}
+
+/// Every connection is a file, and the usual soft limit of 1024 is less than what we allow.
+///
+/// Gives how many there may be.
+fn allow_many_files() -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit on open files stays as it is");
+    }
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize)
+}

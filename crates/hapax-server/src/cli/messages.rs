@@ -1,0 +1,91 @@
+//! `hapax messages`
+
+use clap::Args;
+use hapax_domain::limits::PAGE_DEFAULT;
+use hapax_domain::{MessageId, ThreadId};
+
+use super::client::{Client, in_path};
+use super::events::read_limit;
+use super::output::{printable, text_of};
+use super::{Failure, Global, Output};
+
+/// Show what was said in a thread, newest first, or all about one message that goes out
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hapax messages 700001__5511988887777
+  hapax messages msg_0190c5a2e6b47000800000000000002a
+
+Columns of a thread: time, id, in or out, status of what goes out, the text. One message is told with every try, so that it can be
+seen why it failed or is in doubt.")]
+pub struct Messages {
+    /// A thread, written account__peer as `hapax threads` shows it, or a message, msg_..
+    #[arg(value_name = "ID", value_parser = read_which)]
+    which: Which,
+    /// The next page of a thread: those older than this one
+    #[arg(long, value_name = "ID")]
+    before: Option<String>,
+    /// How many of a thread at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
+    limit: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Which {
+    Thread(ThreadId),
+    Message(MessageId),
+}
+
+impl Messages {
+    pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let client = Client::open(global)?;
+        match &self.which {
+            Which::Message(id) => one(&client, *id, output).await,
+            Which::Thread(id) => self.list(&client, id, output).await,
+        }
+    }
+
+    async fn list(&self, client: &Client, thread: &ThreadId, output: &Output) -> Result<(), Failure> {
+        let mut query = vec![("limit", self.limit.to_string())];
+        query.extend(self.before.clone().map(|before| ("before", before)));
+        let answer = client.get(&format!("/v1/threads/{}/messages", in_path(&thread.to_string())), &query).await?;
+        let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if output.json {
+            output.json(&answer);
+        } else {
+            let columns = ["at", "id", "direction", "status", "text"];
+            let rows = messages.iter().map(|message| columns.map(|column| text_of(message, column)).to_vec());
+            output.table(&["time", "id", "", "status", "text"], rows.collect());
+        }
+        if messages.is_empty() {
+            return Err(Failure::NothingMatched("no more messages in this thread".to_owned()));
+        }
+        if let Some(next) = answer["next"].as_str() {
+            output.note(format_args!("there are more: --before {next}"));
+        }
+        Ok(())
+    }
+}
+
+async fn one(client: &Client, id: MessageId, output: &Output) -> Result<(), Failure> {
+    let message = client.get(&format!("/v1/messages/{id}"), &[]).await?;
+    if output.json {
+        output.json(&message);
+        return Ok(());
+    }
+    let title = ["id", "to", "status", "provider_id", "text"].map(|key| printable(&text_of(&message, key)));
+    output.note(title.join("  "));
+    let steps = message["story"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = steps.iter().map(|step| ["at", "step", "words"].map(|key| text_of(step, key)).to_vec());
+    output.table(&["time", "step", "what happened"], rows.collect());
+    Ok(())
+}
+
+/// An account may begin with `msg_` too: what is no message id may still be a thread.
+fn read_which(text: &str) -> Result<Which, String> {
+    match (text.parse::<MessageId>(), text.parse::<ThreadId>()) {
+        (Ok(id), _) => Ok(Which::Message(id)),
+        (Err(_), Ok(thread)) => Ok(Which::Thread(thread)),
+        (Err(_), Err(_)) => Err("expected `account__peer` as `hapax threads` shows it, or `msg_` and 32 hex digits".to_owned()),
+    }
+}

@@ -1,0 +1,130 @@
+//! `hapax outbox`
+
+use clap::{Args, Subcommand};
+use hapax_domain::MessageId;
+use hapax_domain::limits::PAGE_DEFAULT;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::events::read_limit;
+use super::output::{printable, text_of};
+use super::{Failure, Global, Output};
+
+/// List messages on their way out, oldest first; send one once more, or cancel it
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  hapax outbox
+  hapax outbox --unknown              those whose outcome nobody knows
+  hapax messages msg_..               what is known about one
+  hapax outbox retry msg_..           send it once more: if it did go out, it arrives twice
+  hapax outbox cancel msg_..          do not send it, or give up waiting for its outcome
+
+Columns: time queued, id, channel, account, peer, tries, state, when it is due or whose it is, why the last try failed."
+)]
+pub struct Outbox {
+    #[command(subcommand)]
+    change: Option<Change>,
+    /// Only those of this channel
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
+    /// Only those of this account
+    #[arg(long, value_name = "ID")]
+    account: Option<String>,
+    /// Only those in doubt: sent or not, nobody knows
+    #[arg(long)]
+    unknown: bool,
+    /// The next page: those after this message
+    #[arg(long, value_name = "ID")]
+    after: Option<MessageId>,
+    /// How many at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
+    limit: usize,
+}
+
+#[derive(Subcommand, Debug)]
+enum Change {
+    /// Send a message that failed or is in doubt once more
+    #[command(after_help = "\
+A message in doubt may have gone out: then it arrives twice. `hapax messages ID` shows what is known.
+
+Example:
+  hapax outbox retry msg_0190c5a2e6b47000800000000000002a")]
+    Retry(Ids),
+    /// Take a message that waits out of the outbox, or give up one in doubt
+    #[command(after_help = "Example:\n  hapax outbox cancel msg_0190c5a2e6b47000800000000000002a")]
+    Cancel(Ids),
+}
+
+#[derive(Args, Debug)]
+struct Ids {
+    /// The messages, as `hapax outbox` shows them
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<MessageId>,
+}
+
+impl Outbox {
+    pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match self.change {
+            Some(Change::Retry(ids)) => ids.change("retry", "is in line again", global, output).await,
+            Some(Change::Cancel(ids)) => ids.change("cancel", "has left the outbox", global, output).await,
+            None => self.list(global, output).await,
+        }
+    }
+
+    async fn list(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let mut query = vec![("unknown", self.unknown.to_string()), ("limit", self.limit.to_string())];
+        query.extend(self.channel.map(|channel| ("channel", channel)));
+        query.extend(self.account.map(|account| ("account", account)));
+        query.extend(self.after.map(|after| ("after", after.to_string())));
+        let answer = Client::open(global)?.get("/v1/outbox", &query).await?;
+        let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if output.json {
+            output.json(&answer);
+        } else {
+            let head = ["queued", "id", "channel", "account", "to", "tries", "state", "due or held by", "why"];
+            output.table(&head, items.iter().map(row).collect());
+        }
+        if items.is_empty() {
+            let none = if self.unknown {
+                "nothing is in doubt"
+            } else {
+                "nothing is on its way out; `hapax threads` shows what was said"
+            };
+            return Err(Failure::NothingMatched(none.to_owned()));
+        }
+        if let Some(next) = answer["next"].as_str() {
+            output.note(format_args!("there are more: --after {next}"));
+        }
+        Ok(())
+    }
+}
+
+impl Ids {
+    async fn change(self, verb: &str, done: &str, global: &Global, output: &Output) -> Result<(), Failure> {
+        let client = Client::open(global)?;
+        for id in self.ids {
+            let answer = client.post(&format!("/v1/messages/{id}/{verb}"), json!({})).await?;
+            if output.json {
+                output.json(&answer);
+            } else {
+                output.line(format_args!("{id} {done}: {}", printable(&text_of(&answer, "status"))));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn row(item: &Value) -> Vec<String> {
+    let columns = ["created_at", "id", "channel", "account", "to", "attempt", "state"];
+    let mut row: Vec<_> = columns.map(|column| text_of(item, column)).into();
+    row.push(match (text_of(item, "worker"), text_of(item, "check_at")) {
+        (worker, _) if !worker.is_empty() => format!("{worker} until {}", text_of(item, "lease_until")),
+        (_, check) if !check.is_empty() => format!("asked about at {check}"),
+        _ => text_of(item, "due_at"),
+    });
+    row.push(text_of(item, "why"));
+    row
+}

@@ -1,0 +1,42 @@
+//! `hapax serve`
+
+use clap::Args;
+use hapax_gateway::telemetry::Telemetry;
+
+use super::launch::{Launch, prepare, serve_until_told, start_logs};
+use super::{Failure, Global, Output, sources};
+use crate::config::{Config, Flags};
+
+/// Take webhooks in and deliver them, until stopped
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without a config file one is written: hapax.toml, with one channel per provider and fresh secrets. Events are kept in hapax.db.
+SIGTERM and Ctrl-C stop it cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the rest is handed back.
+
+Examples:
+  hapax serve
+  hapax serve --listen 0.0.0.0:8080 --store sqlite:/var/lib/hapax/hapax.db")]
+pub struct Serve {
+    /// Where to listen; stronger than the config
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where to keep events: sqlite:FILE or memory:; stronger than the config
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+}
+
+impl Serve {
+    pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
+        let (config, written) = prepare(global, flags)?;
+        start_logs(&config.log.filter, config.log.json)?;
+        run(config, written.as_deref(), output).await
+    }
+}
+
+/// Serves a checked config. `written` names the config file when it was made just now.
+pub(super) async fn run(config: Config, written: Option<&str>, output: &Output) -> Result<(), Failure> {
+    let launch = Launch::open(config, Telemetry::new()).await?;
+    launch.banner(written, None, output);
+    serve_until_told(launch).await
+}

@@ -1,0 +1,202 @@
+//! A checked config as text, without its secrets.
+
+use hapax_domain::Kind;
+use hapax_domain::address::hide_userinfo;
+use hapax_domain::units::{write_bytes, write_ms};
+use hapax_gateway::settings::{Channel, Mode, OnPoison, OnUnknown, Rate, Send};
+use hapax_providers::settings::{Settings, SignatureRule};
+use serde::Serialize;
+
+use crate::config::Config;
+
+const HIDDEN: &str = "(hidden)";
+
+/// What `hapax config show` prints: every value that is in force, secrets hidden.
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    listen: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_listen: Option<String>,
+    admin_public: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted_proxies: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_token: Option<&'static str>,
+    store: String,
+    spool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    stop_grace: String,
+    limits: ShownLimits,
+    log: ShownLog,
+    channel: std::collections::BTreeMap<String, ShownChannel>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownLimits {
+    connections: usize,
+    header_timeout: String,
+    body_timeout: String,
+    bodies: String,
+    store_queue: usize,
+    disk_floor: String,
+    cache_keys: u64,
+    outbox: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownLog {
+    filter: String,
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownChannel {
+    provider: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify_token: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    mode: &'static str,
+    deliver: Vec<&'static str>,
+    window: String,
+    retention: String,
+    attempts: u32,
+    backoff: String,
+    backoff_cap: String,
+    timeout: String,
+    lease: String,
+    concurrency: usize,
+    on_poison: &'static str,
+    park_on_4xx: bool,
+    on_store_failure: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replay_guard: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_with: Option<&'static str>,
+    max_body: String,
+    #[serde(flatten)]
+    send: Option<ShownSend>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSend {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'static str>,
+    api_base: String,
+    on_unknown: &'static str,
+    rate: String,
+    chat_rate: String,
+    send_attempts: u32,
+    send_timeout: String,
+    send_lease: String,
+    send_concurrency: usize,
+}
+
+pub(super) fn show(config: &Config) -> Shown {
+    let limits = &config.limits;
+    Shown {
+        listen: config.listen.to_string(),
+        admin_listen: config.admin_listen.map(|address| address.to_string()),
+        admin_public: config.admin_public,
+        trusted_proxies: config.trusted_proxies.iter().map(ToString::to_string).collect(),
+        admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
+        store: config.store.to_string(),
+        spool: config.spool.display().to_string(),
+        instance: config.instance.clone(),
+        stop_grace: write_ms(config.stop_grace_ms),
+        limits: ShownLimits {
+            connections: limits.connections,
+            header_timeout: write_ms(limits.header_timeout_ms as i64),
+            body_timeout: write_ms(limits.body_timeout_ms as i64),
+            bodies: write_bytes(limits.bodies_bytes as i64),
+            store_queue: config.engine.queue,
+            disk_floor: write_bytes(config.engine.disk_floor_bytes as i64),
+            cache_keys: limits.cache_keys,
+            outbox: limits.outbox,
+        },
+        log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
+        channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),
+    }
+}
+
+fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
+    let (secrets, verify_token) = secrets(&channel.provider);
+    ShownChannel {
+        provider: channel.provider.provider(),
+        secret: secrets.then_some(HIDDEN),
+        verify_token: verify_token.then_some(HIDDEN),
+        target: channel.target.as_deref().map(hide_userinfo),
+        mode: match channel.mode {
+            Mode::Queue => "queue",
+            Mode::Proxy => "proxy",
+        },
+        deliver: channel
+            .deliver
+            .kinds
+            .iter()
+            .map(|kind: &Kind| kind.name())
+            .chain(channel.deliver.echoes.then_some("echo"))
+            .collect(),
+        window: write_ms(channel.window_ms),
+        retention: write_ms(channel.retention_ms),
+        attempts: channel.retry.attempts,
+        backoff: write_ms(channel.retry.first_ms),
+        backoff_cap: write_ms(channel.retry.cap_ms),
+        timeout: write_ms(channel.timeout_ms),
+        lease: write_ms(channel.lease_ms),
+        concurrency: channel.concurrency,
+        on_poison: match channel.on_poison {
+            OnPoison::Park => "park",
+            OnPoison::Block => "block",
+        },
+        park_on_4xx: channel.park_on_4xx,
+        on_store_failure: config.on_store_failure(channel).name(),
+        replay_guard: channel.replay_guard,
+        stale_after: channel.stale_after_ms.map(write_ms),
+        sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
+        max_body: write_bytes(channel.max_body as i64),
+        send: channel.send.as_ref().map(show_send),
+    }
+}
+
+fn show_send(send: &Send) -> ShownSend {
+    ShownSend {
+        token: send.token.as_ref().map(|_| HIDDEN),
+        api_base: hide_userinfo(&send.api_base).trim_end_matches('/').to_owned(),
+        on_unknown: match send.on_unknown {
+            OnUnknown::Reconcile => "reconcile",
+            OnUnknown::Hold => "hold",
+            OnUnknown::Resend => "resend",
+        },
+        rate: write_rate(send.rate),
+        chat_rate: write_rate(send.chat_rate),
+        send_attempts: send.retry.attempts,
+        send_timeout: write_ms(send.timeout_ms),
+        send_lease: write_ms(send.lease_ms),
+        send_concurrency: send.concurrency,
+    }
+}
+
+/// As the config reads it: `80/s`, `1/6s burst 45`.
+fn write_rate(rate: Rate) -> String {
+    let per = if rate.per_ms == 1_000 { "s".to_owned() } else { write_ms(rate.per_ms) };
+    let burst = if rate.burst == rate.count { String::new() } else { format!(" burst {}", rate.burst) };
+    format!("{}/{per}{burst}", rate.count)
+}
+
+/// Tells whether there are secrets, and whether there is a verify token.
+fn secrets(settings: &Settings) -> (bool, bool) {
+    match settings {
+        Settings::Whatsapp { secrets, verify_token } => (!secrets.is_empty(), verify_token.is_some()),
+        Settings::Telegram { secrets, .. }
+        | Settings::Gowa { secrets }
+        | Settings::Stripe { secrets }
+        | Settings::Github { secrets } => (!secrets.is_empty(), false),
+        Settings::Generic(generic) => (!matches!(generic.signature, SignatureRule::None), false),
+    }
+}

@@ -1,0 +1,89 @@
+//! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
+
+mod channel;
+mod generic;
+mod load;
+mod mistake;
+mod secret;
+mod section;
+mod send;
+mod starter;
+mod tree;
+mod warnings;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
+pub use mistake::{Mistake, Mistakes, Origin};
+pub use starter::starter;
+pub use tree::Environment;
+pub use warnings::warnings;
+
+use hapax::{Options, StoreUrl};
+use hapax_gateway::settings::{Channel, Limits, Network, OnStoreFailure, Settings};
+
+/// The commented default: the weakest layer of every config, and its manual.
+pub const DEFAULT: &str = include_str!("default.toml");
+
+/// Everything hapax was told, checked. Contradictions do not get this far.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// Where the admin surface listens when it is not beside `/in`.
+    pub admin_listen: Option<SocketAddr>,
+    /// The admin surface may stand beside `/in` where other machines reach it.
+    pub admin_public: bool,
+    /// Whose `X-Forwarded-For` counts.
+    pub trusted_proxies: Vec<Network>,
+    /// `None`: one is made at first start.
+    pub admin_token: Option<SecretString>,
+    pub store: StoreUrl,
+    /// The file that webhooks wait in while the store is down, for channels with `on_store_failure = "spool"`.
+    pub spool: PathBuf,
+    /// Shown on leases; made from host and process when not set.
+    pub instance: Option<String>,
+    /// How long a stop may take in all.
+    pub stop_grace_ms: i64,
+    pub limits: Limits,
+    /// The bounds of the embedded store.
+    pub engine: Options,
+    pub log: Log,
+    /// By name.
+    pub channels: Vec<Channel>,
+}
+
+impl Config {
+    /// What a channel really does when the store fails: beside an embedded store a spool would be the same disk.
+    pub fn on_store_failure(&self, channel: &Channel) -> OnStoreFailure {
+        match channel.on_store_failure {
+            OnStoreFailure::Spool if self.store.is_embedded() => OnStoreFailure::Retry,
+            chosen => chosen,
+        }
+    }
+
+    /// What the gateway is to know of it.
+    pub fn settings(&self) -> Settings {
+        let resolved = |channel: &Channel| Channel { on_store_failure: self.on_store_failure(channel), ..channel.clone() };
+        Settings {
+            trusted_proxies: self.trusted_proxies.clone(),
+            admin_token: self.admin_token.clone(),
+            instance: self.instance.clone(),
+            stop_grace_ms: self.stop_grace_ms,
+            limits: self.limits.clone(),
+            channels: self.channels.iter().map(resolved).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// A `tracing` filter: `info`, `hapax=debug`.
+    pub filter: String,
+    pub json: bool,
+}

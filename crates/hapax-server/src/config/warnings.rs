@@ -1,0 +1,202 @@
+//! What a config may mean, and probably does not.
+
+use hapax::StoreUrl;
+use hapax_domain::units::write_ms;
+use hapax_gateway::settings::{Channel, OnStoreFailure, OnUnknown, Send};
+use hapax_providers::settings::{Settings, SignatureRule};
+use secrecy::ExposeSecret;
+
+use super::Config;
+
+/// Says, one sentence each, what is allowed and worth a second look.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut said = Vec::new();
+    if config.channels.is_empty() {
+        said.push("no channel is configured, so nothing can come in; `hapax config init` writes a file to start from".to_owned());
+    }
+    if config.store == StoreUrl::Memory {
+        said.push(
+            "store = \"memory:\" forgets everything when hapax stops; use \"sqlite:hapax.db\" to keep the promises".to_owned(),
+        );
+    }
+    if is_open_on_the_way(&config.store) {
+        said.push(format!(
+            "store = \"{}\": the connection is not proved to be the server's own, so what is stored can be read and changed on the way; {}",
+            config.store,
+            match config.store {
+                StoreUrl::Postgres(_) => "add ?sslmode=require",
+                StoreUrl::Mysql(_) => "add ?require_ssl=true",
+                _ => "use rediss://",
+            }
+        ));
+    }
+    for channel in &config.channels {
+        let name = &channel.name;
+        if channel.target.as_deref().is_some_and(is_http_elsewhere) {
+            said.push(format!(
+                "channel.{name}: `target` is http:// and not on this machine: messages can be read and changed on the way"
+            ));
+        }
+        if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
+            said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
+        }
+        if channel.send.as_ref().is_some_and(|send| send.on_unknown == OnUnknown::Resend) {
+            said.push(format!("channel.{name}: on_unknown = \"resend\": a message whose answer was lost may arrive twice"));
+        }
+        if channel.send.as_ref().is_some_and(is_open_to_all) {
+            said.push(format!("channel.{name}: `api_base` is http:// and not on this machine: the token can be read on the way"));
+        }
+        if let Some(bytes) = shortest_secret(&channel.provider).filter(|bytes| *bytes < SECRET_SOON_BYTES) {
+            said.push(format!(
+                "channel.{name}: a secret of {bytes} bytes can be guessed; the next version takes {SECRET_SOON_BYTES} and more (`openssl rand -hex 24`)"
+            ));
+        }
+        said.extend(window(channel));
+        said.extend(on_store_failure(config, channel));
+        let unsigned =
+            matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
+        if unsigned {
+            said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
+        }
+    }
+    let waiting: Vec<_> =
+        config.channels.iter().filter(|channel| channel.target.is_none()).map(|channel| &*channel.name).collect();
+    if !waiting.is_empty() {
+        said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
+    }
+    said
+}
+
+/// Secrets shorter than this will be refused.
+const SECRET_SOON_BYTES: usize = 16;
+
+fn shortest_secret(provider: &Settings) -> Option<usize> {
+    let secrets = match provider {
+        Settings::Whatsapp { secrets, .. }
+        | Settings::Telegram { secrets, .. }
+        | Settings::Gowa { secrets }
+        | Settings::Stripe { secrets }
+        | Settings::Github { secrets } => secrets,
+        Settings::Generic(generic) => match &generic.signature {
+            SignatureRule::Hmac { secrets, .. } | SignatureRule::Token { secrets, .. } => secrets,
+            SignatureRule::Basic { passwords, .. } => passwords,
+            SignatureRule::None => return None,
+        },
+    };
+    secrets.iter().map(|secret| secret.expose_secret().len()).min()
+}
+
+/// What a window costs that ends before the provider has given up.
+fn window(channel: &Channel) -> Option<String> {
+    let (window_ms, retries_ms) = (channel.window_ms, channel.provider.retries_ms());
+    let (name, provider) = (&channel.name, channel.provider.provider());
+    let (window, retries) = (write_ms(window_ms), write_ms(retries_ms));
+    (window_ms <= retries_ms).then(|| {
+        format!(
+            "channel.{name}: window = \"{window}\": {provider} may send a webhook again for {retries}; a copy that comes after the window is taken for new"
+        )
+    })
+}
+
+/// What a channel's `on_store_failure` means, where it is not what one might think.
+fn on_store_failure(config: &Config, channel: &Channel) -> Option<String> {
+    let meaning = match channel.on_store_failure {
+        OnStoreFailure::Spool if config.store.is_embedded() => {
+            "beside an embedded store a spool would be the same disk; it works as \"retry\""
+        }
+        OnStoreFailure::Pass => "while the store is down, copies reach the target, and nothing is recorded",
+        OnStoreFailure::Drop => "what comes while the store is down is answered 200 and lost",
+        OnStoreFailure::Retry | OnStoreFailure::Spool => return None,
+    };
+    Some(format!("channel.{}: on_store_failure = \"{}\": {meaning}", channel.name, channel.on_store_failure.name()))
+}
+
+/// True when a token crosses a network unencrypted.
+fn is_open_to_all(send: &Send) -> bool {
+    send.token.is_some() && is_http_elsewhere(&send.api_base)
+}
+
+fn is_http_elsewhere(address: &str) -> bool {
+    address.parse::<http::Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_none_or(|host| !is_here(host)))
+}
+
+fn is_here(host: &str) -> bool {
+    let bare = host.trim_matches(['[', ']']);
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// True when the store is on another machine, and its address does not ask for TLS with a certificate that is checked.
+fn is_open_on_the_way(store: &StoreUrl) -> bool {
+    let address = match store {
+        StoreUrl::Postgres(address) | StoreUrl::Mysql(address) | StoreUrl::Redis(address) => address.expose(),
+        StoreUrl::Memory | StoreUrl::Sqlite(_) | StoreUrl::Firestore(_) => return false,
+    };
+    let (scheme, rest) = address.split_once("://").unwrap_or_default();
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = place.split(['/', '#']).next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let without_port = |host: &str| match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default().to_owned(),
+        None => host.split(':').next().unwrap_or_default().to_owned(),
+    };
+    // No host, or a path, is a socket of this machine.
+    let here = |host: &str| host.is_empty() || host.starts_with("%2F") || host.starts_with("%2f") || is_here(host);
+    let asks = |wanted: &str| query.split('&').any(|pair| pair.eq_ignore_ascii_case(wanted));
+    let checked = match store {
+        StoreUrl::Postgres(_) => asks("sslmode=require"),
+        StoreUrl::Mysql(_) => asks("require_ssl=true") && !asks("verify_ca=false") && !asks("verify_identity=false"),
+        _ => scheme == "rediss" && !address.ends_with("#insecure"),
+    };
+    !checked && !hosts.split(',').map(without_port).all(|host| here(&host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_elsewhere_without_checked_tls_is_worth_a_word() {
+        for (address, open) in [
+            ("postgres://u:p@db.internal/x", true),
+            ("postgres://u:p@db.internal/x?sslmode=prefer", true),
+            ("postgres://u:p@db.internal/x?application_name=a&sslmode=require", false),
+            ("postgres://u@127.0.0.1:5432/x", false),
+            ("postgres://u@127.0.0.1,10.0.0.2/x", true),
+            ("postgres://%2Fvar%2Frun%2Fpostgresql/x", false),
+            ("mysql://u:p@10.0.0.2/x", true),
+            ("mysql://u:p@10.0.0.2/x?require_ssl=true", false),
+            ("mysql://u:p@10.0.0.2/x?require_ssl=true&verify_ca=false", true),
+            ("mysql://u:p@localhost/x", false),
+            ("redis://cache:6379/0", true),
+            ("rediss://cache:6379/0", false),
+            ("rediss://cache:6379/0#insecure", true),
+            ("redis://[::1]:6379/0", false),
+            ("firestore://project", false),
+            ("sqlite:hapax.db", false),
+        ] {
+            assert_eq!(is_open_on_the_way(&StoreUrl::read(address).expect("an address")), open, "{address}");
+        }
+    }
+
+    #[test]
+    fn short_secrets_are_worth_a_word() {
+        let gowa = |secret: &str| Settings::Gowa { secrets: vec!["0123456789abcdef".into(), secret.into()] };
+        assert_eq!(shortest_secret(&gowa("12345678")), Some(8));
+        assert_eq!(shortest_secret(&gowa("a longer secret than that")), Some(16));
+    }
+
+    #[test]
+    fn http_is_for_this_machine() {
+        for (address, open) in [
+            ("http://bot:3000/", true),
+            ("http://10.0.0.3/", true),
+            ("https://bot.example/", false),
+            ("http://127.0.0.1:3000/x", false),
+            ("http://localhost/", false),
+            ("http://[::1]:3000/", false),
+            ("http://localhost.example/", true),
+        ] {
+            assert_eq!(is_http_elsewhere(address), open, "{address}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Which engine: from an address to an open store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hapax_store::clock::Clock;
+use hapax_store::memory::MemoryStore;
+use hapax_store::{ByHand, Store, StoreError};
+#[cfg(feature = "firestore")]
+use hapax_store_firestore as firestore;
+#[cfg(feature = "mysql")]
+use hapax_store_mysql as mysql;
+#[cfg(feature = "postgres")]
+use hapax_store_postgres as postgres;
+#[cfg(feature = "redis")]
+use hapax_store_redis as redis;
+#[cfg(feature = "sqlite")]
+use hapax_store_sqlite as sqlite;
+
+use crate::StoreUrl;
+
+/// The bounds of the embedded store. Servers have their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Writes that may wait; more are refused for now.
+    pub queue: usize,
+    /// Below this much free disk nothing new is taken in.
+    pub disk_floor_bytes: u64,
+}
+
+/// Opens the engine that a store address names: the one place that knows there are several.
+pub async fn open(url: &StoreUrl, options: &Options, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    match url {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => open_embedded(path, options, clock).await,
+        // The clock of a server is its own: instances whose clocks differ still agree when a lease ends.
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::open(address.expose(), None).await?)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::open(address.expose(), None).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::open(address.expose(), None).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::open(address.expose(), None).await?)),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "firestore")))]
+        other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
+    }
+}
+
+/// Opens the hand-made claim of a server, for `hapax bench` to measure against.
+pub async fn open_naive_claim(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError> {
+    match url {
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::by_hand(address.expose()).await?)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::by_hand(address.expose()).await?)),
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::by_hand(address.expose()).await?)),
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::by_hand(address.expose()).await?)),
+        other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+pub async fn open_embedded(path: &Path, options: &Options, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    let options =
+        sqlite::Options { queue: options.queue, disk_floor_bytes: options.disk_floor_bytes, ..sqlite::Options::default() };
+    let path = path.to_owned();
+    let opening = tokio::task::spawn_blocking(move || sqlite::SqliteStore::open(&path, clock, &options));
+    Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
+}
+
+#[cfg(not(feature = "sqlite"))]
+pub async fn open_embedded(_path: &Path, _options: &Options, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+    Err(StoreError::Refused("this build has no embedded store".to_owned()))
+}

@@ -1,0 +1,309 @@
+//! GOWA (go-whatsapp-web-multidevice): one event per webhook, except receipts, which name several messages.
+
+use std::borrow::Cow;
+
+use hapax_domain::{Event, EventKey, Kind, Status};
+use http::{HeaderName, HeaderValue};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
+use super::lenient::{Flag, List, Text};
+use super::reading::{Reading, fingerprint_of, name, peer_of};
+use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+
+const NAME: &str = "gowa";
+/// Worked out anew at every send, so they may differ between copies.
+const VOLATILE: &[&str] = &["sender_display_name", "from_name"];
+/// Members of a message that say who and when, or what it answers, but are not its content.
+const ABOUT: &[&str] = &[
+    "id",
+    "chat_id",
+    "from",
+    "from_lid",
+    "from_name",
+    "sender_display_name",
+    "timestamp",
+    "is_from_me",
+    "replied_to_id",
+    "quoted_body",
+];
+
+pub(super) struct Gowa {
+    signature: HubSignature,
+}
+
+impl Gowa {
+    pub(super) fn new(secrets: &[SecretString]) -> Self {
+        Self { signature: HubSignature::new(secrets) }
+    }
+}
+
+impl Provider for Gowa {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
+        self.signature.check(&request.headers, &request.body)?;
+        Ok(Verified::after_check(request))
+    }
+
+    fn parse(&self, request: &Verified<'_>) -> Parsed {
+        let body = request.body();
+        let mut reading = Reading::of(body);
+        let read = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned()).and_then(|text| {
+            let envelope = json::object(text)?;
+            Ok((text, envelope))
+        });
+        match read {
+            Ok((text, envelope)) => read_envelope(text, &envelope, &mut reading),
+            Err(why) => reading.take(body, || Err(why)),
+        }
+        reading.finish()
+    }
+
+    fn rewrap(&self, body: &[u8], keep: &[u32]) -> Option<Vec<u8>> {
+        rewrap(std::str::from_utf8(body).ok()?, keep)
+    }
+
+    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.signature.sign(body)
+    }
+
+    fn signature_headers(&self) -> &[HeaderName] {
+        &HUB_SIGNATURE_HEADERS
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    event: Text<'a>,
+    #[serde(borrow, default)]
+    device_id: Text<'a>,
+    #[serde(borrow, default)]
+    timestamp: Text<'a>,
+    #[serde(borrow, default)]
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    deleted_message_id: Text<'a>,
+    #[serde(borrow, default)]
+    ids: List<&'a RawValue>,
+    #[serde(borrow, default)]
+    receipt_type: Text<'a>,
+    #[serde(borrow, default)]
+    chat_id: Text<'a>,
+    #[serde(borrow, default)]
+    from: Text<'a>,
+    #[serde(borrow, default)]
+    from_lid: Text<'a>,
+    #[serde(default)]
+    is_from_me: Flag,
+    #[serde(borrow, default)]
+    timestamp: Text<'a>,
+    #[serde(borrow, default)]
+    body: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reaction: Option<&'a RawValue>,
+}
+
+fn read_envelope(text: &str, envelope: &Envelope<'_>, reading: &mut Reading<'_>) {
+    let whole = text.as_bytes();
+    let word = envelope.event.get().unwrap_or_default();
+    match word {
+        "chat_presence" => reading.ignore(),
+        "message.ack" => match acks(envelope) {
+            Ok((account, payload)) => {
+                for id in payload.ids.items() {
+                    reading.take(id.get().as_bytes(), || ack(account, envelope, &payload, id));
+                }
+                if payload.ids.items().is_empty() {
+                    reading.ignore();
+                }
+            }
+            Err(why) => reading.take(whole, || Err(why)),
+        },
+        "message" | "message.reaction" | "message.edited" | "message.revoked" | "message.deleted" => {
+            reading.take(whole, || message(text, envelope, word));
+        }
+        _ => reading.take(whole, || notice(text, envelope)),
+    }
+}
+
+fn account_of<'e>(envelope: &'e Envelope<'_>) -> Result<&'e str, String> {
+    name("device_id", envelope.device_id.get())
+}
+
+fn payload_of<'a>(envelope: &Envelope<'a>) -> Result<Payload<'a>, String> {
+    json::object(envelope.payload.ok_or("payload is missing")?.get())
+}
+
+fn acks<'e, 'a>(envelope: &'e Envelope<'a>) -> Result<(&'e str, Payload<'a>), String> {
+    let payload = payload_of(envelope)?;
+    match payload.ids {
+        List::Items(_) => Ok((account_of(envelope)?, payload)),
+        List::Absent | List::Odd => Err("payload.ids is no array".to_owned()),
+    }
+}
+
+/// One message of a receipt.
+fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: &RawValue) -> Result<Event, String> {
+    let id = json::text(Some(id)).ok_or("an id that is no text")?;
+    let id = name("a message id", Some(&id))?;
+    let receipt = name("receipt_type", payload.receipt_type.get())?;
+    let status = match receipt {
+        "delivered" => Some(Status::Delivered),
+        // Read by ourselves on another device: read all the same.
+        "read" | "read-self" => Some(Status::Read),
+        "played" => Some(Status::Played),
+        _ => None,
+    };
+    let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
+    let people = People::of(payload, receipt == "read-self");
+    let key = EventKey::of(NAME, account, kind, id, &[receipt, &people.sender]);
+    let (peer, aliases) = people.peer()?;
+    // The other ids of the receipt are not part of this event: a receipt for fewer messages is still the same.
+    let parts = [account, id, receipt, &people.sender, envelope.timestamp.get().unwrap_or_default()].join("\n");
+    let event = Event::new(kind, account, id, key, hapax_domain::fingerprint::of_bytes(parts.as_bytes()));
+    Ok(Event { peer, aliases, status, at_ms: instant(&envelope.timestamp), ..event })
+}
+
+fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, String> {
+    let account = account_of(envelope)?;
+    let payload = payload_of(envelope)?;
+    let people = People::of(&payload, payload.is_from_me.0);
+    let whose = if payload.is_from_me.0 { "from_me" } else { "from_them" };
+    let (kind, id, tag) = match word {
+        "message.reaction" => (Kind::Reaction, &payload.id, None),
+        "message.edited" => (Kind::Edit, &payload.id, None),
+        "message.revoked" => (Kind::Delete, &payload.id, None),
+        // It has no id of its own, only that of the message it removes.
+        "message.deleted" => (Kind::Delete, &payload.deleted_message_id, Some("deleted")),
+        // A stub must not claim the message's key: the full message may follow under the same id.
+        _ if is_stub(envelope.payload) => (Kind::Notice, &payload.id, Some("stub")),
+        _ => (Kind::Message, &payload.id, None),
+    };
+    let event = match id.name() {
+        None => without_id(text, envelope, kind, account, payload.timestamp.name())?,
+        found => {
+            let id = name("the message's id", found)?;
+            let key = match tag {
+                Some(tag) => EventKey::of(NAME, account, kind, id, &[&people.sender, whose, tag]),
+                None => EventKey::of(NAME, account, kind, id, &[&people.sender, whose]),
+            };
+            Event::new(kind, account, id, key, fingerprint_of(text, VOLATILE)?)
+        }
+    };
+    let (peer, aliases) = people.peer()?;
+    let at_ms = instant(&payload.timestamp).or_else(|| instant(&envelope.timestamp));
+    let text = json::text(payload.body.or(payload.reaction));
+    Ok(Event { peer, aliases, echo: payload.is_from_me.0, at_ms, text, ..event })
+}
+
+/// Known by all it says (who, where, when, what), without what changes between copies.
+fn without_id(text: &str, envelope: &Envelope<'_>, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
+    let content = json::canonical(text, VOLATILE).ok_or("nested too deeply")?;
+    let at = at.or(envelope.timestamp.name());
+    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(text, VOLATILE)?))
+}
+
+/// Groups, labels, calls and what is yet to be invented.
+fn notice(text: &str, envelope: &Envelope<'_>) -> Result<Event, String> {
+    let account = account_of(envelope)?;
+    name("event", envelope.event.get())?;
+    let payload = payload_of(envelope).ok();
+    let at = payload.as_ref().and_then(|payload| payload.timestamp.name());
+    let event = without_id(text, envelope, Kind::Notice, account, at)?;
+    Ok(Event { at_ms: instant(&envelope.timestamp), ..event })
+}
+
+/// True when nothing in the payload could be content; flags, nulls and empty values are none.
+fn is_stub(payload: Option<&RawValue>) -> bool {
+    let members = payload.and_then(|payload| json::members(payload.get())).unwrap_or_default();
+    let says_something = |raw: &RawValue| !matches!(raw.get(), "true" | "false" | "null" | "\"\"" | "{}" | "[]");
+    !members.iter().any(|(name, raw)| !ABOUT.contains(&name.as_ref()) && says_something(raw))
+}
+
+fn instant(timestamp: &Text<'_>) -> Option<i64> {
+    timestamp.get()?.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}
+
+/// Who is in it, by the best name known: the same person may come as a phone number or as a LID.
+struct People<'p> {
+    chat: Option<Cow<'p, str>>,
+    /// Part of the key: the sender's phone chooses message ids, so a hostile contact can reuse another's. Empty when unknown.
+    sender: Cow<'p, str>,
+    lid: Option<Cow<'p, str>>,
+    from_me: bool,
+}
+
+impl<'p> People<'p> {
+    fn of(payload: &'p Payload<'_>, from_me: bool) -> Self {
+        let chat = payload.chat_id.name().map(without_device);
+        let lid = payload.from_lid.name().map(without_device);
+        let from = payload.from.name().map(without_device).or_else(|| lid.clone());
+        let phone_of_chat = chat.clone().filter(|chat| !from_me && is_phone(chat));
+        let sender = match from {
+            Some(from) if is_lid(&from) => phone_of_chat.unwrap_or(from),
+            Some(from) => from,
+            None => phone_of_chat.unwrap_or_default(),
+        };
+        Self { chat, sender, lid, from_me }
+    }
+
+    /// The chat is the peer; in a chat with one person, that person's other names are its aliases.
+    fn peer(&self) -> Result<(Option<String>, Vec<String>), String> {
+        let chat = self.chat.as_deref();
+        let sender = (!self.from_me).then_some(self.sender.as_ref());
+        let lid = self.lid.as_deref().filter(|_| !self.from_me);
+        match chat {
+            Some(chat) if is_lid(chat) => peer_of(&[sender.filter(|sender| is_phone(sender)), Some(chat), lid]),
+            Some(chat) if is_phone(chat) => peer_of(&[Some(chat), sender.filter(|sender| is_phone(sender)), lid]),
+            Some(group) => peer_of(&[Some(group)]),
+            None => peer_of(&[sender, lid]),
+        }
+    }
+}
+
+fn is_phone(jid: &str) -> bool {
+    jid.ends_with("@s.whatsapp.net")
+}
+
+fn is_lid(jid: &str) -> bool {
+    jid.ends_with("@lid")
+}
+
+/// `5511:3@s.whatsapp.net` is the third device of `5511@s.whatsapp.net`, and the same person.
+fn without_device(jid: &str) -> Cow<'_, str> {
+    let bare = jid.split_once('@').filter(|_| is_phone(jid) || is_lid(jid)).and_then(|(user, server)| {
+        let (user, device) = user.split_once(':')?;
+        device.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{user}@{server}"))
+    });
+    bare.map_or(Cow::Borrowed(jid), Cow::Owned)
+}
+
+/// A receipt with fewer ids. Everything else is one event and cannot be split.
+fn rewrap(body: &str, keep: &[u32]) -> Option<Vec<u8>> {
+    let envelope: Envelope<'_> = json::object(body).ok()?;
+    if envelope.event.get() != Some("message.ack") {
+        return None;
+    }
+    let payload = envelope.payload?.get();
+    let ids = json::items(json::member(payload, "ids")?.get())?;
+    let kept: Vec<&str> = keep.iter().filter_map(|index| ids.get(*index as usize).map(|id| id.get())).collect();
+    if kept.is_empty() {
+        return None;
+    }
+    let mut ids = Vec::new();
+    json::write_array(&mut ids, kept.into_iter());
+    let payload = json::with_member_replaced(payload, "ids", &ids)?;
+    json::with_member_replaced(body, "payload", &payload)
+}

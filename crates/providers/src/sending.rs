@@ -1,0 +1,144 @@
+//! The sending side of a provider, sans-I/O: what to ask of its API, and what its answer means.
+
+use bytes::Bytes;
+use hapax_domain::MessageId;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+
+mod answer;
+mod body;
+mod credentials;
+pub(super) mod generic;
+pub(super) mod gowa;
+mod multipart;
+pub(super) mod telegram;
+#[cfg(test)]
+mod tests;
+pub(super) mod whatsapp;
+
+/// A message as the adapter sees it.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'m> {
+    pub id: MessageId,
+    /// The provider's identity that sends: phone_number_id, device, bot.
+    pub account: &'m str,
+    pub peer: &'m str,
+    /// JSON: `{"text": ".."}`, or the provider's own request body.
+    pub payload: &'m Bytes,
+    /// When the try began that nobody knows the outcome of; only for look-ups.
+    pub begun_ms: Option<i64>,
+}
+
+/// One request to the provider's API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub method: Method,
+    /// Path and query, to be put behind the channel's `api_base`. May hold a token (Telegram): never logged.
+    pub path: String,
+    /// Values that are secret are marked sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub body: Bytes,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct CallAnswer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// What the answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Sent {
+        provider_id: String,
+    },
+    /// It did not go out; try again. `after_ms` is what the provider asked for; `whole_account` when all its sends must wait.
+    Retry {
+        why: String,
+        after_ms: Option<i64>,
+        whole_account: bool,
+    },
+    /// It did not go out and never will.
+    Failed {
+        why: String,
+    },
+    /// It did not go out, and nothing of this account will until a person has seen to it.
+    StopAccount {
+        why: String,
+    },
+    /// It may have gone out.
+    Unknown {
+        why: String,
+    },
+}
+
+/// What a lookup of a message in doubt showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It was sent if one of these, oldest first, belongs to no other message of the account: they look alike.
+    OneOf { provider_ids: Vec<String> },
+    /// The provider does not know it (yet).
+    Nothing,
+    /// The lookup itself did not work.
+    NoAnswer { why: String },
+}
+
+/// How this provider can be asked about a send whose answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconcile {
+    /// Its webhooks carry our handle, or its echoes do: wait for them.
+    ByWebhook,
+    /// Its history can be searched.
+    ByLookup,
+    /// Not at all.
+    No,
+}
+
+/// A kind of counterpart that messages can be sent through, set up with one channel's credentials.
+pub trait Sending: Send + Sync {
+    /// The spelling by which this provider's webhooks call the same peer, so that both directions are one thread.
+    ///
+    /// Asked once, before [`Sending::check`] and before anything is stored.
+    fn peer(&self, to: &str) -> String {
+        to.to_owned()
+    }
+
+    /// Says what is wrong with a message before it is stored: unreadable payload, empty or overlong text, bad number.
+    fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String>;
+
+    /// Says what is wrong with a message that a front end has put into the store, where no code of the operator's has seen it: only what
+    /// says something in the chat may go out so.
+    fn check_unattended(&self, _payload: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Makes the request that sends the message.
+    fn call(&self, message: &Outgoing<'_>) -> Result<Call, String>;
+
+    /// Says what the answer means. Where a good answer names nothing (a typing notice), the message's own id stands for it.
+    fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict;
+
+    fn reconcile(&self) -> Reconcile {
+        Reconcile::No
+    }
+
+    /// Makes the request that looks for the message in the provider's history; only for [`Reconcile::ByLookup`].
+    fn lookup(&self, _message: &Outgoing<'_>) -> Option<Call> {
+        None
+    }
+
+    fn found(&self, _message: &Outgoing<'_>, _answer: &CallAnswer) -> Found {
+        Found::Nothing
+    }
+
+    /// What a person would read of the payload.
+    fn text(&self, payload: &[u8]) -> Option<String>;
+
+    /// Messages that the bot put into its answer to a webhook in the provider's own way (Telegram's `{"method": ..}`): peer and payload.
+    ///
+    /// An empty peer stands for the peer of the event that was answered.
+    fn replies_in_answer(&self, _answer: &[u8], _content_type: Option<&str>) -> Vec<(String, Bytes)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,296 @@
+//! Sending through GOWA: one path per kind of message, and a history that can be searched afterwards.
+
+use http::{HeaderName, HeaderValue, Method};
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::answer::{by_status, retry_after_ms};
+use super::body::{Body, check_text, encoded, segment};
+use super::credentials::{Credentials, json_content};
+use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
+use crate::json;
+use crate::lenient::{Flag, List, Object, Text};
+
+static DEVICE_HEADER: HeaderName = HeaderName::from_static("x-device-id");
+
+/// WhatsApp cuts longer texts off.
+const TEXT_MAX_CHARS: usize = 65_536;
+/// Enough of a text to find it by; the whole of it is compared afterwards.
+const SEARCH_MAX_CHARS: usize = 80;
+/// GOWA's largest page.
+const LOOKUP_ROWS: u32 = 100;
+const RECONNECT_MS: i64 = 15_000;
+/// By how much WhatsApp's clock may be behind ours.
+const CLOCK_SLACK_MS: i64 = 5_000;
+
+/// The word in `method`, and the member by which such a body is known when it does not say.
+const SENDS: [(&str, &[&str]); 10] = [
+    ("image", &["image_url", "image"]),
+    ("file", &["file_url", "file"]),
+    ("video", &["video_url", "video"]),
+    ("audio", &["audio_url", "audio"]),
+    ("sticker", &["sticker_url", "sticker"]),
+    ("location", &["latitude"]),
+    ("contact", &["contact_phone"]),
+    ("link", &["link"]),
+    ("poll", &["question"]),
+    ("message", &[]),
+];
+
+/// What is done to a message that is there already, named by `message_id`.
+const ACTIONS: [&str; 5] = ["read", "reaction", "update", "revoke", "delete"];
+
+const PRESENCE: &str = "chat-presence";
+
+pub(crate) struct Gowa {
+    credentials: Credentials,
+}
+
+impl Gowa {
+    pub(crate) fn new(token: Option<&SecretString>) -> Self {
+        Self { credentials: Credentials::new(token) }
+    }
+
+    fn headers(&self, account: &str) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+        let device = HeaderValue::from_str(account).map_err(|_| "the account cannot stand in a header".to_owned())?;
+        let mut headers = vec![(DEVICE_HEADER.clone(), device)];
+        headers.extend(self.credentials.basic_or_bearer()?);
+        Ok(headers)
+    }
+}
+
+impl Sending for Gowa {
+    /// GOWA's webhooks name people by their JID.
+    fn peer(&self, to: &str) -> String {
+        let digits: String = to.chars().filter(|c| !matches!(c, '+' | ' ' | '-' | '(' | ')')).collect();
+        if is_number(&digits) { format!("{digits}@s.whatsapp.net") } else { to.to_owned() }
+    }
+
+    fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
+        let body = Body::read(payload)?;
+        if !is_number(peer) && !is_jid(peer) {
+            return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a JID".to_owned());
+        }
+        let path = path_of(&body)?;
+        if path == "/send/message" {
+            let text = wording(&body).ok_or("neither `text` nor `message`; write {\"text\": \"..\"}")?;
+            check_text(&text, TEXT_MAX_CHARS)?;
+        }
+        Ok(())
+    }
+
+    fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
+        let path = path_of(&Body::read(payload)?)?;
+        match path.strip_prefix("/send/") {
+            Some(_) => Ok(()),
+            None => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
+        }
+    }
+
+    fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
+        let mut body = Body::read(message.payload)?;
+        let path = path_of(&body)?;
+        for done in ["method", "message_id"] {
+            body.remove(done);
+        }
+        body.set_text("phone", message.peer);
+        for (plain, own) in [("text", "message"), ("reply_to", "reply_message_id")] {
+            if let Some(text) = body.text(plain).filter(|_| !body.has(own)) {
+                body.set_text(own, &text);
+                body.remove(plain);
+            }
+        }
+        let mut headers = self.headers(message.account)?;
+        headers.push(json_content());
+        Ok(Call { method: Method::POST, path, headers, body: body.write() })
+    }
+
+    fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
+        let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+        let read = json::object::<Answer<'_>>(text).unwrap_or_default();
+        if answer.status.is_success() {
+            let id = read.results.0.as_ref().and_then(|results| results.message_id.name());
+            return match id {
+                Some(id) => Verdict::Sent { provider_id: id.to_owned() },
+                None if !makes_message(message.payload) => Verdict::Sent { provider_id: message.id.to_string() },
+                None => Verdict::Unknown { why: "GOWA took it without giving it an id".to_owned() },
+            };
+        }
+        let words = self.credentials.fit_to_show(read.message.get().unwrap_or_default());
+        let Some(code) = read.code.name() else {
+            return by_status(answer, format!("GOWA answered {}", answer.status.as_u16()));
+        };
+        let why = format!("GOWA says {}: {words}", self.credentials.fit_to_show(code));
+        match code {
+            "DEVICE_ID_REQUIRED" | "DEVICE_NOT_FOUND" => Verdict::StopAccount { why },
+            "AUTHENTICATION_ERROR" if is_logged_out(&words) => Verdict::StopAccount { why },
+            // Its socket is down and it reconnects by itself. Nothing was sent.
+            "AUTHENTICATION_ERROR" => Verdict::Retry { why, after_ms: Some(RECONNECT_MS), whole_account: true },
+            // WhatsApp's ban on new chats: trying again prolongs it.
+            "WA_REACHOUT_TIMELOCK" => Verdict::Failed { why },
+            _ if answer.status == 503 => Verdict::Retry { why, after_ms: retry_after_ms(answer), whole_account: true },
+            _ => by_status(answer, why),
+        }
+    }
+
+    fn reconcile(&self) -> Reconcile {
+        Reconcile::ByLookup
+    }
+
+    fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
+        let text = self.text(message.payload).filter(|_| makes_message(message.payload))?;
+        let search: String = text.chars().take(SEARCH_MAX_CHARS).collect();
+        let since = jiff::Timestamp::from_second(since_s(message)?).ok()?;
+        let path = format!(
+            "/chat/{}/messages?is_from_me=true&limit={LOOKUP_ROWS}&start_time={}&search={}",
+            encoded(&self.peer(message.peer)),
+            encoded(&since.to_string()),
+            encoded(&search),
+        );
+        let headers = self.headers(message.account).ok()?;
+        Some(Call { method: Method::GET, path, headers, body: bytes::Bytes::new() })
+    }
+
+    fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {
+        if !answer.status.is_success() {
+            return Found::NoAnswer { why: format!("GOWA answered {} to the search", answer.status.as_u16()) };
+        }
+        let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+        let history = json::object::<History<'_>>(text).ok().and_then(|history| history.results.0);
+        let Some(Past { data: rows @ (List::Items(_) | List::Absent) }) = history else {
+            return Found::NoAnswer { why: "GOWA's history is not readable".to_owned() };
+        };
+        let (Some(text), Some(since_s)) = (self.text(message.payload), since_s(message)) else { return Found::Nothing };
+        let wanted = Wanted { text, media: media_of(message.payload), since_s };
+        let mut alike: Vec<(i64, String)> = rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect();
+        alike.sort();
+        match alike.is_empty() {
+            true => Found::Nothing,
+            false => Found::OneOf { provider_ids: alike.into_iter().map(|(_, id)| id).collect() },
+        }
+    }
+
+    fn text(&self, payload: &[u8]) -> Option<String> {
+        let body = Body::read(payload).ok()?;
+        wording(&body).or_else(|| body.text("caption"))
+    }
+}
+
+fn wording(body: &Body<'_>) -> Option<String> {
+    body.text("message").or_else(|| body.text("text"))
+}
+
+fn path_of(body: &Body<'_>) -> Result<String, String> {
+    let by_member = || SENDS.iter().find(|(_, members)| members.iter().any(|member| body.has(member)));
+    let method = match body.has("method") {
+        true => body.text("method").unwrap_or_default(),
+        false => by_member().map_or("message", |(word, _)| word).to_owned(),
+    };
+    if method == PRESENCE || SENDS.iter().any(|(word, _)| *word == method) {
+        return Ok(format!("/send/{method}"));
+    }
+    if ACTIONS.contains(&method.as_str()) {
+        let id = body.text("message_id").ok_or_else(|| format!("`message_id` is missing: whose {method}?"))?;
+        return Ok(format!("/message/{}/{method}", segment("the message id", &id)?));
+    }
+    let known: Vec<&str> = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS).chain([PRESENCE]).collect();
+    Err(format!("`method` is none of {}", known.join(", ")))
+}
+
+/// False for presence, read and the like, which make nothing that could have an id.
+fn makes_message(payload: &[u8]) -> bool {
+    let path = Body::read(payload).and_then(|body| path_of(&body));
+    path.is_ok_and(|path| path.starts_with("/send/") && !path.ends_with(PRESENCE))
+}
+
+fn is_number(peer: &str) -> bool {
+    (5..=20).contains(&peer.len()) && peer.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_jid(peer: &str) -> bool {
+    let Some((user, server)) = peer.split_once('@') else { return false };
+    let user_is_plain = user.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_'));
+    !user.is_empty() && user_is_plain && matches!(server, "s.whatsapp.net" | "g.us" | "lid" | "newsletter" | "broadcast")
+}
+
+fn is_logged_out(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    words.contains("login") || words.contains("logged")
+}
+
+/// From when on the history is searched, in the whole seconds that WhatsApp keeps: nothing older than the try can be it, if clocks agree.
+fn since_s(message: &Outgoing<'_>) -> Option<i64> {
+    message.begun_ms.map(|begun_ms| (begun_ms - CLOCK_SLACK_MS).div_euclid(1_000))
+}
+
+/// How GOWA's history calls the kind of what is sent; empty for a text.
+fn media_of(payload: &[u8]) -> &'static str {
+    let path = Body::read(payload).and_then(|body| path_of(&body)).unwrap_or_default();
+    match path.strip_prefix("/send/").unwrap_or_default() {
+        "image" => "image",
+        "video" => "video",
+        "audio" => "audio",
+        "sticker" => "sticker",
+        "file" => "document",
+        _ => "",
+    }
+}
+
+/// What a message in doubt looks like in the history.
+struct Wanted {
+    text: String,
+    media: &'static str,
+    since_s: i64,
+}
+
+#[derive(Default, Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow, default)]
+    code: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(borrow, default)]
+    results: Object<Results<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Results<'a> {
+    #[serde(borrow, default)]
+    message_id: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct History<'a> {
+    #[serde(borrow, default)]
+    results: Object<Past<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Past<'a> {
+    #[serde(borrow, default)]
+    data: List<Object<Row<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Row<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow, default)]
+    media_type: Text<'a>,
+    #[serde(borrow, default)]
+    timestamp: Text<'a>,
+    #[serde(default)]
+    is_from_me: Flag,
+}
+
+impl Row<'_> {
+    /// Time and id, when it says the same, is of the same kind, and is not older than what is searched.
+    fn alike(&self, wanted: &Wanted) -> Option<(i64, String)> {
+        let at = self.timestamp.get()?.parse::<jiff::Timestamp>().ok()?.as_second();
+        let kind = self.media_type.get().unwrap_or_default() == wanted.media;
+        let same = self.is_from_me.0 && kind && self.content.get() == Some(&*wanted.text) && at >= wanted.since_s;
+        same.then(|| self.id.name().map(|id| (at, id.to_owned())))?
+    }
+}

@@ -1,0 +1,159 @@
+//! Telegram Bot API: one update per webhook, a plain secret in a header, and no word about which bot it is.
+
+use hapax_domain::{Event, EventKey, Kind};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::hmac::sensitive;
+use super::lenient::{Integer, List, Object};
+use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use super::tokens::Tokens;
+use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+
+const NAME: &str = "telegram";
+static SECRET_HEADERS: [HeaderName; 1] = [HeaderName::from_static("x-telegram-bot-api-secret-token")];
+
+pub(super) struct Telegram {
+    tokens: Tokens,
+    /// The first secret, for signing.
+    secret: Option<SecretString>,
+    bot: String,
+}
+
+impl Telegram {
+    pub(super) fn new(secrets: &[SecretString], bot: &str) -> Self {
+        Self { tokens: Tokens::new(secrets), secret: secrets.first().cloned(), bot: bot.to_owned() }
+    }
+}
+
+impl Provider for Telegram {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The token in the header is all there is to check.
+    fn may_pass(&self, headers: &HeaderMap) -> bool {
+        headers.get(&SECRET_HEADERS[0]).is_some_and(|token| self.tokens.accept(token.as_bytes()))
+    }
+
+    fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
+        let token = request.headers.get(&SECRET_HEADERS[0]).ok_or(Refused::NoSignature)?;
+        if self.tokens.accept(token.as_bytes()) { Ok(Verified::after_check(request)) } else { Err(Refused::BadSignature) }
+    }
+
+    fn parse(&self, request: &Verified<'_>) -> Parsed {
+        Reading::whole(request.body(), |body| read(&self.bot, body))
+    }
+
+    fn sign(&self, _body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        let value = self.secret.as_ref().and_then(|secret| sensitive(secret.expose_secret()));
+        value.map(|value| (SECRET_HEADERS[0].clone(), value)).into_iter().collect()
+    }
+
+    fn signature_headers(&self) -> &[HeaderName] {
+        &SECRET_HEADERS
+    }
+}
+
+#[derive(Deserialize)]
+struct UpdateId {
+    #[serde(default)]
+    update_id: Integer,
+}
+
+/// What hapax looks at in any kind of update.
+#[derive(Deserialize)]
+struct Happening<'a> {
+    #[serde(default)]
+    date: Integer,
+    #[serde(default)]
+    edit_date: Integer,
+    #[serde(default)]
+    chat: Object<Chat>,
+    /// Where a button was pressed.
+    #[serde(default)]
+    message: Object<InChat>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    caption: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    new_reaction: List<Object<Emoji<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Chat {
+    #[serde(default)]
+    id: Integer,
+}
+
+#[derive(Deserialize)]
+struct InChat {
+    #[serde(default)]
+    chat: Object<Chat>,
+}
+
+#[derive(Deserialize)]
+struct Emoji<'a> {
+    #[serde(borrow, default)]
+    emoji: Option<&'a RawValue>,
+}
+
+fn read(bot: &str, body: &str) -> Result<Event, String> {
+    let update: UpdateId = json::object(body)?;
+    let account = name("the bot's name", Some(bot))?;
+    let members = json::members(body).ok_or("expected a JSON object")?;
+    // Exactly one other member says what happened. It may be of a kind that did not exist when this was written.
+    let (word, part) = members.iter().find(|(word, _)| word != "update_id").ok_or("an update without content")?;
+    let happening: Happening<'_> = json::object(part.get())?;
+    let kind = kind_of(word);
+    let peer = happening.peer();
+    if peer.is_none() && matches!(kind, Kind::Message | Kind::Edit) {
+        return Err("chat.id is missing".to_owned());
+    }
+    let fingerprint = fingerprint_of(body, &[])?;
+    let event = match update.update_id.0 {
+        Some(id) => {
+            let id = id.to_string();
+            Event::new(kind, account, &id, EventKey::of(NAME, account, kind, &id, &[]), fingerprint)
+        }
+        None => {
+            let content = json::canonical(body, &[]).ok_or("nested too deeply")?;
+            let at = happening.at_ms().map(|at_ms| at_ms.to_string());
+            Event::without_id(NAME, kind, account, at.as_deref(), &content, fingerprint)
+        }
+    };
+    Ok(Event { peer, at_ms: happening.at_ms(), text: happening.words(), ..event })
+}
+
+fn kind_of(word: &str) -> Kind {
+    match word {
+        "message" | "channel_post" | "business_message" => Kind::Message,
+        "callback_query" => Kind::Action,
+        "message_reaction" => Kind::Reaction,
+        "deleted_business_messages" => Kind::Delete,
+        _ if word.starts_with("edited_") => Kind::Edit,
+        _ => Kind::Notice,
+    }
+}
+
+impl Happening<'_> {
+    fn peer(&self) -> Option<String> {
+        let in_message = || self.message.0.as_ref().and_then(|message| message.chat.0.as_ref());
+        let chat = self.chat.0.as_ref().or_else(in_message)?;
+        chat.id.0.map(|id| id.to_string())
+    }
+
+    fn at_ms(&self) -> Option<i64> {
+        seconds_to_ms(self.edit_date.0.or(self.date.0))
+    }
+
+    fn words(&self) -> Option<String> {
+        let emoji = || self.new_reaction.items().first().and_then(|reaction| reaction.0.as_ref()?.emoji);
+        json::text(self.text.or(self.caption).or(self.data).or_else(emoji))
+    }
+}

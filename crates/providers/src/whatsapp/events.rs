@@ -1,0 +1,227 @@
+//! From Meta's JSON to events.
+
+use bytes::Bytes;
+use hapax_domain::{Event, EventKey, Kind, Status};
+use serde_json::value::RawValue;
+
+use super::view::{Change, Contact, Entry, Envelope, ErrorCode, ListName, Message, Shape, StatusUpdate, Value};
+use super::{NAME, handle};
+use crate::json;
+use crate::lenient::{List, Object, Text};
+use crate::reading::{Reading, fingerprint_of, name, peer_of, seconds_to_ms};
+
+/// Meta sends this code with a message whose content is still to come.
+const CONTENT_TO_COME: i64 = 131_060;
+
+/// Reads every entry, change and element; what cannot be read becomes a problem and the rest goes on.
+pub(super) fn read(body: &Bytes, reading: &mut Reading<'_>) {
+    let envelope = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned()).and_then(|text| {
+        let envelope = json::object::<Envelope<'_>>(text)?;
+        Ok((text, envelope))
+    });
+    let (text, envelope) = match envelope {
+        Ok(read) => read,
+        Err(why) => return reading.take(body, || Err(why)),
+    };
+    let List::Items(entries) = &envelope.entry else {
+        return reading.take(body, || Err("entry is missing".to_owned()));
+    };
+    if entries.is_empty() {
+        reading.ignore();
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        match entry {
+            Object(Some(entry)) => read_entry(text, at, entry, reading),
+            Object(None) => odd(reading, text, &[("entry", at)], "an entry that is no object"),
+        }
+    }
+}
+
+fn read_entry(text: &str, entry_at: usize, entry: &Entry<'_>, reading: &mut Reading<'_>) {
+    let List::Items(changes) = &entry.changes else {
+        return odd(reading, text, &[("entry", entry_at)], "an entry without changes");
+    };
+    if changes.is_empty() {
+        reading.ignore();
+    }
+    for (at, change) in changes.iter().enumerate() {
+        let place = [("entry", entry_at), ("changes", at)];
+        match change {
+            Object(Some(change)) => read_change(text, &place, entry, change, reading),
+            Object(None) => odd(reading, text, &place, "a change that is no object"),
+        }
+    }
+}
+
+fn read_change(text: &str, place: &Place<'_>, entry: &Entry<'_>, change: &Change<'_>, reading: &mut Reading<'_>) {
+    match change.shape() {
+        Shape::Empty => reading.ignore(),
+        Shape::Odd(why) => odd(reading, text, place, why),
+        Shape::Whole => {
+            let part = raw_at(text, place);
+            reading.take(part.as_bytes(), || notice(entry.id.get().unwrap_or_default(), entry, part));
+        }
+        Shape::Lists(value) => {
+            for (list_name, list) in value.lists() {
+                if let List::Odd = list {
+                    odd(reading, text, place, "a list of messages, statuses or errors that is no array");
+                }
+                for element in list.items() {
+                    reading.take(element.get().as_bytes(), || read_element(entry, value, list_name, element));
+                }
+            }
+        }
+    }
+}
+
+fn read_element(entry: &Entry<'_>, value: &Value<'_>, list: ListName, element: &RawValue) -> Result<Event, String> {
+    let phone_number_id = value.metadata.0.as_ref().and_then(|metadata| metadata.phone_number_id.name());
+    let account = || name("metadata.phone_number_id", phone_number_id);
+    match list {
+        ListName::Messages => message(account()?, value, element, false),
+        ListName::Echoes => message(account()?, value, element, true),
+        ListName::Statuses => status(account()?, element),
+        ListName::Errors => notice(phone_number_id.or(entry.id.name()).unwrap_or_default(), entry, element.get()),
+    }
+}
+
+/// Something that names no id of its own: known by its content and the time of its entry. A template that is approved, paused and
+/// approved again makes two changes with the same content.
+fn notice(account: &str, entry: &Entry<'_>, part: &str) -> Result<Event, String> {
+    let account = if account.is_empty() { account } else { name("the account", Some(account))? };
+    without_id(Kind::Notice, account, entry.time.map(RawValue::get).filter(|time| *time != "null"), part)
+}
+
+fn without_id(kind: Kind, account: &str, at: Option<&str>, part: &str) -> Result<Event, String> {
+    let content = json::canonical(part, &[]).ok_or("nested too deeply")?;
+    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(part, &[])?))
+}
+
+fn message(account: &str, value: &Value<'_>, element: &RawValue, echo: bool) -> Result<Event, String> {
+    let message = json::object::<Message<'_>>(element.get())?;
+    let sort = message.kind.name().ok_or("the message's type is missing")?;
+    let stub = is_stub(&message, sort);
+    let kind = if stub { Kind::Notice } else { kind_of(sort) };
+    let event = match message.id.name() {
+        None => without_id(kind, account, message.timestamp.name(), element.get())?,
+        found => {
+            let id = name("the message's id", found)?;
+            // A stub must not claim the message's key: the full message may follow under the same id.
+            let key = EventKey::of(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
+            Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?)
+        }
+    };
+    let (peer, aliases) = peer_of(&names_of(&message, value, echo))?;
+    let (at_ms, text) = (seconds(&message.timestamp), json::text(wording(&message, sort)));
+    Ok(Event { peer, aliases, echo, at_ms, text, ..event })
+}
+
+fn kind_of(sort: &str) -> Kind {
+    match sort {
+        "reaction" => Kind::Reaction,
+        "edit" => Kind::Edit,
+        "revoke" => Kind::Delete,
+        "button" | "interactive" => Kind::Action,
+        _ => Kind::Message,
+    }
+}
+
+/// True for a message that says of itself that its content is still to come, or that lacks it.
+fn is_stub(message: &Message<'_>, sort: &str) -> bool {
+    let to_come = |error: &Object<ErrorCode>| error.0.as_ref().is_some_and(|error| error.code.0 == Some(CONTENT_TO_COME));
+    match sort {
+        "text" => wording(message, sort).is_none_or(|raw| !raw.get().starts_with('"') || raw.get() == "\"\""),
+        "unsupported" => message.errors.items().iter().any(to_come),
+        _ => false,
+    }
+}
+
+/// What a person would read of a message of this sort.
+fn wording<'a>(message: &Message<'a>, sort: &str) -> Option<&'a RawValue> {
+    let object = match sort {
+        "text" => &message.text,
+        "image" => &message.image,
+        "video" => &message.video,
+        "document" => &message.document,
+        "button" => &message.button,
+        "reaction" => &message.reaction,
+        "interactive" => {
+            let interactive = message.interactive.0.as_ref()?;
+            if interactive.button_reply.0.is_some() { &interactive.button_reply } else { &interactive.list_reply }
+        }
+        _ => return None,
+    };
+    object.0.as_ref()?.0
+}
+
+/// The names of the person at the other end, best first: phone numbers before user ids, and none is sure to be there.
+fn names_of<'n>(message: &'n Message<'_>, value: &'n Value<'_>, echo: bool) -> [Option<&'n str>; 4] {
+    let (phone, user) = match echo {
+        true => (message.to.name(), None),
+        false => (message.from.name(), message.from_user_id.name()),
+    };
+    let contact = contact_of(value, phone, user);
+    let wa_id = contact.and_then(|contact| contact.wa_id.name());
+    let user_id = contact.and_then(|contact| contact.user_id.name());
+    [phone, wa_id, user, user_id]
+}
+
+fn contact_of<'v, 'a>(value: &'v Value<'a>, phone: Option<&str>, user: Option<&str>) -> Option<&'v Contact<'a>> {
+    let mut contacts = value.contacts.items().iter().filter_map(|contact| contact.0.as_ref());
+    // One contact and one event belong together even where Meta spells the number in two ways (Brazil, Mexico).
+    if value.contacts.items().len() == 1 && value.count() == 1 {
+        return contacts.next();
+    }
+    let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
+    contacts.find(|contact| same(contact.wa_id.name(), phone) || same(contact.user_id.name(), user))
+}
+
+fn status(account: &str, element: &RawValue) -> Result<Event, String> {
+    let update = json::object::<StatusUpdate<'_>>(element.get())?;
+    let id = name("the status's message id", update.id.get())?;
+    let word = name("the status", update.status.get())?;
+    let participant = update.recipient_participant_id.name();
+    let status = status_of(word);
+    // A word we do not know must not move a message's status, and must not be lost either.
+    let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
+    let key = match participant {
+        Some(participant) => EventKey::of(NAME, account, kind, id, &[word, participant]),
+        None => EventKey::of(NAME, account, kind, id, &[word]),
+    };
+    // In a group the recipient is the group, and a participant is no other name of it.
+    let user = if participant.is_none() { update.recipient_user_id.name() } else { None };
+    let (peer, aliases) = peer_of(&[update.recipient_id.name(), user])?;
+    let event = Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?);
+    let handle = json::text(update.biz_opaque_callback_data).and_then(|value| Some(handle::read(&value)?.0));
+    Ok(Event { peer, aliases, status, handle, at_ms: seconds(&update.timestamp), ..event })
+}
+
+fn status_of(word: &str) -> Option<Status> {
+    match word {
+        "sent" => Some(Status::Sent),
+        "delivered" => Some(Status::Delivered),
+        "read" => Some(Status::Read),
+        "played" => Some(Status::Played),
+        "failed" => Some(Status::Failed),
+        _ => None,
+    }
+}
+
+fn seconds(timestamp: &Text<'_>) -> Option<i64> {
+    seconds_to_ms(timestamp.get()?.parse().ok())
+}
+
+/// Where a part stands: (member, position in its array), from the outside in.
+type Place<'p> = [(&'p str, usize)];
+
+fn odd(reading: &mut Reading<'_>, text: &str, place: &Place<'_>, why: &'static str) {
+    reading.take(raw_at(text, place).as_bytes(), || Err(why.to_owned()));
+}
+
+/// Finds a part again as it stands in the body. Rarely needed, so the first reading does not keep track of it.
+fn raw_at<'t>(text: &'t str, place: &Place<'_>) -> &'t str {
+    place.iter().fold(text, |part, (member, at)| {
+        let found = json::member(part, member).and_then(|list| json::items(list.get())?.get(*at).map(|item| item.get()));
+        found.unwrap_or(part)
+    })
+}

@@ -1,0 +1,102 @@
+//! `firestore:` Google's documents, for any number of instances and nothing to run.
+//!
+//! Every step is one `:commit`: new documents must not be there yet, changed ones must be as they were seen. Nobody ever waits for a
+//! lock; whoever was slower sees that something changed, and the step runs again. What front ends listen to (`processed_messages`,
+//! `threads`, `outbox`) and what is internal (`hapax_…`) is described in `docs/firestore.md`.
+
+mod address;
+mod client;
+mod query;
+mod value;
+
+mod codec;
+mod gate;
+mod numbers;
+mod outbox_doc;
+mod paths;
+
+mod load;
+mod mend;
+mod save;
+mod sight;
+mod tx;
+mod writes;
+
+mod adopt;
+mod by_hand;
+mod dump;
+mod lists;
+mod upkeep;
+mod wish;
+
+mod engine;
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use address::Address;
+use adopt::Adoption;
+use client::Client;
+use gate::Gates;
+use hapax_store::clock::Clock;
+use hapax_store::steps::ServerStore;
+use hapax_store::{Spelling, StoreError};
+use numbers::Numbers;
+
+pub use by_hand::by_hand;
+pub use tx::FirestoreTx;
+
+/// The layout of the documents. A database that a newer hapax has written is refused.
+const SCHEMA: i64 = 1;
+
+/// A Firestore database, seen as records.
+#[derive(Clone)]
+pub struct FirestoreEngine {
+    inner: Arc<Inner>,
+    /// Set while the one message that is submitted is made from a front end's document.
+    adoption: Option<Arc<Adoption>>,
+}
+
+struct Inner {
+    client: Client,
+    /// In place of the server's clock, for tests.
+    clock: Option<Arc<dyn Clock>>,
+    numbers: Numbers,
+    work: Arc<Notify>,
+    gates: Gates,
+    emulated: bool,
+    /// How providers spell whom a message is for.
+    spelling: OnceLock<Spelling>,
+    /// Names this instance's proof of life.
+    instance: u64,
+}
+
+/// Opens `firestore://PROJECT[/DATABASE][?emulator=HOST:PORT]`. With a clock, time is that clock's and not the server's.
+pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<ServerStore<FirestoreEngine>, StoreError> {
+    Ok(ServerStore::new(open_engine(address, clock).await?))
+}
+
+pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<FirestoreEngine>, StoreError> {
+    let address = Address::read(address, std::env::var("FIRESTORE_EMULATOR_HOST").ok())?;
+    let instance: u64 = rand::random();
+    let inner = Inner {
+        client: Client::open(&address).await?,
+        clock,
+        numbers: Numbers::new(instance),
+        work: Arc::default(),
+        gates: Gates::default(),
+        emulated: address.emulator.is_some(),
+        spelling: OnceLock::new(),
+        instance,
+    };
+    let engine = FirestoreEngine { inner: Arc::new(inner), adoption: None };
+    engine.check_schema().await?;
+    Ok(Arc::new(engine))
+}
+
+impl FirestoreEngine {
+    fn on(inner: &Arc<Inner>) -> Self {
+        Self { inner: Arc::clone(inner), adoption: None }
+    }
+}

@@ -1,0 +1,334 @@
+//! Loading what a step wants to see, and remembering as of when each document was seen.
+
+use std::collections::{HashMap, HashSet};
+
+use futures_util::future::{try_join, try_join3};
+use hapax_domain::Priority;
+use hapax_store::StoreError;
+use hapax_store::steps::records::{Carried, EventRec, Hash, Place, name_hash};
+use hapax_store::steps::{Loaded, Wanted};
+
+use super::client::{Client, Got};
+use super::mend::mend_numbers;
+use super::query::Query;
+use super::sight::Sight;
+use super::value::{Doc, flag, hash, int, number, text};
+use super::{codec, outbox_doc, paths};
+
+/// Messages of a lane that are looked through for one that can be read.
+const LINE_MAX: usize = 50;
+
+pub(super) fn outbox_path(doc: &Doc) -> String {
+    format!("{}/{}", paths::OUTBOX, doc.id())
+}
+
+/// Documents by name.
+struct Found(HashMap<String, Doc>);
+
+impl Found {
+    fn of(got: Got) -> Self {
+        Self(got.docs.into_iter().map(|doc| (doc.name.clone(), doc)).collect())
+    }
+
+    fn at(&self, client: &Client, path: &str) -> Option<&Doc> {
+        self.0.get(&client.name(path))
+    }
+}
+
+/// Loads in two turns. Lanes come before what waits in them, because they guard the line; whether an account is sending is asked before
+/// what the provider calls its messages, so that a send which ends in between is seen by one of the two.
+pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) -> Result<Loaded, StoreError> {
+    let mut loaded = Loaded::default();
+    for (account, name) in &wanted.names {
+        sight.know_thread(account, name);
+    }
+    let paths = first_paths(wanted, sight);
+    let (got, events, talk) =
+        try_join3(sight.get(client, &paths), plain_events(client, wanted), talk(client, wanted, sight)).await?;
+    let found = Found::of(got);
+    take_lanes(client, &found, wanted, (&mut loaded, sight))?;
+    take_names(client, &found, wanted, (&mut loaded, sight))?;
+    let named = wanted.threads.iter().filter_map(|thread| found.at(client, &sight.thread_path(thread)?));
+    for doc in talk.threads.iter().chain(named.collect::<Vec<_>>()) {
+        sight.lock(doc);
+        sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
+        loaded.threads.insert(doc.hash("hash")?, codec::read_thread(doc)?);
+    }
+    loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
+    let with_bodies = wanted.bodies.iter().chain(plain_ones(wanted)).filter_map(|event| found.at(client, &event_path(event)));
+    take_events(client, events.iter().chain(with_bodies), wanted, (&mut loaded, sight)).await?;
+    for item in &wanted.items {
+        if let Some(doc) = found.at(client, &item_path(item)) {
+            sight.saw(doc);
+            loaded.items.insert(*item, codec::read_item(doc)?);
+        }
+    }
+    let mut requested = Vec::new();
+    for request in &wanted.requests {
+        if let Some(doc) = found.at(client, &paths::hashed(paths::REQUESTS, request)) {
+            requested.push(doc.number("number")?);
+            sight.know_request(client, request, doc.number("number")?);
+        }
+    }
+
+    let numbers = numbers_of(wanted, requested);
+    let names = provider_name_paths(wanted);
+    let placed = numbers.iter().filter_map(|number| Some(sight.messages.get(number)?.path.clone()));
+    let paths: Vec<String> = names.iter().cloned().chain(placed).collect();
+    let by_line = try_join(lines(client, wanted), waiting(client, wanted));
+    let ((lines, waiting), got, mut outs) =
+        try_join3(by_line, sight.get(client, &paths), outs(client, wanted, &numbers, sight)).await?;
+    loaded.waiting.extend(waiting);
+    let mut found = Found::of(got);
+    for (lane, docs) in &lines {
+        for doc in docs {
+            let item = codec::read_item(doc)?;
+            sight.saw(doc);
+            loaded.lowest.entry(*lane).or_default().push(item.number);
+            loaded.items.insert(item.number, item);
+        }
+    }
+    for doc in names.iter().filter_map(|path| found.0.remove(&client.name(path))) {
+        let name = codec::read_provider_name(&doc)?;
+        sight.lock(&doc);
+        loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
+    }
+    // A document that was written anew by somebody else is not this message's any more.
+    let own = |doc: &Doc| doc.maybe_number("number").is_some_and(|number| numbers.binary_search(&number).is_ok());
+    outs.numbered.extend(found.0.into_values().filter(own));
+    mend_outs(client, &mut outs, &numbers, sight).await?;
+    take_outs(outs, wanted, (&mut loaded, sight))?;
+    Ok(loaded)
+}
+
+fn event_path(event: &u64) -> String {
+    paths::numbered(paths::EVENTS, *event)
+}
+
+/// Events without their bodies. Those to be locked are not told apart: whatever was seen must still be so when it is changed or removed.
+fn plain_ones(wanted: &Wanted) -> impl Iterator<Item = &u64> {
+    wanted.events.iter().chain(&wanted.locked_events)
+}
+
+fn item_path(item: &u64) -> String {
+    paths::numbered(paths::ITEMS, *item)
+}
+
+/// Documents of the first turn whose paths are known. Events that are wanted without their bodies are asked for by themselves, unless
+/// those with bodies are of the same webhook.
+fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
+    let mut paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
+    paths.extend(wanted.names.iter().map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))));
+    paths.extend(wanted.threads.iter().filter_map(|thread| sight.thread_path(thread)));
+    paths.extend(wanted.items.iter().map(item_path));
+    paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
+    if !wanted.bodies.is_empty() {
+        paths.extend(wanted.bodies.iter().chain(plain_ones(wanted)).map(event_path));
+    }
+    paths
+}
+
+fn take_lanes(
+    client: &Client,
+    found: &Found,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for lane in &wanted.lanes {
+        if let Some(doc) = found.at(client, &paths::hashed(paths::LANES, lane)) {
+            let lane = codec::read_lane(doc)?;
+            sight.saw_lane(doc, &lane);
+            loaded.lanes.insert(lane.hash, lane);
+        }
+    }
+    Ok(())
+}
+
+fn take_names(
+    client: &Client,
+    found: &Found,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for (account, name) in &wanted.names {
+        let path = paths::hashed(paths::NAMES, &name_hash(account, name));
+        let Some(doc) = found.at(client, &path) else {
+            sight.missed(vec![client.name(&path)]);
+            continue;
+        };
+        let peer = doc.text("peer")?;
+        sight.saw(doc);
+        sight.know_thread(account, &peer);
+        loaded.names.insert((account.clone(), name.clone()), peer);
+    }
+    Ok(())
+}
+
+async fn plain_events(client: &Client, wanted: &Wanted) -> Result<Vec<Doc>, StoreError> {
+    if !wanted.bodies.is_empty() {
+        return Ok(Vec::new());
+    }
+    let paths: Vec<String> = plain_ones(wanted).map(event_path).collect();
+    Ok(client.get(&paths, Some(codec::EVENT_FIELDS)).await?.docs)
+}
+
+async fn take_events(
+    client: &Client,
+    docs: impl Iterator<Item = &Doc>,
+    wanted: &Wanted,
+    (loaded, sight): (&mut Loaded, &mut Sight),
+) -> Result<(), StoreError> {
+    for doc in docs {
+        let event = codec::read_event(doc)?;
+        let carried = match codec::read_carried(doc).filter(|_| wanted.bodies.contains(&event.number)) {
+            Some(carried) => Some(Carried { body: whole_body(client, doc, carried.body).await?, ..carried }),
+            None => None,
+        };
+        sight.saw(doc);
+        loaded.events.insert(event.number, EventRec { carried, ..event });
+    }
+    Ok(())
+}
+
+/// Puts the pieces of a body behind what of it stands in the document.
+pub(super) async fn whole_body(client: &Client, doc: &Doc, inline: bytes::Bytes) -> Result<bytes::Bytes, StoreError> {
+    let count = doc.maybe_int("pieces").unwrap_or_default().max(0) as usize;
+    if count == 0 {
+        return Ok(inline);
+    }
+    let of = doc.name.rsplitn(3, '/').take(2).collect::<Vec<_>>();
+    let of = format!("{}/{}", of[1], of[0]);
+    let paths: Vec<String> = (0..count).map(|index| paths::piece(&of, index)).collect();
+    let mut pieces: HashMap<String, Vec<u8>> = HashMap::new();
+    for piece in client.get(&paths, None).await?.docs {
+        pieces.insert(piece.name.clone(), piece.bytes("bytes")?);
+    }
+    let mut body = inline.to_vec();
+    for path in &paths {
+        let piece = pieces.get(&client.name(path)).ok_or_else(|| super::value::broken(path, "bytes"))?;
+        body.extend_from_slice(piece);
+    }
+    Ok(body.into())
+}
+
+/// Who waits in lanes: the two lowest of each.
+async fn lines(client: &Client, wanted: &Wanted) -> Result<Vec<(Hash, Vec<Doc>)>, StoreError> {
+    let lowest = wanted.lowest_items.iter().map(|lane| {
+        let waiting = Query::of(paths::ITEMS).equal("lane", hash(lane)).equal("place", int(Place::InLane.code().into()));
+        waiting.lowest_first("number").limit(2)
+    });
+    let lowest = client.run_all(lowest.collect()).await?;
+    Ok(wanted.lowest_items.iter().copied().zip(lowest).collect())
+}
+
+/// How many messages are in outboxes, the replies apart from the rest.
+async fn waiting(client: &Client, wanted: &Wanted) -> Result<Vec<((String, String, bool), usize)>, StoreError> {
+    let mut waiting = Vec::with_capacity(wanted.waiting.len() * 2);
+    for (channel, account) in &wanted.waiting {
+        let of = Query::of(paths::OUTBOX).equal("channel", text(channel)).equal("account", text(account));
+        let all = of.equal("open", flag(true)).equal("unknown", flag(false));
+        let replies = all.clone().equal("priority", text(Priority::Reply.name()));
+        let (all, replies) = try_join(client.count(all), client.count(replies)).await?;
+        waiting.push(((channel.clone(), account.clone(), true), replies as usize));
+        waiting.push(((channel.clone(), account.clone(), false), all.saturating_sub(replies) as usize));
+    }
+    Ok(waiting)
+}
+
+struct Talk {
+    /// Those of which only the hash is known.
+    threads: Vec<Doc>,
+    /// One for each account: whether it sends anything.
+    sending: Vec<(String, bool)>,
+}
+
+async fn talk(client: &Client, wanted: &Wanted, sight: &Sight) -> Result<Talk, StoreError> {
+    let nameless = wanted.threads.iter().filter(|thread| sight.thread_path(thread).is_none()).map(hash).collect();
+    let by_hash = Query::of(paths::THREADS);
+    let begun = wanted.sending.iter().map(|account| {
+        Query::of(paths::OUTBOX).equal("account", text(account)).equal("begun", flag(true)).only(&["number"]).limit(1)
+    });
+    let (threads, begun) = try_join(client.run_any(&by_hash, "hash", nameless), client.run_all(begun.collect())).await?;
+    let sending = wanted.sending.iter().cloned().zip(begun).map(|(account, found)| (account, !found.is_empty()));
+    Ok(Talk { threads, sending: sending.collect() })
+}
+
+fn provider_name_paths(wanted: &Wanted) -> Vec<String> {
+    let names = wanted.provider_names.iter().map(|(account, name)| name_hash(account, name));
+    names.map(|hash| paths::hashed(paths::PROVIDER_NAMES, &hash)).collect()
+}
+
+/// Documents of the outbox, by how they were asked for.
+struct Outs {
+    numbered: Vec<Doc>,
+    lowest: Vec<(Hash, Vec<Doc>)>,
+}
+
+/// Messages that are wanted by number, in order; those of requests among them.
+fn numbers_of(wanted: &Wanted, requested: Vec<u64>) -> Vec<u64> {
+    let mut numbers: Vec<u64> = wanted.messages.iter().chain(&wanted.outs).copied().chain(requested).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Asks for those of which no path is known.
+async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) -> Result<Outs, StoreError> {
+    let unplaced = numbers.iter().filter(|number| !sight.messages.contains_key(number)).map(|at| number(*at)).collect();
+    let outbox = Query::of(paths::OUTBOX);
+    let by_number = client.run_any(&outbox, "number", unplaced);
+    let lowest = wanted.lowest_outs.iter().map(|lane| line_of(lane).limit(2));
+    let (numbered, lowest) = try_join(by_number, client.run_all(lowest.collect())).await?;
+    let lowest = wanted.lowest_outs.iter().copied().zip(lowest).collect();
+    Ok(Outs { numbered, lowest })
+}
+
+fn line_of(lane: &Hash) -> Query {
+    Query::of(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true)).lowest_first("number")
+}
+
+/// Somebody else may have written into any of them: what can be made whole again is, and the rest stands in nobody's way.
+async fn mend_outs(client: &Client, outs: &mut Outs, numbers: &[u64], sight: &mut Sight) -> Result<(), StoreError> {
+    outs.numbered = whole_ones(client, std::mem::take(&mut outs.numbered), sight).await?;
+    let there: HashSet<u64> = outs.numbered.iter().filter_map(|doc| doc.maybe_number("number")).collect();
+    let missing: Vec<u64> = numbers.iter().filter(|number| !there.contains(number)).copied().collect();
+    if !missing.is_empty() {
+        outs.numbered.extend(mend_numbers(client, &missing).await?.into_iter().map(|mended| sight.mend(mended)));
+    }
+    for (lane, docs) in &mut outs.lowest {
+        let (lane, found) = (&*lane, docs.len());
+        *docs = whole_ones(client, std::mem::take(docs), sight).await?;
+        if docs.len() < found {
+            let more = client.run(&line_of(lane).limit(LINE_MAX)).await?;
+            *docs = whole_ones(client, more, sight).await?;
+        }
+        docs.retain(|doc| doc.maybe_hash("lane").as_ref() == Some(lane));
+    }
+    Ok(())
+}
+
+async fn whole_ones(client: &Client, docs: Vec<Doc>, sight: &mut Sight) -> Result<Vec<Doc>, StoreError> {
+    let (mut whole, mended) = super::mend::whole_ones(client, docs).await?;
+    whole.extend(mended.into_iter().map(|mended| sight.mend(mended)));
+    Ok(whole)
+}
+
+fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Sight)) -> Result<(), StoreError> {
+    for doc in &outs.numbered {
+        sight.saw_message(doc)?;
+        let at = doc.number("number")?;
+        loaded.messages.insert(at, outbox_doc::read_message(doc)?);
+        if wanted.outs.contains(&at) {
+            loaded.outs.extend(outbox_doc::read_out(doc)?.map(|out| (at, out)));
+        }
+    }
+    for (lane, docs) in &outs.lowest {
+        for doc in docs {
+            sight.saw_message(doc)?;
+            let Some(out) = outbox_doc::read_out(doc)? else { continue };
+            loaded.lowest.entry(*lane).or_default().push(out.number);
+            loaded.outs.insert(out.number, out);
+        }
+    }
+    Ok(())
+}

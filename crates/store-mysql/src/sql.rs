@@ -1,0 +1,334 @@
+//! Statements as text, many to a packet: the driver does not pipeline, and a packet of statements costs one round trip.
+//!
+//! Every text and every byte string is written as a hex literal. That doubles its size and leaves nothing to escape: whatever the server's
+//! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. What is large goes beside
+//! the text, as a parameter ([`super::link::Packet::Body`]).
+
+use hapax_domain::key::KeyHasher;
+use hapax_store::StoreError;
+use mysql_async::prelude::FromValue;
+use mysql_async::{Row, Value};
+
+/// Rows of one statement of many, and values of one list: MariaDB makes a list of a thousand and more into a join of its own liking.
+pub(super) const ROWS_MAX: usize = 500;
+/// A statement of many rows is cut here, and a packet of statements at four times that; the server takes at least 16 MB.
+const STATEMENT_BYTES: usize = 1 << 20;
+pub(super) const PACKET_BYTES: usize = 4 << 20;
+
+/// A value that can be written into a statement.
+pub(super) trait Literal {
+    fn put(&self, sql: &mut String);
+}
+
+/// A value of a column, which can also go beside the statement, as a parameter.
+pub(super) trait Column: Literal {
+    fn value(&self) -> Value;
+}
+
+macro_rules! plain_literals {
+    ($($kind:ty),*) => {$(
+        impl Literal for $kind {
+            fn put(&self, sql: &mut String) {
+                sql.push_str(&self.to_string());
+            }
+        }
+
+        impl Column for $kind {
+            fn value(&self) -> Value {
+                Value::from(*self)
+            }
+        }
+    )*};
+}
+
+plain_literals!(i16, i64, u16, u32, u64, usize);
+
+impl Literal for bool {
+    fn put(&self, sql: &mut String) {
+        sql.push(if *self { '1' } else { '0' });
+    }
+}
+
+impl Column for bool {
+    fn value(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
+impl Literal for str {
+    fn put(&self, sql: &mut String) {
+        sql.push_str("_utf8mb4 ");
+        self.as_bytes().put(sql);
+    }
+}
+
+impl Column for str {
+    fn value(&self) -> Value {
+        self.as_bytes().value()
+    }
+}
+
+impl Literal for String {
+    fn put(&self, sql: &mut String) {
+        self.as_str().put(sql);
+    }
+}
+
+impl Column for String {
+    fn value(&self) -> Value {
+        self.as_str().value()
+    }
+}
+
+impl Literal for [u8] {
+    fn put(&self, sql: &mut String) {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        sql.reserve(self.len() * 2 + 3);
+        sql.push_str("X'");
+        for byte in self {
+            sql.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            sql.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        sql.push('\'');
+    }
+}
+
+impl Column for [u8] {
+    fn value(&self) -> Value {
+        Value::Bytes(self.to_vec())
+    }
+}
+
+impl<const N: usize> Literal for [u8; N] {
+    fn put(&self, sql: &mut String) {
+        self.as_slice().put(sql);
+    }
+}
+
+impl<const N: usize> Column for [u8; N] {
+    fn value(&self) -> Value {
+        self.as_slice().value()
+    }
+}
+
+impl<T: Literal + ?Sized> Literal for &T {
+    fn put(&self, sql: &mut String) {
+        (**self).put(sql);
+    }
+}
+
+impl<T: Column + ?Sized> Column for &T {
+    fn value(&self) -> Value {
+        (**self).value()
+    }
+}
+
+impl<T: Literal> Literal for Option<T> {
+    fn put(&self, sql: &mut String) {
+        match self {
+            Some(value) => value.put(sql),
+            None => sql.push_str("NULL"),
+        }
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    fn value(&self) -> Value {
+        self.as_ref().map_or(Value::NULL, Column::value)
+    }
+}
+
+/// A list for `IN`; never empty.
+pub(super) struct List<'l, T>(pub(super) &'l [T]);
+
+impl<T: Literal> Literal for List<'_, T> {
+    fn put(&self, sql: &mut String) {
+        for (n, value) in self.0.iter().enumerate() {
+            sql.push(if n == 0 { '(' } else { ',' });
+            value.put(sql);
+        }
+        sql.push(')');
+    }
+}
+
+/// SQL of our own, put as it is.
+pub(super) struct Raw<'r>(pub(super) &'r str);
+
+impl Literal for Raw<'_> {
+    fn put(&self, sql: &mut String) {
+        sql.push_str(self.0);
+    }
+}
+
+/// Statements on their way, cut into packets.
+#[derive(Default)]
+pub(super) struct Sql {
+    packets: Vec<String>,
+    text: String,
+    statements: usize,
+}
+
+impl Sql {
+    /// Adds a statement, each `?` of which stands for the next value.
+    pub(super) fn add(&mut self, statement: &str, values: &[&dyn Literal]) {
+        let mut values = values.iter();
+        for (n, part) in statement.split('?').enumerate() {
+            if n > 0
+                && let Some(value) = values.next()
+            {
+                value.put(&mut self.text);
+            }
+            self.text.push_str(part);
+        }
+        self.end();
+    }
+
+    /// Adds statements that put one row for each of `rows`: `head`, the rows, `tail`.
+    pub(super) fn add_rows<T>(&mut self, head: &str, rows: &[T], tail: &str, put: impl Fn(&T, &mut Values<'_>)) {
+        let mut rows = rows.iter().peekable();
+        while rows.peek().is_some() {
+            self.text.push_str(head);
+            let begun = self.text.len();
+            for (n, row) in rows.by_ref().take(ROWS_MAX).enumerate() {
+                self.text.push_str(if n == 0 { "(" } else { ",(" });
+                put(row, &mut Values::Text { sql: &mut self.text, first: true });
+                self.text.push(')');
+                if self.text.len() - begun > STATEMENT_BYTES {
+                    break;
+                }
+            }
+            self.text.push_str(tail);
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        self.text.push(';');
+        self.statements += 1;
+        if self.text.len() > PACKET_BYTES {
+            self.packets.push(std::mem::take(&mut self.text));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.statements == 0
+    }
+
+    pub(super) fn into_packets(mut self) -> Vec<String> {
+        if !self.text.is_empty() {
+            self.packets.push(self.text);
+        }
+        self.packets
+    }
+}
+
+/// The values of one row, in a statement or beside it.
+pub(super) enum Values<'v> {
+    Text { sql: &'v mut String, first: bool },
+    Beside(&'v mut Vec<Value>),
+}
+
+impl Values<'_> {
+    pub(super) fn put(&mut self, value: &(impl Column + ?Sized)) -> &mut Self {
+        match self {
+            Values::Text { sql, first } => {
+                if !std::mem::take(first) {
+                    sql.push(',');
+                }
+                value.put(sql);
+            }
+            Values::Beside(values) => values.push(value.value()),
+        }
+        self
+    }
+}
+
+/// `column = VALUES(column)` for all columns, to put rows that are there already.
+pub(super) fn over(columns: &str) -> String {
+    let assign = |column: &str| format!("{column}=VALUES({column})");
+    let all: Vec<String> = columns.split(',').map(|column| assign(column.trim())).collect();
+    format!(" ON DUPLICATE KEY UPDATE {}", all.join(","))
+}
+
+/// Reads a row's fields in the order they were asked for.
+pub(super) struct Fields {
+    row: Row,
+    at: usize,
+}
+
+impl Fields {
+    pub(super) fn of(row: Row) -> Self {
+        Self { row, at: 0 }
+    }
+
+    pub(super) fn next<T: FromValue>(&mut self) -> Result<T, StoreError> {
+        let at = self.at;
+        self.at += 1;
+        match self.row.take_opt::<T, usize>(at) {
+            Some(Ok(value)) => Ok(value),
+            _ => Err(unreadable(format!("field {at} of a row is missing or of another kind"))),
+        }
+    }
+
+    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+        let bytes: Vec<u8> = self.next()?;
+        bytes.try_into().map_err(|_| unreadable(format!("a hash of other than {N} bytes")))
+    }
+
+    pub(super) fn bytes_or_none<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
+        let bytes: Option<Vec<u8>> = self.next()?;
+        bytes.map(|bytes| bytes.try_into().map_err(|_| unreadable(format!("a hash of other than {N} bytes")))).transpose()
+    }
+}
+
+/// Something in the database that we did not write, or not so.
+pub(super) fn unreadable(what: String) -> StoreError {
+    StoreError::Failed { what: "mysql: a row cannot be read", retryable: false, source: what.into() }
+}
+
+/// What lists of a channel or an account are narrowed by: half a hash, because many indexes hold it, and nothing is claimed by it.
+fn short_key(purpose: &str, name: &str) -> [u8; 16] {
+    let mut hasher = KeyHasher::new(purpose);
+    hasher.part(name.as_bytes());
+    let mut short = [0; 16];
+    short.copy_from_slice(&hasher.finish()[..16]);
+    short
+}
+
+pub(super) fn channel_key(channel: &str) -> [u8; 16] {
+    short_key("channel key", channel)
+}
+
+pub(super) fn account_key(account: &str) -> [u8; 16] {
+    short_key("account key", account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_can_leave_its_literal() {
+        let mut sql = Sql::default();
+        sql.add("SELECT ?, ?, ?", &[&"it's \\' a trap; --", &None::<u64>, &List(&[1_u64, 2])]);
+        let [packet] = sql.into_packets().try_into().expect("one packet");
+        assert_eq!(
+            packet,
+            "SELECT _utf8mb4 X'69742773205C2720612074726170\
+3B202D2D', NULL, (1,2);"
+        );
+        assert!(!packet.contains("trap"));
+    }
+
+    #[test]
+    fn many_rows_become_several_statements_and_packets() {
+        let rows: Vec<String> = (0..2_000).map(|n| format!("{n}{}", "x".repeat(4_000))).collect();
+        let mut sql = Sql::default();
+        sql.add_rows("INSERT INTO t VALUES ", &rows, "", |row, values| {
+            values.put(row);
+        });
+        let packets = sql.into_packets();
+        assert_eq!(packets.iter().map(|packet| packet.matches("_utf8mb4").count()).sum::<usize>(), 2_000);
+        assert!(packets.len() > 2 && packets.iter().all(|packet| packet.len() < 6 << 20), "{}", packets.len());
+    }
+}

@@ -1,0 +1,111 @@
+//! Opens the door: checks what server this is and what it can promise, and brings the tables up to this version.
+
+use std::time::Duration;
+
+use hapax_domain::key::KeyHasher;
+use hapax_store::{Promise, StoreError};
+use tokio_postgres::Client;
+
+use super::connect::Server;
+use super::trouble::Failure;
+
+/// Every version of the tables, oldest first; the last is ours.
+const VERSIONS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
+
+/// The longest wait for a first answer.
+const TIME: Duration = Duration::from_secs(10);
+/// How long migrating may take. Another instance may be at it, and large tables take their time.
+const MIGRATE_TIME: Duration = Duration::from_secs(3_600);
+const OLDEST_SERVER: i32 = 120_000;
+
+/// What was found out about the server.
+pub(super) struct Found {
+    pub(super) promise: Promise,
+    pub(super) schema: String,
+}
+
+/// Looks at the server and migrates, on a connection of its own.
+pub(super) async fn prepare(server: &Server) -> Result<Found, StoreError> {
+    let first = async {
+        let (client, driver) = server.connect(Box::new(|_| ())).await.map_err(Failure::from)?;
+        let found = look(&client).await?;
+        Ok((client, driver, found))
+    };
+    let (client, driver, found) = within(TIME, first).await?;
+    within(MIGRATE_TIME, migrate(&client, &found.schema)).await?;
+    drop(client);
+    let _ = driver.await;
+    Ok(found)
+}
+
+async fn within<T>(longest: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(longest, work).await.unwrap_or_else(|_| Err(Failure::Silent.into()))
+}
+
+async fn look(client: &Client) -> Result<Found, StoreError> {
+    let row = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::int4, current_setting('server_encoding'), pg_is_in_recovery(),
+                    current_setting('default_transaction_read_only'), current_setting('fsync', true),
+                    current_setting('full_page_writes', true), current_schema()::text",
+            &[],
+        )
+        .await
+        .map_err(Failure::from)?;
+    let text = |at: usize| row.try_get::<_, Option<String>>(at).map_err(Failure::from).map(Option::unwrap_or_default);
+    let version: i32 = row.try_get(0).map_err(Failure::from)?;
+    let standby: bool = row.try_get(2).map_err(Failure::from)?;
+    let (encoding, read_only, schema) = (text(1)?, text(3)?, text(6)?);
+    let refused = |why: String| Err(StoreError::Refused(format!("postgres: {why}")));
+    if version < OLDEST_SERVER {
+        return refused(format!("the server is version {}; hapax needs 12 or later", version / 10_000));
+    }
+    if encoding != "UTF8" {
+        return refused(format!("the database is encoded in {encoding}; hapax needs UTF8"));
+    }
+    if standby || read_only == "on" {
+        return refused("the server takes no writes; give the address of the primary".to_owned());
+    }
+    if schema.is_empty() {
+        return refused("the search path names no schema that exists; create it, or leave it out".to_owned());
+    }
+    let off = [("fsync", text(4)?), ("full_page_writes", text(5)?)].into_iter().filter(|(_, value)| value == "off");
+    let reasons: Vec<String> = off
+        .map(|(name, _)| format!("postgres: the server runs with {name} = off; a power cut may lose what was accepted"))
+        .collect();
+    Ok(Found { promise: if reasons.is_empty() { Promise::Full } else { Promise::Degraded(reasons) }, schema })
+}
+
+/// One instance at a time. The lock is the session's: it ends with the connection, whatever happens.
+async fn migrate(client: &Client, schema: &str) -> Result<(), StoreError> {
+    let mut hasher = KeyHasher::new("hapax migration");
+    hasher.part(schema.as_bytes());
+    let [a, b, c, d, e, f, g, h, ..] = hasher.finish();
+    let lock = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    client.execute("SELECT pg_advisory_lock($1)", &[&lock]).await.map_err(Failure::from)?;
+    let known = read_version(client).await?;
+    if known > VERSIONS.len() {
+        let ours = VERSIONS.len();
+        return Err(StoreError::Refused(format!(
+            "postgres: the tables were made by a newer hapax (version {known}, this one knows {ours}); run that one, or a newer one"
+        )));
+    }
+    for (at, changes) in VERSIONS.iter().enumerate().skip(known) {
+        let version = at + 1;
+        let whole = format!("BEGIN; {changes}; UPDATE hapax_schema SET version = {version}; COMMIT");
+        client.batch_execute(&whole).await.map_err(Failure::from)?;
+    }
+    Ok(())
+}
+
+async fn read_version(client: &Client) -> Result<usize, Failure> {
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS hapax_schema (one INT PRIMARY KEY, version INT NOT NULL, pinged_ms BIGINT NOT NULL);
+             INSERT INTO hapax_schema (one, version, pinged_ms) VALUES (1, 0, 0) ON CONFLICT (one) DO NOTHING",
+        )
+        .await?;
+    let row = client.query_one("SELECT version FROM hapax_schema", &[]).await?;
+    Ok(row.try_get::<_, i32>(0)?.max(0) as usize)
+}

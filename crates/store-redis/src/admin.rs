@@ -1,0 +1,121 @@
+//! What keeps the store in order: purging, settings, and the proof that it can be written to.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use hapax_domain::ThreadId;
+use hapax_store::{Purged, StoreError};
+use redis::{Script, Value};
+
+use super::RedisStore;
+use super::row::{Row, int, letter, odd};
+use super::script::{self, Call};
+
+impl RedisStore {
+    /// Makes a call that begins something for an account, under the number it has in the registry. The script refuses when the number is not,
+    /// or no longer, the account's: then the server has lost its data, and the account is registered anew.
+    pub(super) async fn begin_for(
+        &self,
+        account: &str,
+        channel: &Arc<str>,
+        what: &'static str,
+        script: &'static Script,
+        args: impl Fn(Call, u32) -> Call,
+    ) -> Result<(u32, Value), StoreError> {
+        for _ in 0..2 {
+            let number = self.registry.enter(&self.link, account, channel).await?;
+            let answer = self.link.run_safely(what, args(self.link.call(script, number).arg(account), number)).await?;
+            match letter(&answer) {
+                Ok(b'U') => self.registry.forget(),
+                _ => return Ok((number, answer)),
+            }
+        }
+        Err(odd("an account that cannot be registered"))
+    }
+
+    /// Goes over all accounts, a step of `max` each.
+    pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        let seats = self.registry.seats(&self.link, None).await?;
+        for seat in &seats {
+            let call = self.link.call(&script::FOLLOW_CLOCK, seat.account).arg(&*seat.channel);
+            if int(self.link.run_safely("following the clock", call).await?)? == 1 {
+                tracing::warn!(channel = %seat.channel, "the server's clock was set back; what waits is moved with it");
+            }
+        }
+        let mut purged = self.purge_moved_keys(max).await?;
+        let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
+        let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();
+        accounts.dedup();
+        for account in accounts {
+            let call = self.link.call(&script::PURGE_KEYS, account).arg(max).maybe_int(longest);
+            let mut answer = Row::of(self.link.run("purging keys", call).await?)?;
+            purged.keys += answer.count()?;
+            purged.more |= answer.flag()?;
+        }
+        for seat in &seats {
+            let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+            let Some(keep_ms) = listed.or(longest) else { continue };
+            let call = self.link.call(&script::PURGE, seat.account).arg(&*seat.channel).arg(keep_ms).arg(max);
+            let mut answer = Row::of(self.link.run("purging", call).await?)?;
+            purged.events += answer.count()?;
+            purged.more |= answer.flag()?;
+        }
+        if !purged.more {
+            // Last of all: what is gone by now may have been the last of a thread.
+            for seat in &seats {
+                let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+                let Some(keep_ms) = listed.or(longest) else { continue };
+                self.purge_threads(seat.account, &seat.channel, keep_ms, max).await?;
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Goes over all threads that are old, a few at a time.
+    async fn purge_threads(&self, account: u32, channel: &str, keep_ms: i64, max: usize) -> Result<(), StoreError> {
+        let mut skip = Some(0);
+        while let Some(from) = skip {
+            let call = self.link.call(&script::PURGE_THREADS, account).arg(channel).arg(keep_ms).arg(from).arg(max);
+            skip = match self.link.run("purging threads", call).await? {
+                Value::Int(next) => Some(next),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    pub(super) async fn remember_once(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        let call = self.link.shared_call(&script::REMEMBER).arg(name).arg(value);
+        match self.link.run_safely("remembering a setting", call).await? {
+            Value::BulkString(text) => String::from_utf8(text).map_err(|_| odd("a text that is none")),
+            _ => Err(odd("no text")),
+        }
+    }
+
+    pub(super) async fn amend_setting(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+    ) -> Result<Option<String>, StoreError> {
+        let call = self.link.shared_call(&script::AMEND).arg(name).maybe(expected).maybe(new);
+        match self.link.run_safely("amending a setting", call).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(text) => String::from_utf8(text).map(Some).map_err(|_| odd("a text that is none")),
+            _ => Err(odd("no text")),
+        }
+    }
+
+    pub(super) async fn mark_thread_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let Some(account) = self.registry.find(&self.link, &thread.account).await? else { return Ok(false) };
+        let call = self.link.call(&script::MARK_READ, account).arg(&thread.peer);
+        Ok(int(self.link.run("marking a thread as read", call).await?)? == 1)
+    }
+
+    /// Asks every node that has something of ours.
+    pub(super) async fn prove_writable(&self) -> Result<(), StoreError> {
+        let seats = self.registry.seats(&self.link, None).await?;
+        let calls = self.link.calls_on_all_nodes(&script::PING, seats.iter().map(|seat| seat.account));
+        try_join_all(calls.into_iter().map(|call| self.link.run("writing to redis", call))).await.map(drop)
+    }
+}

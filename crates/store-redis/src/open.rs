@@ -1,0 +1,38 @@
+//! Opens the store: connects, checks the server and the layout of the data, and listens for news.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use hapax_domain::limits;
+use hapax_store::StoreError;
+use hapax_store::clock::Clock;
+
+use super::address::Address;
+use super::link::{Link, failed, news_channel};
+use super::news::News;
+use super::nodes::Nodes;
+use super::row::int;
+use super::settings::ask_promise;
+use super::{RedisStore, script};
+
+/// Grows with every change to what the keys mean. An older hapax refuses newer data.
+const LAYOUT: i64 = 1;
+
+/// Opens the store behind a `redis://` or `rediss://` address, of a server or of a cluster. With a `clock`, time is that clock's and not the
+/// server's: for tests only.
+pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisStore, StoreError> {
+    let address = Address::read(address)?;
+    let nodes = Nodes::find(&address).await?;
+    let promise = ask_promise(&nodes).await?;
+    nodes.count_replicas().await;
+    let link = Link::new(Arc::clone(&nodes), &address.prefix, clock);
+    let layout = int(link.run("reading the layout", link.shared_call(&script::MIGRATE).arg(LAYOUT)).await?)?;
+    if layout != LAYOUT {
+        return Err(StoreError::Refused(format!(
+            "the data in redis has layout {layout}, and this hapax knows {LAYOUT}: run the hapax that wrote it, or a newer one"
+        )));
+    }
+    let news = News::listen(nodes, news_channel(&address.prefix)).await.map_err(|error| failed("listening to redis", error))?;
+    let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
+    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise, filling: Arc::default(), outbox_max })
+}

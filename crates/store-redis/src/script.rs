@@ -1,0 +1,143 @@
+//! The scripts: one per method, each with the parts it shares with others in front of it.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script, ToRedisArgs};
+
+macro_rules! text {
+    ($name:literal) => {
+        include_str!(concat!("scripts/", $name, ".lua"))
+    };
+}
+
+/// Declares scripts by the parts they are made of, in order.
+macro_rules! scripts {
+    ($($name:ident = $($part:literal)+;)+) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(concat!($(text!($part), "\n"),+)));)+
+
+        #[cfg(test)]
+        pub(super) fn all() -> Vec<(&'static str, &'static Script)> {
+            vec![$((stringify!($name), &*$name)),+]
+        }
+    };
+}
+
+scripts! {
+    ACCEPT = "common" "lanes" "threads" "messages" "accept";
+    NOTE_COPIES = "common" "note_copies";
+    LEASE_INBOX = "common" "lanes" "lease_inbox";
+    EXTEND = "common" "lanes" "threads" "messages" "extend";
+    SETTLE_INBOX = "common" "lanes" "threads" "messages" "settle_inbox";
+    SUBMIT = "common" "lanes" "threads" "messages" "submit";
+    LEASE_OUTBOX = "common" "lanes" "threads" "messages" "lease_outbox";
+    BEGIN = "common" "lanes" "threads" "messages" "begin";
+    SETTLE_OUTBOX = "common" "lanes" "threads" "messages" "settle_outbox";
+    RETRY_MESSAGE = "common" "lanes" "threads" "messages" "retry_message";
+    CANCEL_MESSAGE = "common" "lanes" "threads" "messages" "cancel_message";
+    FIRST_DUE = "common" "first_due";
+    PAUSE_ACCOUNT = "common" "pause_account";
+    MARK_READ = "common" "threads" "mark_read";
+    REDRIVE = "common" "lanes" "threads" "messages" "redrive";
+    REPLAY = "common" "lanes" "replay";
+    FOLLOW_CLOCK = "common" "lanes" "follow_clock";
+    PURGE = "common" "purge";
+    PURGE_KEYS = "common" "purge_keys";
+    PURGE_THREADS = "common" "purge_threads";
+    LIST_EVENTS = "common" "lanes" "telling" "list_events";
+    SHOW_EVENT = "common" "lanes" "telling" "show_event";
+    LIST_INBOX = "common" "lanes" "telling" "list_inbox";
+    ANSWER = "common" "answer";
+    LIST_THREADS = "common" "lanes" "telling" "list_threads";
+    SHOW_THREAD = "common" "lanes" "threads" "telling" "show_thread";
+    THREAD_MESSAGES = "common" "threads" "thread_messages";
+    SHOW_MESSAGE = "common" "lanes" "telling" "show_message";
+    FIND_MESSAGE = "common" "find_message";
+    LIST_OUTBOX = "common" "lanes" "threads" "messages" "telling" "list_outbox";
+    PAUSED_ACCOUNTS = "common" "paused_accounts";
+    STATS = "common" "stats";
+    REGISTER = "common" "register";
+    NAME_ACCOUNT = "common" "name_account";
+    REGISTRY = "common" "registry";
+    REMEMBER = "common" "remember";
+    AMEND = "common" "amend";
+    MIGRATE = "common" "migrate";
+    PING = "common" "ping";
+    FIND_KEYS = "common" "find_keys";
+    FORGET_MOVED_KEYS = "common" "forget_moved_keys";
+    DUMP_KEYS = "common" "dumping" "dump_keys";
+    DUMP_THREADS = "common" "dumping" "dump_threads";
+    DUMP_EVENTS = "common" "dumping" "dump_events";
+    DUMP_STORIES = "common" "dumping" "dump_stories";
+    DUMP_ITEMS = "common" "lanes" "dumping" "dump_items";
+    DUMP_MESSAGES = "common" "lanes" "dumping" "dump_messages";
+    DUMP_EARLY = "common" "dumping" "dump_early";
+    BEGIN_IMPORT = "common" "begin_import";
+    PUT_PAUSED = "common" "put_paused";
+    PUT_KEYS = "common" "put_keys";
+    PUT_THREADS = "common" "put_threads";
+    PUT_NAMES = "common" "threads" "put_names";
+    PUT_EVENTS = "common" "put_events";
+    PUT_ANSWERS = "common" "put_answers";
+    PUT_ITEMS = "common" "lanes" "threads" "messages" "replays" "put_items";
+    PUT_MESSAGES = "common" "lanes" "put_messages";
+    PUT_PROVIDER_NAMES = "common" "put_provider_names";
+    PUT_OUTS = "common" "lanes" "threads" "messages" "put_outs";
+    PUT_ATTEMPTS = "common" "replays" "put_attempts";
+    RAISE = "common" "raise";
+    END_IMPORT = "common" "end_import";
+}
+
+/// One call, packed as it goes over the wire. It may be sent more than once: the name that a script's call has makes that one call.
+pub(super) struct Call {
+    /// `None`: a plain command that changes nothing.
+    pub(super) script: Option<&'static Script>,
+    /// What its keys begin with; it tells where they are.
+    pub(super) root: String,
+    pub(super) command: Cmd,
+}
+
+impl Call {
+    pub(super) fn arg(mut self, value: impl ToRedisArgs) -> Self {
+        self.command.arg(value);
+        self
+    }
+
+    /// What may be missing goes behind a plus sign, so that it differs from what is empty.
+    pub(super) fn maybe(mut self, value: Option<impl AsRef<[u8]>>) -> Self {
+        match value {
+            None => self.command.arg(""),
+            Some(value) => self.command.arg([b"+", value.as_ref()].concat()),
+        };
+        self
+    }
+
+    pub(super) fn maybe_int(self, value: Option<i64>) -> Self {
+        self.maybe(value.map(|value| value.to_string()))
+    }
+
+    pub(super) fn flag(self, value: bool) -> Self {
+        self.arg(if value { "1" } else { "0" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hapax_domain::{Priority, Status};
+
+    #[test]
+    fn no_two_scripts_are_the_same() {
+        let mut hashes: Vec<_> = all().into_iter().map(|(_, script)| script.get_hash().to_owned()).collect();
+        let count = hashes.len();
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count);
+    }
+
+    /// The scripts know statuses and priorities by their place in these lists.
+    #[test]
+    fn statuses_and_priorities_are_numbered_as_the_scripts_expect() {
+        assert_eq!(Status::ALL.map(Status::name)[1..5], ["sending", "unknown", "sent", "failed"]);
+        assert_eq!(Priority::ALL.map(Priority::name), ["reply", "normal", "bulk"]);
+    }
+}

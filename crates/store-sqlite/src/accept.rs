@@ -1,0 +1,242 @@
+//! Taking in: keys, events and items of one webhook.
+
+use hapax_domain::key::KeyHasher;
+use hapax_domain::{Event, EventId, Kind, ThreadId};
+use hapax_store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then, suspected};
+use rusqlite::{OptionalExtension, params};
+
+use super::keys::Claim;
+use super::lanes::{LaneName, Line, Waiting};
+use super::rows::{event_id, kind_number};
+use super::threads::{NameHash, Said, name_hash};
+use super::writer::{StepError, Writer};
+
+/// An item being gathered from the events of one webhook.
+struct Gathered {
+    lane: Option<LaneName>,
+    item: u64,
+    members: Vec<u64>,
+}
+
+/// What is hashed of an event by the caller, because the writer's time is everybody's.
+pub(super) struct Hashed {
+    lane: Option<LaneName>,
+    /// Of the peer and its aliases, for messages.
+    names: Vec<NameHash>,
+}
+
+pub(super) fn hash(arrival: &Arrival) -> Vec<Hashed> {
+    let hash = |new: &NewEvent| {
+        let event = &new.event;
+        let names = names_of(event).map(|name| name_hash(&event.account, name)).collect();
+        Hashed { lane: event.lane().map(|thread| lane_name(&arrival.channel, &thread)), names }
+    };
+    arrival.events.iter().map(hash).collect()
+}
+
+/// The names of whom a message is from or to; none for what is no message.
+fn names_of(event: &Event) -> impl Iterator<Item = &str> {
+    let peer = event.peer.iter().filter(|_| event.kind == Kind::Message);
+    peer.flat_map(|peer| std::iter::once(peer).chain(&event.aliases)).map(String::as_str)
+}
+
+impl Writer {
+    pub(super) fn accept(&mut self, arrival: &Arrival, hashed: &[Hashed]) -> Result<Vec<Accepted>, StepError> {
+        if !self.disk.has_room() {
+            return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
+        }
+        let channel = self.channel(&arrival.channel)?;
+        let mut accepted = Vec::with_capacity(arrival.events.len());
+        let mut gathered: Vec<Gathered> = Vec::new();
+        let mut body_at = None;
+        for (new, hashed) in arrival.events.iter().zip(hashed) {
+            if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
+                let number = self.keys.numbering.number_of(&self.db, held)?.unwrap_or_default();
+                let first = event_id(i64::from(held.at_s) * 1_000, number);
+                let same = held.fingerprint == new.event.fingerprint;
+                accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
+                continue;
+            }
+            let number = self.number();
+            let place = self.keys.numbering.place_of(number);
+            let window_ms = arrival.window_of(&new.event) + self.lag_ms();
+            let claim = Claim::new(place, new.event.fingerprint, self.now_ms, window_ms);
+            self.keys.insert(&self.db, &new.event.key.0, claim)?;
+            let suspect = self.guard(new, number, arrival.window_ms)?;
+            let item = self.put_in_line(channel, number, new, suspect, hashed.lane, &mut gathered)?;
+            let said = if suspect.is_some() { None } else { self.hear(channel, number, new, &hashed.names)? };
+            self.record(arrival, channel, number, new, item, said, &mut body_at)?;
+            let id = event_id(self.now_ms, number);
+            accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
+        }
+        self.queue(channel, gathered)?;
+        Ok(accepted)
+    }
+
+    /// Claims what a new event was signed with; gives the event that holds it already.
+    fn guard(&mut self, new: &NewEvent, number: u64, window_ms: i64) -> Result<Option<EventId>, StepError> {
+        let Some(guard) = new.event.guard else { return Ok(None) };
+        let held = self
+            .db
+            .prepare_cached("SELECT at, event FROM guards WHERE key = ?1 AND expires > ?2")?
+            .query_row(params![guard.0, self.now_ms], |row| Ok(event_id(row.get(0)?, row.get::<_, i64>(1)? as u64)))
+            .optional()?;
+        if held.is_some() {
+            return Ok(held);
+        }
+        // One that came from another store is among the keys.
+        if let Some(moved) = self.keys.find(&self.db, &guard.0, self.now_ms / 1_000)? {
+            let first = self.keys.numbering.number_of(&self.db, moved)?.unwrap_or_default();
+            return Ok(Some(event_id(i64::from(moved.at_s) * 1_000, first)));
+        }
+        self.db.prepare_cached("INSERT OR REPLACE INTO guards VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            guard.0,
+            number as i64,
+            self.now_ms,
+            self.now_ms + window_ms + self.lag_ms()
+        ])?;
+        Ok(None)
+    }
+
+    /// Finds the event's item; gives nothing for an event that goes nowhere.
+    fn put_in_line(
+        &mut self,
+        channel: i64,
+        number: u64,
+        new: &NewEvent,
+        suspect: Option<EventId>,
+        lane: Option<LaneName>,
+        gathered: &mut Vec<Gathered>,
+    ) -> Result<Option<u64>, StepError> {
+        match &new.then {
+            Then::Keep => Ok(None),
+            Then::Quarantine { why, .. } => self.park_new(channel, number, why, true),
+            Then::Deliver if suspect.is_some() => {
+                self.park_new(channel, number, &suspect.map(suspected).unwrap_or_default(), false)
+            }
+            Then::Deliver => {
+                let same = |item: &&mut Gathered| lane.is_some() && item.lane == lane;
+                if let Some(item) = gathered.iter_mut().find(same) {
+                    item.members.push(number);
+                    return Ok(Some(item.item));
+                }
+                gathered.push(Gathered { lane, item: number, members: vec![number] });
+                Ok(Some(number))
+            }
+        }
+    }
+
+    fn park_new(&mut self, channel: i64, number: u64, why: &str, quarantined: bool) -> Result<Option<u64>, StepError> {
+        self.db
+            .prepare_cached("INSERT INTO parked VALUES (?1, ?2, ?1, NULL, 0, NULL, ?3, ?4, ?5, 0, NULL)")?
+            .execute(params![number as i64, channel, self.now_ms, why, quarantined])?;
+        Ok(Some(number))
+    }
+
+    /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.
+    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent, hashes: &[NameHash]) -> rusqlite::Result<Option<(i64, i64)>> {
+        let event = &new.event;
+        let is_ours = self.hear_word(event)?;
+        // Our own message, in the thread already, is not said twice; what could not be read says nothing.
+        if hashes.is_empty() || is_ours || matches!(new.then, Then::Quarantine { .. }) {
+            return Ok(None);
+        }
+        let names: Vec<(&str, NameHash)> = names_of(event).zip(hashes.iter().copied()).collect();
+        let last_number = &mut self.last_number;
+        let mut next = || {
+            *last_number += 1;
+            *last_number as i64
+        };
+        let thread = self.threads.of(&self.db, channel, &event.account, &names, &mut next)?;
+        let said = Said { number: number as i64, at: self.now_ms, out: event.echo, text: event.text.as_deref() };
+        Ok(Some((thread, self.threads.say(&self.db, thread, &said)?)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row is made of all of it")]
+    fn record(
+        &mut self,
+        arrival: &Arrival,
+        channel: i64,
+        number: u64,
+        new: &NewEvent,
+        item: Option<u64>,
+        said: Option<(i64, i64)>,
+        body_at: &mut Option<u64>,
+    ) -> rusqlite::Result<()> {
+        // The first event of a webhook holds the body for all; a part that could not be read holds itself.
+        let (webhook, headers, body): (u64, Option<&[u8]>, Option<&[u8]>) = match &new.then {
+            Then::Quarantine { part, .. } => (number, Some(&arrival.headers.0), Some(part)),
+            Then::Keep | Then::Deliver => match *body_at {
+                Some(holder) => (holder, None, None),
+                None => {
+                    *body_at = Some(number);
+                    (number, Some(&arrival.headers.0), Some(&arrival.body))
+                }
+            },
+        };
+        let Event { kind, account, id, peer, echo, at_ms, index, text, .. } = &new.event;
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?;
+        insert.execute(params![
+            number as i64,
+            self.now_ms,
+            channel,
+            kind_number(*kind),
+            echo,
+            index,
+            webhook as i64,
+            arrival.events.len() as i64,
+            item.map(|item| item as i64),
+            account,
+            id,
+            peer,
+            at_ms,
+            text.as_ref().filter(|_| said.is_some()),
+            said.map(|(thread, _)| thread),
+            said.map(|(_, prev)| prev),
+            headers,
+            body,
+        ])?;
+        self.count.in_batch += 1;
+        Ok(())
+    }
+
+    fn queue(&mut self, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
+        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL, 0)")?;
+        self.work_made |= !gathered.is_empty();
+        for item in gathered {
+            let members = (item.members.len() > 1).then(|| members_blob(&item.members));
+            insert.execute(params![item.item as i64, channel, item.lane, members, self.now_ms])?;
+            self.lanes.add(channel, Waiting { item: item.item as i64, lane: item.lane, due: self.now_ms, line: Line::default() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_copies(&mut self, copies: &[Copies]) -> Result<(), StepError> {
+        let mut upsert = self.db.prepare_cached(
+            "INSERT INTO copies (number, copies, conflicts, last, kept) SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM events WHERE number = ?1)
+             ON CONFLICT (number) DO UPDATE SET copies = copies + excluded.copies, conflicts = conflicts + excluded.conflicts,
+                 last = max(last, excluded.last), kept = CASE kept WHEN '' THEN excluded.kept ELSE kept END",
+        )?;
+        for more in copies {
+            let number = hapax_domain::ids::number_of(more.event.0) as i64;
+            upsert.execute(params![number, more.copies as i64, more.conflicts as i64, more.last_ms, more.write_kept()])?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn lane_name(channel: &str, thread: &ThreadId) -> LaneName {
+    let mut hasher = KeyHasher::new("lane");
+    hasher.part(channel.as_bytes());
+    hasher.part(thread.account.as_bytes());
+    hasher.part(thread.peer.as_bytes());
+    let mut name = LaneName::default();
+    name.copy_from_slice(&hasher.finish()[..16]);
+    name
+}
+
+pub(super) fn members_blob(members: &[u64]) -> Vec<u8> {
+    members.iter().flat_map(|number| number.to_le_bytes()).collect()
+}

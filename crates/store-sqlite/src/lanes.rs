@@ -1,0 +1,425 @@
+//! Which item is whose turn. In memory, because a lane on disk would cost a random page per event; built from the inbox when a channel
+//! is first asked for.
+//!
+//! Memory is bounded: of a channel's long inbox only the oldest items are held, the rest wait on disk and are read in as these go.
+//! Order holds all the same, since items are read in the order they were accepted. Channels nobody leases from take no memory at all,
+//! and no channel's backlog stands in the way of another's.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use hapax_domain::Fence;
+use hapax_domain::limits::WAIT_MAX_MS;
+use hapax_store::LaneRef;
+use rusqlite::{Connection, Row, params};
+
+use super::keys::KeyIsHash;
+use super::rows::named_by;
+
+/// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
+pub(super) type LaneName = [u8; 16];
+
+/// The tables a queue lives in: `waiting` selects items after a number, with whether their wait is one that hapax has set itself; `leases` the
+/// leases, both of one channel; `extend` moves the end of a lease.
+#[derive(Clone, Copy)]
+pub(super) struct Tables {
+    pub(super) waiting: &'static str,
+    pub(super) leases: &'static str,
+    pub(super) extend: &'static str,
+}
+
+pub(super) const INBOX: Tables = Tables {
+    waiting: "SELECT item, lane, due, 0, 0, 1 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
+    leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
+    extend: "UPDATE leases SET ends = ?2 WHERE item = ?1",
+};
+
+/// Lanes whose first items have this in common are told apart when leasing: what goes first, and whose it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Line {
+    pub(super) priority: u8,
+    pub(super) account: i64,
+}
+
+/// The lanes of all channels.
+pub(super) struct Lanes {
+    channels: HashMap<i64, ChannelLanes>,
+    tables: Tables,
+    /// How many items of a channel are held in memory before the rest is left on disk.
+    window: usize,
+    /// Changed since the last commit.
+    touched: bool,
+    /// The store's time, for what is read from disk.
+    pub(super) now_ms: i64,
+}
+
+struct ChannelLanes {
+    lanes: HashMap<u64, Lane, BuildHasherDefault<NumberHash>>,
+    names: HashMap<LaneName, u64, BuildHasherDefault<KeyIsHash>>,
+    /// In the order in which they are to be taken.
+    lines: BTreeMap<Line, BTreeSet<Turn>>,
+    /// The lanes of items that are leased.
+    leased: HashMap<i64, u64>,
+    last_lane: u64,
+    items: usize,
+    /// Every open item up to this number is in memory.
+    loaded_to: i64,
+    /// There may be items beyond, on disk only.
+    more_on_disk: bool,
+}
+
+/// When a lane is due, its first item, and the lane.
+type Turn = (i64, i64, u64);
+
+struct Lane {
+    name: Option<LaneName>,
+    /// Oldest first.
+    items: VecDeque<Place>,
+    held: Option<Held>,
+    line: Line,
+    turn: Turn,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    item: i64,
+    due: i64,
+    line: Line,
+}
+
+/// A lease that stands.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) channel: i64,
+    pub(super) item: i64,
+    pub(super) attempt: u32,
+    pub(super) fence: i64,
+    pub(super) worker: Arc<str>,
+    pub(super) leased: i64,
+    pub(super) ends: i64,
+}
+
+impl Held {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let worker: String = row.get(4)?;
+        Ok(Self {
+            channel: row.get(0)?,
+            item: row.get(1)?,
+            attempt: row.get(2)?,
+            fence: row.get(3)?,
+            worker: worker.into(),
+            leased: row.get(5)?,
+            ends: row.get(6)?,
+        })
+    }
+}
+
+/// What a lane needs to know of an item.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) item: i64,
+    pub(super) lane: Option<LaneName>,
+    pub(super) due: i64,
+    pub(super) line: Line,
+}
+
+/// Spreads lane numbers, which are handed out one after the other and by nobody hostile.
+#[derive(Default)]
+struct NumberHash(u64);
+
+impl Hasher for NumberHash {
+    fn write(&mut self, _bytes: &[u8]) {}
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(tables: Tables, window: usize) -> Self {
+        Self { channels: HashMap::new(), tables, window: window.max(2), touched: false, now_ms: 0 }
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.touched = false;
+    }
+
+    /// Forgets what the failed batch may have changed; it is read from disk again when it is needed.
+    pub(super) fn rolled_back(&mut self) {
+        if std::mem::take(&mut self.touched) {
+            self.channels.clear();
+        }
+    }
+
+    /// Forgets everything; it is read from disk again when it is needed.
+    pub(super) fn forget_all(&mut self) {
+        self.channels.clear();
+    }
+
+    fn of(&mut self, db: &Connection, channel: i64) -> rusqlite::Result<&mut ChannelLanes> {
+        self.touched = true;
+        match self.channels.entry(channel) {
+            std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
+            std::collections::hash_map::Entry::Vacant(gap) => {
+                Ok(gap.insert(ChannelLanes::load(db, self.tables, channel, self.window, self.now_ms)?))
+            }
+        }
+    }
+
+    /// Takes note of an item that was just written to the inbox.
+    pub(super) fn add(&mut self, channel: i64, item: Waiting) {
+        if let Some(lanes) = self.channels.get_mut(&channel) {
+            self.touched = true;
+            lanes.add(item, self.window);
+        }
+    }
+
+    /// The lanes whose turn it is, with their first items; at most `max`, and none of accounts that rest.
+    pub(super) fn due(
+        &mut self,
+        db: &Connection,
+        channel: i64,
+        now: i64,
+        max: usize,
+        rests: &dyn Fn(i64) -> bool,
+    ) -> rusqlite::Result<Vec<(u64, i64)>> {
+        let (window, tables) = (self.window, self.tables);
+        let lanes = self.of(db, channel)?;
+        loop {
+            let due = lanes.due(now, max, rests);
+            // Read on when few are left in memory, or when those in memory leave workers idle; but never without bound.
+            let idle = due.len() < max && lanes.items < window * 4;
+            if !lanes.more_on_disk || !(idle || lanes.items < window / 2) {
+                return Ok(due);
+            }
+            lanes.load_more(db, tables, channel, window, now)?;
+        }
+    }
+
+    /// Ends the lease of the lane, if there is one.
+    pub(super) fn take_held(&mut self, db: &Connection, channel: i64, lane: u64) -> rusqlite::Result<Option<Held>> {
+        Ok(self.of(db, channel)?.take_held(lane))
+    }
+
+    pub(super) fn lease(&mut self, db: &Connection, lane: u64, held: Held) -> rusqlite::Result<()> {
+        self.of(db, held.channel)?.lease(lane, held);
+        Ok(())
+    }
+
+    /// Moves the end of leases, in memory and on disk; tells for each whether it is still held.
+    pub(super) fn extend(&mut self, db: &Connection, leases: &[(LaneRef, Fence)], ends: i64) -> rusqlite::Result<Vec<bool>> {
+        let mut update = db.prepare_cached(self.tables.extend)?;
+        let mut kept = Vec::with_capacity(leases.len());
+        for (lane, fence) in leases {
+            let (channel, item) = named_by(*lane);
+            let lanes = self.of(db, channel)?;
+            let held = lanes.held_under(item, fence.0 as i64);
+            if let Some(lane) = held {
+                lanes.extend(lane, ends);
+                update.execute([item, ends])?;
+            }
+            kept.push(held.is_some());
+        }
+        Ok(kept)
+    }
+
+    /// Ends the lease under this fence; gives its lane and what it was.
+    pub(super) fn end(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<Option<(u64, Held)>> {
+        let lanes = self.of(db, channel)?;
+        Ok(lanes.held_under(item, fence).and_then(|lane| Some((lane, lanes.take_held(lane)?))))
+    }
+
+    /// True while this fence holds the item.
+    pub(super) fn is_held(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<bool> {
+        Ok(self.of(db, channel)?.held_under(item, fence).is_some())
+    }
+
+    /// Takes an item out of whatever lane it is in. Searches: for what people do, not for what workers do.
+    pub(super) fn forget(&mut self, channel: i64, item: i64) {
+        let Some(lanes) = self.channels.get_mut(&channel) else { return };
+        self.touched = true;
+        let of = lanes.lanes.iter().find(|(_, lane)| lane.items.iter().any(|place| place.item == item)).map(|(&lane, _)| lane);
+        if let Some(lane) = of {
+            lanes.remove(lane, item);
+        }
+    }
+
+    /// Takes an item out of its lane; true when more may be waiting.
+    pub(super) fn remove(&mut self, channel: i64, lane: u64, item: i64) -> bool {
+        self.channels.get_mut(&channel).is_some_and(|lanes| lanes.remove(lane, item))
+    }
+
+    /// Sets when an item is due.
+    pub(super) fn postpone(&mut self, channel: i64, lane: u64, item: i64, due: i64) {
+        if let Some(lanes) = self.channels.get_mut(&channel) {
+            lanes.postpone(lane, item, due);
+        }
+    }
+}
+
+impl ChannelLanes {
+    /// Reads the oldest items of the channel, and the leases on them.
+    fn load(db: &Connection, tables: Tables, channel: i64, window: usize, now: i64) -> rusqlite::Result<Self> {
+        let mut lanes = Self {
+            lanes: HashMap::default(),
+            names: HashMap::default(),
+            lines: BTreeMap::new(),
+            leased: HashMap::new(),
+            last_lane: 0,
+            items: 0,
+            loaded_to: 0,
+            more_on_disk: true,
+        };
+        let held: Vec<Held> = db.prepare_cached(tables.leases)?.query_map([channel], Held::read)?.collect::<Result<_, _>>()?;
+        // Leased items were in memory once, so they are never far beyond the window.
+        let last_leased = held.iter().map(|held| held.item).max().unwrap_or(0);
+        while lanes.more_on_disk && (lanes.loaded_to == 0 || lanes.loaded_to < last_leased) {
+            lanes.load_more(db, tables, channel, window, now)?;
+        }
+        let mut of_item: HashMap<i64, u64> = HashMap::new();
+        for (&number, lane) in &lanes.lanes {
+            of_item.extend(lane.items.iter().map(|place| (place.item, number)));
+        }
+        for held in held {
+            if let Some(&lane) = of_item.get(&held.item) {
+                lanes.lease(lane, held);
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Reads the next items from disk. One that is due later than any wait of ours would be was dated by a wrong clock: it is due now.
+    fn load_more(&mut self, db: &Connection, tables: Tables, channel: i64, window: usize, now: i64) -> rusqlite::Result<()> {
+        let waiting: Vec<Waiting> = db
+            .prepare_cached(tables.waiting)?
+            .query_map(params![channel, self.loaded_to, window as i64], |row| {
+                let line = Line { priority: row.get(3)?, account: row.get(4)? };
+                let (due, ours): (i64, bool) = (row.get(2)?, row.get(5)?);
+                let due = if ours && due > now + WAIT_MAX_MS { now } else { due };
+                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due, line })
+            })?
+            .collect::<Result<_, _>>()?;
+        self.more_on_disk = waiting.len() == window;
+        for item in waiting {
+            self.loaded_to = item.item;
+            self.put(item);
+        }
+        Ok(())
+    }
+
+    fn due(&self, now: i64, max: usize, rests: &dyn Fn(i64) -> bool) -> Vec<(u64, i64)> {
+        let mut due = Vec::new();
+        let mut lines = self.lines.iter().filter(|(line, _)| !rests(line.account)).peekable();
+        while let Some((line, turns)) = lines.next() {
+            let from = due.len();
+            let mut same = vec![turns];
+            while let Some((_, more)) = lines.next_if(|(next, _)| next.priority == line.priority) {
+                same.push(more);
+            }
+            for turns in same {
+                due.extend(turns.iter().take_while(|(due, ..)| *due <= now).take(max));
+            }
+            due[from..].sort_unstable();
+            due.truncate(max);
+        }
+        due.into_iter().map(|&(_, item, lane)| (lane, item)).collect()
+    }
+
+    fn add(&mut self, item: Waiting, window: usize) {
+        self.more_on_disk |= self.items >= window && item.item > self.loaded_to;
+        if item.item <= self.loaded_to || !self.more_on_disk {
+            self.loaded_to = self.loaded_to.max(item.item);
+            self.put(item);
+        }
+    }
+
+    fn put(&mut self, item: Waiting) {
+        let known = item.lane.and_then(|name| self.names.get(&name).copied());
+        let number = known.unwrap_or_else(|| {
+            self.last_lane += 1;
+            let (line, turn) = (item.line, (item.due, item.item, self.last_lane));
+            self.lanes.insert(self.last_lane, Lane { name: item.lane, items: VecDeque::new(), held: None, line, turn });
+            self.names.extend(item.lane.map(|name| (name, self.last_lane)));
+            self.last_lane
+        });
+        if let Some(lane) = self.lanes.get_mut(&number) {
+            let at = lane.items.partition_point(|before| before.item < item.item);
+            lane.items.insert(at, Place { item: item.item, due: item.due, line: item.line });
+            self.items += 1;
+        }
+        self.take_turn(number);
+    }
+
+    /// Puts the lane where it belongs in the line, after anything about it has changed.
+    fn take_turn(&mut self, number: u64) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        if let Some(line) = self.lines.get_mut(&lane.line) {
+            line.remove(&lane.turn);
+            // An account that sends nothing for a while takes no memory.
+            if line.is_empty() && lane.items.front().is_none_or(|first| first.line != lane.line) {
+                self.lines.remove(&lane.line);
+            }
+        }
+        match lane.items.front() {
+            Some(first) => {
+                lane.line = first.line;
+                lane.turn = (lane.held.as_ref().map_or(first.due, |held| held.ends), first.item, number);
+                self.lines.entry(lane.line).or_default().insert(lane.turn);
+            }
+            None => {
+                let name = self.lanes.remove(&number).and_then(|lane| lane.name);
+                name.and_then(|name| self.names.remove(&name));
+            }
+        }
+    }
+
+    fn take_held(&mut self, lane: u64) -> Option<Held> {
+        let held = self.lanes.get_mut(&lane)?.held.take()?;
+        self.leased.remove(&held.item);
+        self.take_turn(lane);
+        Some(held)
+    }
+
+    fn lease(&mut self, lane: u64, held: Held) {
+        self.leased.insert(held.item, lane);
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.held = Some(held);
+        }
+        self.take_turn(lane);
+    }
+
+    fn extend(&mut self, lane: u64, ends: i64) {
+        if let Some(held) = self.lanes.get_mut(&lane).and_then(|lane| lane.held.as_mut()) {
+            held.ends = ends;
+        }
+        self.take_turn(lane);
+    }
+
+    fn held_under(&self, item: i64, fence: i64) -> Option<u64> {
+        let lane = *self.leased.get(&item)?;
+        self.lanes.get(&lane)?.held.as_ref().filter(|held| held.fence == fence).map(|_| lane)
+    }
+
+    fn remove(&mut self, lane: u64, item: i64) -> bool {
+        let Some(of) = self.lanes.get_mut(&lane) else { return false };
+        if let Ok(at) = of.items.binary_search_by_key(&item, |place| place.item) {
+            of.items.remove(at);
+            self.items -= 1;
+        }
+        self.take_turn(lane);
+        self.lanes.contains_key(&lane) || self.more_on_disk
+    }
+
+    fn postpone(&mut self, lane: u64, item: i64, due: i64) {
+        let Some(of) = self.lanes.get_mut(&lane) else { return };
+        if let Ok(at) = of.items.binary_search_by_key(&item, |place| place.item) {
+            of.items[at].due = due;
+        }
+        self.take_turn(lane);
+    }
+}

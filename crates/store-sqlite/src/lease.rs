@@ -1,0 +1,279 @@
+//! Leasing lanes and settling what was leased.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_domain::Fence;
+use hapax_store::{
+    Answer, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage, Outcome, Settled, why_kept, write_replies,
+};
+use rusqlite::params;
+
+use super::lanes::Held;
+use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
+use super::writer::{StepError, Writer};
+
+/// An item, as its row says.
+struct Head {
+    first: i64,
+    members: Option<Vec<u8>>,
+    attempt: u32,
+    failures: u32,
+    replay: Option<u32>,
+    received: i64,
+}
+
+/// What an item's events have in common.
+struct Webhook {
+    holder: i64,
+    events: u32,
+    received: i64,
+}
+
+/// The last body read: the lanes of one large webhook are usually leased together.
+type LastBody = Option<(i64, KeptHeaders, Bytes)>;
+
+impl Writer {
+    pub(super) fn lease(&mut self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StepError> {
+        let mut leases = Vec::new();
+        let mut last_body = None;
+        for (name, max) in &ask.wants {
+            let Some(&channel) = self.channels.get(name) else { continue };
+            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &|_| false)? {
+                let (head, held) = self.hold(channel, lane, item, ask)?;
+                leases.push(self.leased(head, &held, name, &mut last_body)?);
+            }
+        }
+        Ok(leases)
+    }
+
+    /// Takes the lane for this worker, away from whoever let the last lease run out.
+    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseAsk) -> rusqlite::Result<(Head, Held)> {
+        if let Some(lost) = self.lanes.take_held(&self.db, channel, lane)? {
+            self.lose(&lost, "the lease ran out")?;
+        }
+        let head = self.head(channel, item)?;
+        let held = Held {
+            channel,
+            item,
+            attempt: head.attempt + 1,
+            fence: self.fence()? as i64,
+            worker: Arc::clone(&ask.worker),
+            leased: self.now_ms,
+            ends: self.now_ms + ask.hold_ms,
+        };
+        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+            channel,
+            item,
+            held.attempt,
+            held.fence,
+            &*held.worker,
+            held.leased,
+            held.ends
+        ])?;
+        self.lanes.lease(&self.db, lane, held.clone())?;
+        Ok((head, held))
+    }
+
+    fn head(&self, channel: i64, item: i64) -> rusqlite::Result<Head> {
+        self.db
+            .prepare_cached(
+                "SELECT first, members, attempt, replay, received, failures FROM inbox WHERE channel = ?1 AND item = ?2",
+            )?
+            .query_row([channel, item], |row| {
+                Ok(Head {
+                    first: row.get(0)?,
+                    members: row.get(1)?,
+                    attempt: row.get(2)?,
+                    replay: row.get(3)?,
+                    received: row.get(4)?,
+                    failures: row.get(5)?,
+                })
+            })
+    }
+
+    /// Reads what the worker needs of the item's events.
+    fn leased(&self, head: Head, held: &Held, channel: &Arc<str>, last_body: &mut LastBody) -> rusqlite::Result<InboxLease> {
+        let mut events = Vec::new();
+        let mut webhook = Webhook { holder: head.first, events: 1, received: head.received };
+        let mut select = self.db.prepare_cached(
+            "SELECT received, kind, place, webhook, webhook_events, account, peer FROM events WHERE number = ?1",
+        )?;
+        for number in members_of(head.first, head.members) {
+            let event = select.query_row([number], |row| {
+                let received = row.get(0)?;
+                webhook = Webhook { holder: row.get(3)?, events: row.get(4)?, received };
+                Ok(LeasedEvent {
+                    id: event_id(received, number as u64),
+                    kind: kind_of(row.get(1)?),
+                    index: row.get(2)?,
+                    thread: thread_of(row.get(5)?, row.get(6)?),
+                })
+            });
+            events.push(event?);
+        }
+        let (headers, body) = self.body(webhook.holder, last_body)?;
+        Ok(InboxLease {
+            lane: item_ref(held.channel, held.item),
+            fence: fence_of(held.fence),
+            until_ms: held.ends,
+            item: item_id(head.received, held.item),
+            channel: Arc::clone(channel),
+            attempt: held.attempt,
+            failures: head.failures,
+            replay: head.replay,
+            received_ms: webhook.received,
+            headers,
+            body,
+            webhook_events: webhook.events,
+            events,
+        })
+    }
+
+    fn body(&self, holder: i64, last: &mut LastBody) -> rusqlite::Result<(KeptHeaders, Bytes)> {
+        if let Some((_, headers, body)) = last.as_ref().filter(|(number, ..)| *number == holder) {
+            return Ok((headers.clone(), body.clone()));
+        }
+        let (headers, body) = self
+            .db
+            .prepare_cached("SELECT headers, body FROM events WHERE number = ?1")?
+            .query_row([holder], |row| Ok((KeptHeaders(row.get(0)?), Bytes::from(row.get::<_, Vec<u8>>(1)?))))?;
+        *last = Some((holder, headers.clone(), body.clone()));
+        Ok((headers, body))
+    }
+
+    /// Writes down an attempt that nobody ended; it counts.
+    fn lose(&self, held: &Held, why: &str) -> rusqlite::Result<()> {
+        self.log_attempt(held, "lost", why)?;
+        self.db.prepare_cached("UPDATE inbox SET attempt = ?3 WHERE channel = ?1 AND item = ?2")?.execute(params![
+            held.channel,
+            held.item,
+            held.attempt
+        ])?;
+        self.drop_lease(held)
+    }
+
+    fn drop_lease(&self, held: &Held) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM leases WHERE item = ?1")?.execute([held.item])?;
+        Ok(())
+    }
+
+    fn log_attempt(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO attempts SELECT first, item, ?3, received, ?4, ?5, ?6, ?7, ?8, ?9
+                 FROM inbox WHERE channel = ?1 AND item = ?2",
+            )?
+            .execute(params![
+                held.channel,
+                held.item,
+                held.fence,
+                held.attempt,
+                &*held.worker,
+                held.leased,
+                self.now_ms,
+                outcome,
+                detail
+            ])?;
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: &Outcome) -> Result<Settled, StepError> {
+        let (channel, item) = named_by(lane);
+        let ended = self.lanes.end(&self.db, channel, item, fence.0 as i64)?;
+        let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
+        self.drop_lease(&held)?;
+        match outcome {
+            Outcome::Delivered { status, answer, replies } => {
+                self.log_attempt(&held, outcome.name(), &status.to_string())?;
+                if let Some(answer) = answer {
+                    self.keep_answer(&held, answer)?;
+                }
+                if let Some(full) = self.finds_no_room(replies)? {
+                    self.park(&held, &why_kept(&full.account, replies.len()), replies)?;
+                    self.leave_inbox(lane, &held)?;
+                    return Ok(Settled::Kept);
+                }
+                for reply in replies {
+                    self.submit(reply)?;
+                }
+                self.leave_inbox(lane, &held)?;
+            }
+            Outcome::Parked { why } => {
+                self.log_attempt(&held, outcome.name(), why)?;
+                self.park(&held, why, &[])?;
+                self.leave_inbox(lane, &held)?;
+            }
+            Outcome::Retry { wait_ms, why } => {
+                self.log_attempt(&held, outcome.name(), why)?;
+                self.db
+                    .prepare_cached(
+                        "UPDATE inbox SET attempt = ?3, due = ?4, why = ?5, failures = failures + ?6 WHERE channel = ?1 AND item = ?2",
+                    )?
+                    .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why, outcome.charge()])?;
+                self.postpone(lane, &held, *wait_ms);
+            }
+            Outcome::HandBack { wait_ms, called: Some(why) } => {
+                self.log_attempt(&held, outcome.name(), why)?;
+                self.db
+                    .prepare_cached("UPDATE inbox SET attempt = ?3, due = ?4, why = ?5 WHERE channel = ?1 AND item = ?2")?
+                    .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why])?;
+                self.postpone(lane, &held, *wait_ms);
+            }
+            Outcome::HandBack { wait_ms, called: None } => {
+                self.db.prepare_cached("UPDATE inbox SET due = ?3 WHERE channel = ?1 AND item = ?2")?.execute([
+                    channel,
+                    item,
+                    self.now_ms + wait_ms,
+                ])?;
+                self.postpone(lane, &held, *wait_ms);
+            }
+        }
+        Ok(Settled::Done)
+    }
+
+    fn park(&self, held: &Held, why: &str, replies: &[NewMessage]) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures, ?5
+                 FROM inbox WHERE channel = ?1 AND item = ?2",
+            )?
+            .execute(params![held.channel, held.item, held.attempt, why, write_replies(replies)])?;
+        Ok(())
+    }
+
+    /// The answer is kept under the item, for all its events. A replay answers nobody.
+    fn keep_answer(&self, held: &Held, answer: &Answer) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO answers SELECT item, ?3, ?4, ?5 FROM inbox WHERE channel = ?1 AND item = ?2 AND replay IS NULL",
+            )?
+            .execute(params![held.channel, held.item, answer.status, answer.content_type, &*answer.body])?;
+        Ok(())
+    }
+
+    /// Takes the item out; the lane goes on with the next item, or ends.
+    fn leave_inbox(&mut self, lane: u64, held: &Held) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM inbox WHERE channel = ?1 AND item = ?2")?.execute([held.channel, held.item])?;
+        self.work_made |= self.lanes.remove(held.channel, lane, held.item);
+        Ok(())
+    }
+
+    fn postpone(&mut self, lane: u64, held: &Held, wait_ms: i64) {
+        self.lanes.postpone(held.channel, lane, held.item, self.now_ms + wait_ms);
+        self.work_made |= wait_ms <= 0;
+    }
+
+    /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file.
+    pub(super) fn end_all_leases(&self) -> rusqlite::Result<()> {
+        let left: Vec<Held> = self
+            .db
+            .prepare("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases")?
+            .query_map([], Held::read)?
+            .collect::<Result<_, _>>()?;
+        for held in left {
+            self.lose(&held, "hapax stopped")?;
+        }
+        Ok(())
+    }
+}

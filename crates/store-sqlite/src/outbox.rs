@@ -1,0 +1,389 @@
+//! What goes out: submitting, leasing, beginning and settling messages.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use hapax_domain::key::KeyHasher;
+use hapax_domain::{Fence, MessageId, Outgoing, Place, Status, Steps, ThreadId, ids};
+use hapax_store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
+use rusqlite::{OptionalExtension, params};
+
+use super::accept::lane_name;
+use super::lanes::{Held, LaneName, Line, Tables, Waiting};
+use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_text};
+use super::threads::{Said, name_hash};
+use super::writer::{StepError, Writer};
+
+/// The outbox as [`super::lanes`] reads it.
+pub(super) const OUTBOX: Tables = Tables {
+    waiting: "SELECT number, lane, due, priority, account_key, lane IS NOT NULL OR unknown FROM outbox
+              WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
+    leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
+    extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",
+};
+
+impl Writer {
+    /// Whether this would be one more than may wait.
+    pub(super) fn is_full_for(&self, new: &NewMessage) -> rusqlite::Result<bool> {
+        let Some(channel) = self.channels.get(&new.channel) else { return Ok(false) };
+        let waiting: Option<i64> = self
+            .db
+            .prepare_cached("SELECT waiting FROM outbox_counts WHERE channel = ?1 AND account_key = ?2 AND reply = ?3")?
+            .query_row(params![channel, account_key(&new.account), new.priority.is_reply()], |row| row.get(0))
+            .optional()?;
+        let most = self.outbox_max.load(Ordering::Relaxed) as i64;
+        if waiting.unwrap_or_default() < most {
+            return Ok(false);
+        }
+        Ok(self.known_request(new)?.is_err())
+    }
+
+    /// The message that was made for this request before, with its fingerprint, or the id under which the request is kept now.
+    fn known_request(&self, new: &NewMessage) -> rusqlite::Result<Result<(MessageId, [u8; 32]), String>> {
+        let find = |request_id: &str| {
+            self.db
+                .prepare_cached("SELECT number, created, fingerprint, channel FROM messages WHERE request = ?1")?
+                .query_row([request_hash(&new.account, request_id)], |row| {
+                    let known = (message_id(row.get(1)?, row.get(0)?), row.get::<_, [u8; 32]>(2)?);
+                    Ok((known, row.get::<_, i64>(3)?))
+                })
+                .optional()
+        };
+        let (apart, channel) = (new.request_id_apart(), self.channels.get(&new.channel).copied());
+        Ok(match (find(&apart)?, find(&new.request_id)?) {
+            (Some((known, _)), _) => Ok(known),
+            (None, Some((known, of))) if Some(of) == channel => Ok(known),
+            (None, Some(_)) => Err(apart),
+            (None, None) => Err(new.request_id.clone()),
+        })
+    }
+
+    /// The first of these that finds no room.
+    pub(super) fn finds_no_room<'m>(&self, messages: &'m [NewMessage]) -> rusqlite::Result<Option<&'m NewMessage>> {
+        for new in messages {
+            if self.is_full_for(new)? {
+                return Ok(Some(new));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn submit_within_room(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
+        if self.is_full_for(new)? {
+            return Err(StepError::Refused(StoreError::outbox_full(new)));
+        }
+        self.submit(new)
+    }
+
+    pub(super) fn submit(&mut self, new: &NewMessage) -> Result<Submitted, StepError> {
+        let request_id = match self.known_request(new)? {
+            Ok((id, fingerprint)) if fingerprint == new.fingerprint => return Ok(Submitted::Replayed(id)),
+            Ok((id, _)) => return Ok(Submitted::Mismatch(id)),
+            Err(request_id) => request_id,
+        };
+        let channel = self.channel(&new.channel)?;
+        let number = self.number() as i64;
+        let (thread, peer) = self.thread_of_peer(channel, &new.account, &new.peer)?;
+        let said = Said { number, at: self.now_ms, out: true, text: new.text.as_deref() };
+        let prev = self.threads.say(&self.db, thread, &said)?;
+        self.write_message(new, &request_id, number, channel, thread, prev)?;
+        let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
+        let waiting = match new.held_until(self.now_ms) {
+            Some(due) => Waiting { item: number, lane: None, due, line },
+            None => {
+                let lane = lane_name(&new.channel, &ThreadId { account: new.account.clone(), peer });
+                Waiting { item: number, lane: Some(lane), due: self.now_ms, line }
+            }
+        };
+        self.put_out(channel, &new.account, waiting)?;
+        Ok(Submitted::New(message_id(self.now_ms, number)))
+    }
+
+    fn thread_of_peer(&mut self, channel: i64, account: &str, peer: &str) -> rusqlite::Result<(i64, String)> {
+        let last_number = &mut self.last_number;
+        let mut number = || {
+            *last_number += 1;
+            *last_number as i64
+        };
+        let thread = self.threads.of(&self.db, channel, account, &[(peer, name_hash(account, peer))], &mut number)?;
+        let canonical =
+            self.db.prepare_cached("SELECT peer FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
+        Ok((thread, canonical))
+    }
+
+    fn write_message(
+        &self,
+        new: &NewMessage,
+        request_id: &str,
+        number: i64,
+        channel: i64,
+        thread: i64,
+        prev: i64,
+    ) -> rusqlite::Result<()> {
+        let steps = Steps::new(vec![(Status::Queued, self.now_ms)]);
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, NULL, ?15, NULL, NULL)",
+        )?;
+        insert.execute(params![
+            number,
+            self.now_ms,
+            channel,
+            new.account,
+            new.peer,
+            request_hash(&new.account, request_id),
+            request_id,
+            new.fingerprint,
+            new.text,
+            &*new.payload,
+            priority_number(new.priority),
+            new.reply_to.map(|event| event.0.into_bytes()),
+            thread,
+            prev,
+            steps_text(&steps),
+        ])?;
+        Ok(())
+    }
+
+    /// Puts a new message in line.
+    fn put_out(&mut self, channel: i64, account: &str, waiting: Waiting) -> rusqlite::Result<()> {
+        let Waiting { item, lane, due, line } = waiting;
+        self.db
+            .prepare_cached(
+                "INSERT INTO outbox (number, channel, account, account_key, lane, priority, attempt, due, unknown)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0)",
+            )?
+            .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
+        self.outgoing.add(channel, waiting);
+        self.work_made = true;
+        Ok(())
+    }
+
+    pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StepError> {
+        let mut leases = Vec::new();
+        for (name, max) in &ask.wants {
+            let Some(&channel) = self.channels.get(name) else { continue };
+            let mut resting: Vec<i64> =
+                ask.resting.iter().filter(|(of, _)| of == name).map(|(_, account)| account_key(account)).collect();
+            let paused: Vec<String> = self
+                .db
+                .prepare_cached("SELECT account FROM paused WHERE channel = ?1")?
+                .query_map([&**name], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            resting.extend(paused.iter().map(|account| account_key(account)));
+            let mut left = *max;
+            while left > 0 {
+                let due = self.outgoing.due(&self.db, channel, self.now_ms, left, &|account| resting.contains(&account))?;
+                if due.is_empty() {
+                    break;
+                }
+                for (lane, number) in due {
+                    // Settled by what was heard meanwhile: its lane's next message may come before the others.
+                    let Some(lease) = self.lease_message(channel, lane, number, name, ask)? else { break };
+                    leases.push(lease);
+                    left -= 1;
+                }
+            }
+        }
+        Ok(leases)
+    }
+
+    fn lease_message(
+        &mut self,
+        channel: i64,
+        lane: u64,
+        number: i64,
+        name: &Arc<str>,
+        ask: &OutboxAsk,
+    ) -> rusqlite::Result<Option<OutboxLease>> {
+        if let Some(lost) = self.outgoing.take_held(&self.db, channel, lane)?
+            && self.lose_try(&lost, Some(lane), "the lease ran out")?
+        {
+            return Ok(None);
+        }
+        let was = self.load_message(number)?;
+        let Some((was, place)) = was.and_then(|was| was.state.place.map(|place| (was, place))) else {
+            self.outgoing.remove(channel, lane, number);
+            return Ok(None);
+        };
+        let mut state = was.state.clone();
+        if !state.lease(self.now_ms) || place.held {
+            if let Some(place) = &mut state.place {
+                // The time it was held until has come.
+                place.held = false;
+            }
+            self.keep(number, &was, &state, Some(lane))?;
+            return Ok(None);
+        }
+        if state.past != was.state.past {
+            self.keep(number, &was, &state, Some(lane))?;
+        }
+        let attempt = place.leased_attempt();
+        let fence = self.fence()? as i64;
+        let held = Held {
+            channel,
+            item: number,
+            attempt,
+            fence,
+            worker: Arc::clone(&ask.worker),
+            leased: self.now_ms,
+            ends: self.now_ms + ask.hold_ms,
+        };
+        self.db.prepare_cached("UPDATE outbox SET attempt = ?2 WHERE number = ?1")?.execute(params![number, attempt])?;
+        self.db.prepare_cached("INSERT INTO out_leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+            channel,
+            number,
+            attempt,
+            fence,
+            &*held.worker,
+            held.leased,
+            held.ends
+        ])?;
+        self.outgoing.lease(&self.db, lane, held.clone())?;
+        self.leased_message(&held, &place, name).map(Some)
+    }
+
+    fn leased_message(&self, held: &Held, place: &Place, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
+        self.db
+            .prepare_cached("SELECT created, request_id, account, peer, payload, text FROM messages WHERE number = ?1")?
+            .query_row([held.item], |row| {
+                let created_ms = row.get(0)?;
+                Ok(OutboxLease {
+                    lane: item_ref(held.channel, held.item),
+                    fence: fence_of(held.fence),
+                    until_ms: held.ends,
+                    message: message_id(created_ms, held.item),
+                    request_id: row.get(1)?,
+                    channel: Arc::clone(channel),
+                    account: row.get(2)?,
+                    peer: row.get(3)?,
+                    payload: Bytes::from(row.get::<_, Vec<u8>>(4)?),
+                    text: row.get(5)?,
+                    attempt: held.attempt,
+                    failures: place.failures,
+                    created_ms,
+                    in_doubt_since_ms: place.begun_ms,
+                })
+            })
+    }
+
+    /// Writes down a lease that nobody settled; true when the message has left the outbox because it was heard of.
+    fn lose_try(&mut self, held: &Held, lane: Option<u64>, why: &str) -> rusqlite::Result<bool> {
+        self.drop_out_lease(held.item)?;
+        let Some(was) = self.load_message(held.item)? else { return Ok(false) };
+        self.log_try(held, &was.state, "lost", why)?;
+        let mut state = was.state.clone();
+        state.lose_lease(self.now_ms);
+        self.keep(held.item, &was, &state, lane)?;
+        Ok(state.place.is_none())
+    }
+
+    fn drop_out_lease(&self, number: i64) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM out_leases WHERE item = ?1")?.execute([number])?;
+        Ok(())
+    }
+
+    fn log_try(&self, held: &Held, state: &Outgoing, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+        self.db.prepare_cached("INSERT INTO tries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
+            held.item,
+            held.fence,
+            state.place.map_or(held.attempt, |place| place.attempt),
+            &*held.worker,
+            held.leased,
+            self.now_ms,
+            outcome,
+            detail
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, lane: LaneRef, fence: Fence) -> Result<Settled, StepError> {
+        let (channel, number) = named_by(lane);
+        if !self.outgoing.is_held(&self.db, channel, number, fence.0 as i64)? {
+            return Ok(Settled::Lost);
+        }
+        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        let mut state = was.state.clone();
+        if !state.begin(self.now_ms) {
+            return Ok(Settled::Lost);
+        }
+        self.keep(number, &was, &state, None)?;
+        Ok(Settled::Done)
+    }
+
+    pub(super) fn settle_outbox(&mut self, lane: LaneRef, fence: Fence, outcome: &SendOutcome) -> Result<Settled, StepError> {
+        let (channel, number) = named_by(lane);
+        let Some((lane, held)) = self.outgoing.end(&self.db, channel, number, fence.0 as i64)? else { return Ok(Settled::Lost) };
+        self.drop_out_lease(number)?;
+        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        let mut taken = Vec::new();
+        if let SendOutcome::Found { provider_ids, .. } = outcome {
+            for id in provider_ids {
+                let owner = self.by_provider_id(&was.account, id)?;
+                taken.extend(owner.filter(|owner| *owner != number).map(|_| id));
+            }
+        }
+        let outcome = outcome.clone().matched(|id| !taken.iter().any(|taken| *taken == id) && !was.state.past.was_called(id));
+        let mut state = was.state.clone();
+        if let Some(detail) = outcome.detail() {
+            self.log_try(&held, &state, outcome.name(), detail)?;
+        }
+        if let SendOutcome::Sent { provider_id } = &outcome {
+            let early = self.name(number, &was.account, provider_id)?;
+            state.call_it(provider_id, &early);
+        }
+        state.settle(&outcome, self.now_ms);
+        self.keep(number, &was, &state, Some(lane))?;
+        self.work_made = true;
+        Ok(Settled::Done)
+    }
+
+    /// The lane of the thread that the message was written for.
+    pub(super) fn lane_of_message(&self, number: i64) -> rusqlite::Result<LaneName> {
+        let (channel, thread) = self
+            .db
+            .prepare_cached(
+                "SELECT c.name, t.account, t.peer FROM messages m JOIN channels c ON c.id = m.channel
+                 JOIN threads t ON t.thread = m.thread WHERE m.number = ?1",
+            )?
+            .query_row([number], |row| Ok((row.get::<_, String>(0)?, ThreadId { account: row.get(1)?, peer: row.get(2)? })))?;
+        Ok(lane_name(&channel, &thread))
+    }
+
+    /// Ends the tries of the process that owned the file before; what it had begun is in doubt from now on.
+    pub(super) fn end_all_tries(&mut self) -> rusqlite::Result<()> {
+        let left: Vec<Held> = self
+            .db
+            .prepare("SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases")?
+            .query_map([], Held::read)?
+            .collect::<Result<_, _>>()?;
+        for held in left {
+            self.lose_try(&held, None, "hapax stopped")?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn account_key(account: &str) -> i64 {
+    let hash = hash16("account", &[account]);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash[..8]);
+    i64::from_le_bytes(bytes)
+}
+
+pub(super) fn request_hash(account: &str, request_id: &str) -> LaneName {
+    hash16("request", &[account, request_id])
+}
+
+fn hash16(purpose: &str, parts: &[&str]) -> LaneName {
+    let mut hasher = KeyHasher::new(purpose);
+    parts.iter().for_each(|part| hasher.part(part.as_bytes()));
+    let mut name = LaneName::default();
+    name.copy_from_slice(&hasher.finish()[..16]);
+    name
+}
+
+/// The number in a message's id.
+pub(super) fn message_number(id: hapax_domain::MessageId) -> i64 {
+    ids::number_of(id.0) as i64
+}

@@ -1,0 +1,431 @@
+//! Who talks with whom, and what was said last. Kept in memory and written now and then: a row per message would be a random page each.
+//!
+//! Nothing is lost by that: every message names its thread and what came before it, so after a crash the last words are read again
+//! from the messages since.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
+
+use hapax_domain::key::KeyHasher;
+use hapax_domain::limits;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::keys::KeyIsHash;
+use super::lanes::LaneName;
+
+pub(super) struct Threads {
+    talks: HashMap<i64, Talk>,
+    names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
+    /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
+    to_write: Vec<i64>,
+    changed: HashSet<i64>,
+    /// How many of `talks` have something to write.
+    unwritten: usize,
+    /// Words since the last step of writing.
+    said: usize,
+    /// What everything in `to_write` was about when the step began.
+    written_to: u64,
+    begun_ms: i64,
+    ready: bool,
+    touched: bool,
+    /// Threads looked at to find which can be let go.
+    #[cfg(test)]
+    looked_at: usize,
+}
+
+/// Account and name, hashed: names are compared with every message, and this is much shorter.
+pub(super) type NameHash = LaneName;
+
+pub(super) fn name_hash(account: &str, name: &str) -> NameHash {
+    let mut hasher = KeyHasher::new("name");
+    hasher.part(account.as_bytes());
+    hasher.part(name.as_bytes());
+    let mut hash = NameHash::default();
+    hash.copy_from_slice(&hasher.finish()[..16]);
+    hash
+}
+
+/// A thread's last words.
+#[derive(Clone)]
+struct Talk {
+    last: i64,
+    last_at: i64,
+    last_text: Option<String>,
+    last_out: bool,
+    unread: i64,
+    /// Events and messages of it that are there.
+    entries: i64,
+    /// Not in the table yet.
+    unwritten: bool,
+}
+
+/// Something said in a thread.
+pub(super) struct Said<'s> {
+    pub(super) number: i64,
+    pub(super) at: i64,
+    pub(super) out: bool,
+    pub(super) text: Option<&'s str>,
+}
+
+/// Threads held in memory that have nothing to write; when there are more, all of them are let go.
+const TALKS_MAX: usize = 50_000;
+/// Names held in memory; when there are more, all of them are let go.
+const NAMES_MAX: usize = 100_000;
+/// Rows written per batch.
+const STEP_ROWS: usize = 200;
+const STEP_EVERY_MS: i64 = 5_000;
+/// Threads with something to write; from here on two are written for each one that changes, so that there are never many more.
+const UNWRITTEN_MAX: usize = 20_000;
+
+impl Threads {
+    pub(super) fn new() -> Self {
+        Self {
+            talks: HashMap::new(),
+            names: HashMap::default(),
+            to_write: Vec::new(),
+            changed: HashSet::new(),
+            unwritten: 0,
+            said: 0,
+            written_to: 0,
+            begun_ms: 0,
+            ready: false,
+            touched: false,
+            #[cfg(test)]
+            looked_at: 0,
+        }
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.touched = false;
+    }
+
+    /// Forgets what the failed batch may have changed; it is read again when it is needed.
+    pub(super) fn rolled_back(&mut self) {
+        if self.touched {
+            *self = Self::new();
+        }
+    }
+
+    /// Reads what was said since the last words were written down.
+    fn make_ready(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        self.touched = true;
+        if self.ready {
+            return Ok(());
+        }
+        self.ready = true;
+        let mut since = db.prepare_cached(
+            "SELECT thread, number, received AS at, echo AS out, text FROM events
+                 WHERE number > (SELECT value FROM meta WHERE name = 'threads_to') AND prev IS NOT NULL
+             UNION ALL
+             SELECT thread, number, created, 1, text FROM messages
+                 WHERE number > (SELECT value FROM meta WHERE name = 'threads_to')
+             ORDER BY number",
+        )?;
+        let mut rows = since.query([])?;
+        while let Some(row) = rows.next()? {
+            let (thread, text): (i64, Option<String>) = (row.get(0)?, row.get(4)?);
+            let said = Said { number: row.get(1)?, at: row.get(2)?, out: row.get(3)?, text: text.as_deref() };
+            if self.talk(db, thread)?.last < said.number {
+                self.say(db, thread, &said)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
+        // A pass lets go of so many that its cost for each message stays the same, however many threads there are.
+        if self.talks.len() - self.unwritten > TALKS_MAX {
+            #[cfg(test)]
+            {
+                self.looked_at += self.talks.len();
+            }
+            self.talks.retain(|_, talk| talk.unwritten);
+        }
+        match self.talks.entry(thread) {
+            std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
+            std::collections::hash_map::Entry::Vacant(gap) => {
+                let talk = db
+                    .prepare_cached("SELECT last, last_at, last_text, last_out, unread, entries FROM threads WHERE thread = ?1")?
+                    .query_row([thread], |row| {
+                        Ok(Talk {
+                            last: row.get(0)?,
+                            last_at: row.get(1)?,
+                            last_text: row.get(2)?,
+                            last_out: row.get(3)?,
+                            unread: row.get(4)?,
+                            entries: row.get(5)?,
+                            unwritten: false,
+                        })
+                    })?;
+                Ok(gap.insert(talk))
+            }
+        }
+    }
+
+    /// The thread of a peer, by any of its names; `None` when nobody has talked with it.
+    fn known(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash) -> rusqlite::Result<Option<i64>> {
+        if let Some(&thread) = self.names.get(&hash) {
+            return Ok(Some(thread));
+        }
+        let found: Option<i64> = db
+            .prepare_cached("SELECT thread FROM names WHERE account = ?1 AND name = ?2")?
+            .query_row([account, name], |row| row.get(0))
+            .optional()?;
+        if let Some(thread) = found {
+            self.touched = true;
+            self.keep_name(hash, thread);
+        }
+        Ok(found)
+    }
+
+    fn keep_name(&mut self, hash: NameHash, thread: i64) {
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        self.names.insert(hash, thread);
+    }
+
+    /// Finds or makes the thread of a peer with these names; `number` is for a new one.
+    pub(super) fn of(
+        &mut self,
+        db: &Connection,
+        channel: i64,
+        account: &str,
+        names: &[(&str, NameHash)],
+        number: &mut dyn FnMut() -> i64,
+    ) -> rusqlite::Result<i64> {
+        self.make_ready(db)?;
+        let mut known = Vec::with_capacity(names.len());
+        for (name, hash) in names {
+            known.push(self.known(db, account, name, *hash)?);
+        }
+        let thread = match known.iter().flatten().next() {
+            Some(&thread) => thread,
+            None => {
+                let thread = number();
+                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0, 0)")?
+                    .execute(params![thread, channel, account, names[0].0])?;
+                thread
+            }
+        };
+        for ((name, hash), _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
+            db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
+                .execute(params![account, name, thread])?;
+            self.keep_name(*hash, thread);
+        }
+        Ok(thread)
+    }
+
+    /// Adds to a thread; gives the number of what was said before.
+    pub(super) fn say(&mut self, db: &Connection, thread: i64, said: &Said<'_>) -> rusqlite::Result<i64> {
+        let talk = self.talk(db, thread)?;
+        let before = std::mem::replace(&mut talk.last, said.number);
+        talk.last_at = said.at;
+        talk.last_out = said.out;
+        talk.unread += i64::from(!said.out);
+        talk.entries += 1;
+        talk.last_text = said.text.map(limits::preview);
+        let new = !std::mem::replace(&mut talk.unwritten, true);
+        self.unwritten += usize::from(new);
+        self.said += 1;
+        self.changed.insert(thread);
+        Ok(before)
+    }
+
+    pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str, last: u64) -> rusqlite::Result<bool> {
+        self.make_ready(db)?;
+        let Some(thread) = find_thread(db, account, peer)? else { return Ok(false) };
+        self.talk(db, thread)?.unread = 0;
+        self.write(db, thread)?;
+        db.prepare_cached("UPDATE threads SET read_to = ?2 WHERE thread = ?1")?.execute([thread, last as i64])?;
+        Ok(true)
+    }
+
+    /// So many entries of the thread are gone. Written at once, in the commit that removes them.
+    pub(super) fn forget(&mut self, db: &Connection, thread: i64, entries: i64) -> rusqlite::Result<()> {
+        self.make_ready(db)?;
+        self.talk(db, thread)?.entries -= entries;
+        self.write(db, thread)
+    }
+
+    /// Removes the thread, with all names that lead to it, when its last words are older than `before_ms` and nothing of it is left; or its last
+    /// words, when what said them is gone. True when it was removed.
+    pub(super) fn purge(&mut self, db: &Connection, thread: i64, before_ms: i64) -> rusqlite::Result<bool> {
+        self.make_ready(db)?;
+        let talk = self.talk(db, thread)?;
+        if talk.last_at > before_ms {
+            return Ok(false);
+        }
+        if talk.entries > 0 {
+            let is_there = "SELECT 1 FROM events WHERE number = ?1 UNION ALL SELECT 1 FROM messages WHERE number = ?1";
+            if talk.last_text.is_some() && !db.prepare_cached(is_there)?.exists([talk.last])? {
+                talk.last_text = None;
+                self.write(db, thread)?;
+            }
+            return Ok(false);
+        }
+        let names: Vec<NameHash> = db
+            .prepare_cached("SELECT account, name FROM names WHERE thread = ?1")?
+            .query_map([thread], |row| Ok(name_hash(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?)))?
+            .collect::<Result<_, _>>()?;
+        for name in names {
+            self.names.remove(&name);
+        }
+        if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
+            self.unwritten -= 1;
+        }
+        db.prepare_cached("DELETE FROM names WHERE thread = ?1")?.execute([thread])?;
+        db.prepare_cached("DELETE FROM threads WHERE thread = ?1")?.execute([thread])?;
+        Ok(true)
+    }
+
+    fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
+        let Some(talk) = self.talks.get_mut(&thread) else { return Ok(()) };
+        db.prepare_cached(
+            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
+        )?
+        .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread, talk.entries])?;
+        self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
+        Ok(())
+    }
+
+    /// Writes some of what changed, at most every few seconds all of it; `all` for whoever is about to read.
+    pub(super) fn write_some(&mut self, db: &Connection, now_ms: i64, last_number: u64, all: bool) -> rusqlite::Result<()> {
+        if all {
+            self.make_ready(db)?;
+        }
+        let many = self.unwritten > UNWRITTEN_MAX;
+        let due = all || many || now_ms - self.begun_ms >= STEP_EVERY_MS;
+        let rows = match (all, many) {
+            (true, _) => usize::MAX,
+            (false, true) => STEP_ROWS.max(2 * self.said),
+            (false, false) => STEP_ROWS,
+        };
+        self.said = 0;
+        let mut left = rows;
+        while left > 0 {
+            if self.to_write.is_empty() {
+                if !due || self.changed.is_empty() {
+                    return Ok(());
+                }
+                self.begin_step(now_ms, last_number);
+            }
+            self.touched = true;
+            let rest = self.to_write.len().saturating_sub(left);
+            left -= self.to_write.len() - rest;
+            for thread in self.to_write.split_off(rest) {
+                self.write(db, thread)?;
+            }
+            if self.to_write.is_empty() {
+                db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
+                // One step per batch, unless there is much to do.
+                if !all && !many {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_step(&mut self, now_ms: i64, last_number: u64) {
+        let talks = &self.talks;
+        self.to_write = self.changed.drain().filter(|thread| talks.get(thread).is_some_and(|talk| talk.unwritten)).collect();
+        // In the order of the table, so that neighbours share a page.
+        self.to_write.sort_unstable();
+        self.written_to = last_number;
+        self.begun_ms = now_ms;
+    }
+}
+
+/// The thread that goes by this name, or else the one that the name leads to now.
+pub(super) fn find_thread(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+    let by = [
+        "SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 ORDER BY thread LIMIT 1",
+        "SELECT thread FROM names WHERE account = ?1 AND name = ?2",
+    ];
+    for sql in by {
+        let found = db.prepare_cached(sql)?.query_row([account, name], |row| row.get(0)).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a row of `threads` joined with its channel's name; the aliases are read apart.
+pub(super) fn thread_row(row: &Row<'_>) -> rusqlite::Result<(i64, hapax_store::ThreadRow)> {
+    use hapax_domain::{Direction, ThreadId};
+    let row_of = hapax_store::ThreadRow {
+        id: ThreadId { account: row.get(2)?, peer: row.get(3)? },
+        channel: row.get(1)?,
+        aliases: Vec::new(),
+        last_ms: row.get(4)?,
+        last_text: row.get(5)?,
+        last_direction: if row.get(6)? { Direction::Out } else { Direction::In },
+        unread: row.get(7)?,
+    };
+    Ok((row.get(0)?, row_of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: i64 = 300_000;
+    const BATCH: i64 = 1_000;
+
+    fn in_memory() -> Connection {
+        let db = Connection::open_in_memory().expect("a database");
+        for migration in super::super::open::MIGRATIONS {
+            db.execute_batch(migration).expect("the schema");
+        }
+        db
+    }
+
+    /// Says something to new people, in batches, as the writer does.
+    fn many_people(db: &Connection, threads: &mut Threads, mut after_batch: impl FnMut(&Threads)) {
+        for batch in 0..PEERS / BATCH {
+            db.execute_batch("BEGIN").expect("begun");
+            for peer in batch * BATCH..(batch + 1) * BATCH {
+                let name = format!("5511{peer}");
+                let names = [(name.as_str(), name_hash("acc", &name))];
+                let thread = threads.of(db, 1, "acc", &names, &mut || 2 * peer + 1).expect("a thread");
+                let said = Said { number: 2 * peer + 2, at: 7, out: false, text: Some("hello") };
+                assert_eq!(threads.say(db, thread, &said).expect("said"), 0);
+            }
+            threads.write_some(db, 7, (2 * (batch + 1) * BATCH) as u64, false).expect("written");
+            db.execute_batch("COMMIT").expect("committed");
+            threads.committed();
+            after_batch(threads);
+        }
+    }
+
+    #[test]
+    fn many_people_cost_as_much_each_as_few() {
+        let (db, mut threads) = (in_memory(), Threads::new());
+        many_people(&db, &mut threads, |threads| {
+            assert!(threads.unwritten <= UNWRITTEN_MAX + 2 * BATCH as usize, "{} unwritten", threads.unwritten);
+            assert!(threads.talks.len() <= TALKS_MAX + UNWRITTEN_MAX + 2 * BATCH as usize, "{} in memory", threads.talks.len());
+            assert!(threads.names.len() <= NAMES_MAX);
+        });
+        assert!(threads.looked_at <= 2 * PEERS as usize, "{} looks at threads for {PEERS} messages", threads.looked_at);
+
+        threads.write_some(&db, 7, 2 * PEERS as u64, true).expect("written");
+        assert_eq!(threads.unwritten, 0);
+        let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
+        assert_eq!(count("SELECT count(*) FROM threads WHERE last = thread + 1 AND unread = 1 AND last_text = 'hello'"), PEERS);
+        assert_eq!(count("SELECT value FROM meta WHERE name = 'threads_to'"), 2 * PEERS);
+    }
+
+    #[test]
+    fn what_was_let_go_is_read_again() {
+        let (db, mut threads) = (in_memory(), Threads::new());
+        many_people(&db, &mut threads, |_| {});
+        assert!(!threads.talks.contains_key(&1), "the first was let go");
+        let names = [("55110", name_hash("acc", "55110"))];
+        let thread = threads.of(&db, 1, "acc", &names, &mut || unreachable!("it is known")).expect("a thread");
+        let said = Said { number: 2 * PEERS + 1, at: 8, out: false, text: Some("again") };
+        assert_eq!((thread, threads.say(&db, thread, &said).expect("said")), (1, 2));
+        assert_eq!(threads.talk(&db, 1).expect("there").unread, 2);
+    }
+}

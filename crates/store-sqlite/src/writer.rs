@@ -1,0 +1,348 @@
+//! The one thread that writes. All calls that wait share one transaction and one fsync.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hapax_domain::age::Dated;
+use hapax_store::StoreError;
+use hapax_store::clock::Clock;
+use rusqlite::Connection;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::clock::Mark;
+use super::disk::{DiskFloor, LogCap};
+use super::keys::{self, KeySet};
+use super::lanes::Lanes;
+use super::purge::Sweep;
+use super::threads::Threads;
+
+/// Work for the writer; gives back what to do once the outcome of the commit is known.
+pub(super) type Job = Box<dyn FnOnce(&mut Writer) -> Finish + Send>;
+type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
+
+/// Most calls in one transaction: bounds how long the first one waits for the last.
+const BATCH_JOBS: usize = 1_024;
+/// Rows moved to a sorted table per step, at least: about a millisecond.
+const SEAL_ROWS: usize = 1_000;
+
+/// What the writer's thread owns.
+pub(super) struct Writer {
+    pub(super) db: Connection,
+    pub(super) keys: KeySet,
+    pub(super) lanes: Lanes,
+    /// The lanes of what goes out.
+    pub(super) outgoing: Lanes,
+    pub(super) outbox_max: Arc<AtomicUsize>,
+    pub(super) threads: Threads,
+    /// The clock's time at the start of the job, never less than at an earlier one.
+    pub(super) now_ms: i64,
+    pub(super) last_number: u64,
+    pub(super) last_fence: u64,
+    pub(super) fences_reserved: u64,
+    pub(super) channels: HashMap<Arc<str>, i64>,
+    pub(super) channel_names: HashMap<i64, Arc<str>>,
+    pub(super) disk: DiskFloor,
+    pub(super) count: EventCount,
+    /// Set when the batch made work that a worker may be waiting for.
+    pub(super) work_made: bool,
+    /// Where purge stands, for each retention.
+    pub(super) sweeps: HashMap<i64, Sweep>,
+    /// The last message that purge looked at in this round, and the last thread, by its last words.
+    pub(super) messages_swept: i64,
+    pub(super) threads_swept: (i64, i64),
+    pub(super) messages_witness: Option<Dated>,
+    mark: Mark,
+    log: LogCap,
+    failed: Option<String>,
+    clock: Arc<dyn Clock>,
+    gauges: Arc<Gauges>,
+    work: Arc<Notify>,
+    /// To put sealing steps in the line like everybody else's; weak, so that it does not keep the thread alive.
+    line: mpsc::WeakSender<Job>,
+}
+
+/// How many events there are, written down now and then: writing it with every batch would cost a page each time.
+#[derive(Default)]
+pub(super) struct EventCount {
+    /// Events recorded less events purged, since it was last written down.
+    since: i64,
+    pub(super) in_batch: i64,
+    /// Rows already counted are gone: the written count must follow at once.
+    pub(super) write_now: bool,
+}
+
+const COUNT_EVERY: i64 = 10_000;
+
+/// What readers may know of the writer's memory.
+#[derive(Default)]
+pub(super) struct Gauges {
+    pub(super) keys: AtomicU64,
+}
+
+/// What the writer starts from.
+pub(super) struct Start {
+    pub(super) db: Connection,
+    pub(super) keys: KeySet,
+    pub(super) lanes: Lanes,
+    pub(super) outgoing: Lanes,
+    pub(super) outbox_max: Arc<AtomicUsize>,
+    pub(super) log: LogCap,
+    pub(super) disk: DiskFloor,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) gauges: Arc<Gauges>,
+    pub(super) work: Arc<Notify>,
+    pub(super) line: mpsc::WeakSender<Job>,
+    pub(super) last_number: u64,
+    pub(super) last_fence: u64,
+    /// Events recorded since their count was last written down.
+    pub(super) uncounted: i64,
+}
+
+impl Writer {
+    pub(super) fn new(start: Start) -> rusqlite::Result<Self> {
+        let mut writer = Self {
+            now_ms: start.clock.now_ms(),
+            db: start.db,
+            keys: start.keys,
+            lanes: start.lanes,
+            outgoing: start.outgoing,
+            outbox_max: start.outbox_max,
+            threads: Threads::new(),
+            log: start.log,
+            last_number: start.last_number,
+            last_fence: start.last_fence,
+            fences_reserved: start.last_fence,
+            channels: HashMap::new(),
+            channel_names: HashMap::new(),
+            disk: start.disk,
+            count: EventCount { since: start.uncounted, ..EventCount::default() },
+            work_made: false,
+            sweeps: HashMap::new(),
+            messages_swept: 0,
+            threads_swept: (0, 0),
+            messages_witness: None,
+            mark: Mark::default(),
+            failed: None,
+            clock: start.clock,
+            gauges: start.gauges,
+            work: start.work,
+            line: start.line,
+        };
+        writer.load_channels()?;
+        writer.gauges.keys.store(writer.keys.len(), Ordering::Relaxed);
+        Ok(writer)
+    }
+
+    /// Works until every sender is gone.
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        self.sort_if_closed();
+        while let Some(first) = jobs.blocking_recv() {
+            self.batch(first, &mut jobs);
+            self.tend_periods();
+            self.log.keep_short(&self.db);
+        }
+    }
+
+    fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
+        let mut finishes = Vec::with_capacity(64);
+        let begun = self.db.execute_batch("BEGIN IMMEDIATE");
+        self.failed = begun.err().map(|error| error.to_string());
+        // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
+        let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
+        let mut next = Some(first);
+        while let Some(job) = next {
+            self.now_ms = self.now_ms.max(self.clock.now_ms());
+            self.lanes.now_ms = self.now_ms;
+            self.outgoing.now_ms = self.now_ms;
+            finishes.push(job(self));
+            let more = finishes.len() < most && (refuse_all || self.failed.is_none());
+            next = if more { jobs.try_recv().ok() } else { None };
+        }
+        let failed = self.commit();
+        for finish in finishes {
+            finish(failed.as_deref());
+        }
+        if std::mem::take(&mut self.work_made) && failed.is_none() {
+            self.work.notify_waiters();
+        }
+    }
+
+    /// Ends the transaction; says why if it could not be committed.
+    fn commit(&mut self) -> Option<String> {
+        let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
+        let written = write_now || since + in_batch >= COUNT_EVERY;
+        if self.failed.is_none() {
+            let said = self.threads.write_some(&self.db, self.now_ms, self.last_number, false);
+            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
+            self.failed = marked.err().map(|error| error.to_string());
+        }
+        if self.failed.is_none() {
+            let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
+            self.failed = counted.and_then(|()| self.db.execute_batch("COMMIT")).err().map(|error| error.to_string());
+        }
+        let failed = self.failed.take();
+        self.count.since = match failed {
+            Some(_) => since,
+            None if written => 0,
+            None => since + in_batch,
+        };
+        if failed.is_some() {
+            // Some failures end the transaction by themselves; rolling back nothing is harmless.
+            let _ = self.db.execute_batch("ROLLBACK");
+            self.keys.rolled_back();
+            self.lanes.rolled_back();
+            self.outgoing.rolled_back();
+            self.threads.rolled_back();
+            self.fences_reserved = self.last_fence;
+            if let Err(error) = self.load_channels() {
+                tracing::error!(%error, "could not read the channels after a failed commit");
+            }
+        } else {
+            self.keys.committed();
+            self.lanes.committed();
+            self.outgoing.committed();
+            self.threads.committed();
+        }
+        self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
+        failed
+    }
+
+    fn write_count(&self, added: i64) -> rusqlite::Result<()> {
+        self.db.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'events'")?.execute([added])?;
+        let counted_to = self.last_number as i64;
+        self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'events_to'")?.execute([counted_to])?;
+        Ok(())
+    }
+
+    /// Closes a full period, and keeps sealing going between batches.
+    fn tend_periods(&mut self) {
+        if self.keys.wants_closing(self.now_ms) {
+            let closed = self.db.execute_batch("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
+            self.failed = closed.err().map(|error| error.to_string());
+            if let Some(why) = self.commit() {
+                tracing::warn!(why, "could not close a period of keys; it grows until that works");
+            }
+            self.sort_if_closed();
+        }
+        if self.keys.is_sealing()
+            && let Some(line) = self.line.upgrade()
+        {
+            // A full line means batches come anyway, and each asks again.
+            let _ = line.try_send(Box::new(seal_step));
+        }
+    }
+
+    fn sort_if_closed(&self) {
+        let Some(to_sort) = self.keys.to_sort() else { return };
+        let line = self.line.clone();
+        std::thread::spawn(move || {
+            let sorted = keys::sort(&to_sort);
+            if let Some(line) = line.upgrade() {
+                let take: Job = Box::new(move |writer: &mut Writer| {
+                    writer.keys.take_sorted(sorted);
+                    Box::new(|_: Option<&str>| {})
+                });
+                let _ = line.blocking_send(take);
+            }
+        });
+    }
+
+    fn load_channels(&mut self) -> rusqlite::Result<()> {
+        self.channels.clear();
+        let mut select = self.db.prepare_cached("SELECT id, name FROM channels")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
+            let name: Arc<str> = name.into();
+            self.channel_names.insert(id, Arc::clone(&name));
+            self.channels.insert(name, id);
+        }
+        Ok(())
+    }
+
+    /// The short name of a channel in the tables; made at first use.
+    pub(super) fn channel(&mut self, name: &Arc<str>) -> rusqlite::Result<i64> {
+        if let Some(&id) = self.channels.get(name) {
+            return Ok(id);
+        }
+        self.db.execute("INSERT INTO channels (name) VALUES (?1)", [&**name])?;
+        let id = self.db.last_insert_rowid();
+        self.channels.insert(Arc::clone(name), id);
+        self.channel_names.insert(id, Arc::clone(name));
+        Ok(id)
+    }
+
+    /// How far the clock lags behind the world's: one that was set ahead meanwhile is caught up with at the next start.
+    pub(super) fn lag_ms(&self) -> i64 {
+        (self.clock.wall_ms() - self.now_ms).max(0)
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The next fence. Reserved on disk in large steps, so that no restart hands out a fence twice.
+    pub(super) fn fence(&mut self) -> rusqlite::Result<u64> {
+        const STEP: u64 = 1_000;
+        if self.last_fence == self.fences_reserved {
+            let reserved = self.fences_reserved + STEP;
+            self.db.execute("UPDATE meta SET value = ?1 WHERE name = 'last_fence'", [reserved as i64])?;
+            self.fences_reserved = reserved;
+        }
+        self.last_fence += 1;
+        Ok(self.last_fence)
+    }
+}
+
+fn seal_step(writer: &mut Writer) -> Finish {
+    if writer.failed.is_none()
+        && let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS)
+    {
+        writer.failed = Some(error.to_string());
+    }
+    Box::new(|_| {})
+}
+
+/// Wraps a step of the contract as a job whose caller hears of it after the commit.
+pub(super) fn job<T: Send + 'static>(
+    what: &'static str,
+    step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
+) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
+    let (reply, answer) = oneshot::channel();
+    let job: Job = Box::new(move |writer: &mut Writer| {
+        let done = if writer.failed.is_some() { Err(StepError::Skipped) } else { step(writer) };
+        if let Err(StepError::Sql(error)) = &done {
+            writer.failed = Some(error.to_string());
+        }
+        Box::new(move |failed: Option<&str>| {
+            let outcome = match (failed, done) {
+                (_, Err(StepError::Refused(refused))) => Err(refused),
+                (None, Ok(value)) => Ok(value),
+                (Some(why), _) => Err(StoreError::Failed { what, retryable: true, source: why.to_owned().into() }),
+                (None, Err(StepError::Skipped)) => Err(StoreError::Busy),
+                (None, Err(StepError::Sql(error))) => Err(StoreError::Failed { what, retryable: true, source: error.into() }),
+            };
+            // The caller may have gone away; the step stands all the same.
+            let _ = reply.send(outcome);
+        })
+    });
+    (job, answer)
+}
+
+/// Why a step inside a batch ended early.
+pub(super) enum StepError {
+    /// The database failed: the whole batch is rolled back.
+    Sql(rusqlite::Error),
+    /// This step alone is refused, before it wrote anything.
+    Refused(StoreError),
+    /// The batch had failed before this step's turn came.
+    Skipped,
+}
+
+impl From<rusqlite::Error> for StepError {
+    fn from(error: rusqlite::Error) -> Self {
+        StepError::Sql(error)
+    }
+}

@@ -1,0 +1,115 @@
+//! What leasing hands out and what settling takes back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_domain::{EventId, Fence, ItemId, Kind, ThreadId};
+
+use super::{KeptHeaders, NewMessage};
+
+/// The engine's own name for a lane. Opaque outside the engine that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneRef(pub [u8; 32]);
+
+/// Who wants work, how much of which channels, and for how long.
+#[derive(Clone, Debug)]
+pub struct LeaseAsk {
+    /// Shown to people; plays no part in the fence.
+    pub worker: Arc<str>,
+    /// Most items wanted, per channel.
+    pub wants: Vec<(Arc<str>, usize)>,
+    pub hold_ms: i64,
+}
+
+/// One inbox item, held by one worker until `until_ms` of the store's clock.
+#[derive(Clone, Debug)]
+pub struct InboxLease {
+    pub lane: LaneRef,
+    pub fence: Fence,
+    pub until_ms: i64,
+    pub item: ItemId,
+    pub channel: Arc<str>,
+    /// 1 at the first call; grows with every call that may have reached the target, and never goes back.
+    pub attempt: u32,
+    /// How many failures were charged to it so far: what its budget is compared with.
+    pub failures: u32,
+    /// Set when this is a replay: the number of the replay, from 1.
+    pub replay: Option<u32>,
+    pub received_ms: i64,
+    pub headers: KeptHeaders,
+    /// The whole body of the webhook.
+    pub body: Bytes,
+    /// How many events the webhook had in all; when more than `events`, the body must be re-wrapped.
+    pub webhook_events: u32,
+    /// In the order of the webhook; at least one.
+    pub events: Vec<LeasedEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasedEvent {
+    pub id: EventId,
+    pub kind: Kind,
+    pub index: u32,
+    pub thread: Option<ThreadId>,
+}
+
+/// How work on an inbox item ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The target took it. `answer` is kept for repeats in proxy mode; `replies` enter the outbox in the same step, or are kept with the item.
+    Delivered { status: u16, answer: Option<Answer>, replies: Vec<NewMessage> },
+    /// The target failed it. It comes again after the wait, by the store's clock; the attempt counts and one failure is charged.
+    Retry { wait_ms: i64, why: String },
+    /// It waits for a person; the lane goes on with the next.
+    Parked { why: String },
+    /// It was not tried, or not to the end, through no fault of its own: nothing is charged. Comes again after the wait. `called` says how
+    /// a call ended that may have reached the target: then the attempt counts and stands in the story, otherwise neither.
+    HandBack { wait_ms: i64, called: Option<String> },
+}
+
+impl Outcome {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Delivered { .. } => "delivered",
+            Outcome::Retry { .. } => "retry",
+            Outcome::Parked { .. } => "parked",
+            Outcome::HandBack { .. } => "handed back",
+        }
+    }
+
+    /// Whether the attempt counts and stands in the story: the target may have been called.
+    pub fn counts(&self) -> bool {
+        !matches!(self, Outcome::HandBack { called: None, .. })
+    }
+
+    /// How many failures are charged to the item.
+    pub fn charge(&self) -> u32 {
+        u32::from(matches!(self, Outcome::Retry { .. }))
+    }
+
+    /// Why the item is not done, where there is a reason to be shown.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Outcome::Retry { why, .. } | Outcome::Parked { why } => Some(why),
+            Outcome::HandBack { called, .. } => called.as_deref(),
+            Outcome::Delivered { .. } => None,
+        }
+    }
+}
+
+/// What a target answered, for the repeats of the same request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub body: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// Done, but there was no room for the replies: the item is parked with them.
+    Kept,
+    /// Another lease was given out since: this worker's outcome does not count.
+    Lost,
+}

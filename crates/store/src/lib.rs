@@ -1,0 +1,255 @@
+//! THE CONTRACT. Every engine keeps it, and `testkit/store_suite.rs` is its twin in tests: all engines run all of it.
+//!
+//! Each method is one whole atomic step decided from its arguments: no transaction, closure, SQL or connection leaks out. Expected
+//! outcomes (duplicate, lost, conflict) are values; an error means the store could not do its job and says whether to try again.
+//!
+//! Rules that hold for every method:
+//! - When it returns `Ok`, its effect is durable. When it returns `Err`, it had no effect.
+//! - Time is the store's: leases end by its clock, whatever the callers' clocks say. When that clock is set back, opening or `purge` moves what
+//!   waits and what is leased with it, except what is to be sent at a certain time; keys are then kept longer, never shorter.
+//! - Every call is safe from any number of instances at once.
+//!
+//! *Invariant:* no code outside `store/` knows which database runs.
+
+pub mod clock;
+
+mod accept;
+mod awaited;
+mod beside;
+mod by_hand;
+mod in_time;
+mod kept;
+mod lease;
+pub mod moving;
+pub mod offer;
+mod outbox;
+mod reads;
+mod threads;
+
+pub mod memory;
+pub mod steps;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+
+pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, SUSPECTED, Then, suspected};
+pub use awaited::Awaited;
+pub use beside::{Beside, Reason, keep_beside, why_beside};
+pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
+pub use in_time::in_time;
+pub use kept::{read_replies, why_kept, write_replies};
+pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
+pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id};
+pub use reads::{
+    AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
+    Reads, Stats,
+};
+
+pub use threads::{
+    EntryId, MessageRow, OutboxPlace, OutboxQuery, OutboxState, PausedAccount, ThreadMessage, ThreadQuery, ThreadRow, TryRow,
+};
+
+use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+
+/// Every write hapax makes.
+#[async_trait]
+pub trait Store: Reads + Send + Sync + 'static {
+    /// Takes in the events of one webhook, in order: per event, claims the key and, when won, records the event and puts it in line.
+    ///
+    /// - One step for the whole webhook: all or nothing is recorded.
+    /// - A key is remembered for its window from the moment it was won, and never shorter. The same key twice in one arrival is a
+    ///   duplicate of the first.
+    /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
+    /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
+    /// - A new message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together are one
+    ///   person from then on. Two accounts never share a thread.
+    /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
+    ///   the provider's answer to the send is kept for it. An echo is a `sent` of the message it names in the same way; its text says
+    ///   nothing. Either settles a send that was in doubt. A name from before a person's retry moves only what is told of that time.
+    ///   The rules are in [`hapax_domain::outgoing`].
+    /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
+    ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
+    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
+    ///   before it answers, and counts it with `note_copies`.
+    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
+
+    /// Adds suppressed copies to the count shown in an event's story, and the first event that was kept beside it. The counts are a hint:
+    /// losing them in a crash is fine, and a repeat may count twice.
+    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError>;
+
+    /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.
+    ///
+    /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked.
+    /// - Each lease raises the fence above every fence handed out before, and counts one attempt. Attempts only ever grow: one is taken
+    ///   back only by a [`Outcome::HandBack`] of what was not called. A lease that ran out keeps its attempt; it charges nothing.
+    /// - Taking over expired work is part of leasing; there is no separate rescuer.
+    /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
+    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError>;
+
+    /// Moves the end of leases to `hold_ms` from now; tells for each whether it is still held.
+    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Ends the work on a leased item, if the fence is still the lane's; otherwise `Lost` and nothing changes.
+    ///
+    /// A lease that ran out but was not taken over may still be settled: nobody else has begun. The replies of `Delivered` enter the
+    /// outbox in the same step, each under its own request id: a handler that ran twice cannot send twice. When one of them finds no
+    /// room there, all of them are kept with the item, which is parked with the reason ([`why_kept`]): `Kept`. The lane goes on.
+    async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
+
+    /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
+    ///
+    /// One whose `send_at_ms` is still to come waits in a lane of its own: nobody waits for it. When its time has come, leasing puts it
+    /// into its thread's lane, at the place of its age, and takes that lane's first.
+    ///
+    /// There is no room for a new message ([`StoreError::OutboxFull`]) while as many of its channel and account wait or are being sent as
+    /// [`Store::limit_outbox`] says. Replies are counted apart from the rest, against the same number; those in doubt are not
+    /// counted. Instances that add at the same moment may each fill the last place.
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError>;
+
+    /// Leases the first message of lanes that are due, replies before the rest, like [`Store::lease_inbox`].
+    ///
+    /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: whoever gets it must not simply send.
+    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError>;
+
+    /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's, or the
+    /// provider has named the message since.
+    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError>;
+
+    /// Moves the end of outbox leases, like [`Store::extend`].
+    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Ends a try, if the fence is still the lane's. `Sent` takes over the statuses that came early. Of what a look-up found, that is
+    /// taken which no other message of the account is called, decided in this very step. A message of which an earlier try may have gone
+    /// out is never `failed`.
+    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError>;
+
+    /// Sends a failed message, or one in doubt, once more, because a person said so: a new round with an id of its own and no failures
+    /// charged; tries are numbered on, and what was known is kept in `past`.
+    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError>;
+
+    /// Takes a message that nobody holds out of the outbox; it has failed, cancelled. One that may have gone out is no longer waited for.
+    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError>;
+
+    /// Lets an account rest until it is resumed; `None` resumes it.
+    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError>;
+
+    /// Sets the unread count of a thread, by any name of its peer, to zero: all that came in up to now is read. False: no such thread.
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
+
+    /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
+    ///
+    /// A suspected replay is put back only by its own id or its event's: a redrive of many must not deliver what somebody may have forged.
+    /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
+    /// stays parked and is not counted.
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
+
+    /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
+    ///
+    /// Each replay is a new item with its own nonce, so neither hapax nor the bot takes it for a copy.
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
+
+    /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
+    /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
+    /// retention; threads, with all names that lead to them, when their last words are older than the retention and neither an event nor a
+    /// message of them is left. Of a thread that old of which something is left, the last words go with what said them.
+    /// A row from the future is as old as the youngest row behind it that is not, and keeps no other ([`hapax_domain::age`]).
+    ///
+    /// Removes about `max` events, and no more than one webhook beyond that, so that accept never waits long; call again while there is
+    /// `more`. A channel that is not listed is kept as long as the one that is kept longest.
+    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
+
+    /// Stores `value` under `name` unless something is there already; returns what is there now.
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
+
+    /// Puts `new` under `name` if `expected` is there now (`None`: nothing is), in one step; returns what is there afterwards. `None` for
+    /// both only looks. Whoever gets back what it put in has won, or somebody else wrote the same; asked twice, it answers the same.
+    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError>;
+
+    /// Resolves when there may be new work since the call (not since the first poll). A hint: polling is the truth.
+    fn wait(&self) -> BoxFuture<'static, ()>;
+
+    /// Proves that the store can be reached and written to.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// What this store can promise with its present settings.
+    fn promise(&self) -> Promise;
+
+    /// Tells, before work begins, how providers spell whom a message is for: a store that others put messages into by themselves makes them
+    /// like those that were submitted, from now on.
+    fn learn_spelling(&self, _spelling: Spelling) {}
+
+    /// Sets how many messages of one account may wait in a channel's outbox, and how many replies beside them.
+    fn limit_outbox(&self, most: usize);
+
+    /// How everything in it is moved to another store, or why that cannot be done.
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Err(StoreError::Refused("this kind of store can neither be exported nor imported".to_owned()))
+    }
+}
+
+/// Which parked items to put back in line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redrive {
+    Item(ItemId),
+    Event(EventId),
+    Channel(String),
+    All,
+}
+
+/// What one purge step removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    pub keys: u64,
+    pub events: u64,
+    /// There is more to look at: call again.
+    pub more: bool,
+}
+
+impl Purged {
+    /// Adds up steps; there is more when the last one says so.
+    #[must_use]
+    pub fn and(self, step: Purged) -> Purged {
+        Purged { keys: self.keys + step.keys, events: self.events + step.events, more: step.more }
+    }
+}
+
+/// How much of the guarantee table the store can keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Promise {
+    Full,
+    /// What is not kept, and why, for the banner, `/readyz` and the docs.
+    Degraded(Vec<String>),
+}
+
+/// The store could not do its job.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store has more work waiting than it takes; try again")]
+    Busy,
+    #[error("the disk has less than {floor_mb} MB left; hapax takes in nothing new until there is room")]
+    Full { floor_mb: u64 },
+    #[error("the outbox of account {account} on channel {channel} is full; it takes more once some of it has been sent")]
+    OutboxFull { channel: String, account: String },
+    #[error("the store is closed")]
+    Closed,
+    #[error("{what}: {source}")]
+    Failed { what: &'static str, retryable: bool, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl StoreError {
+    pub fn outbox_full(message: &NewMessage) -> Self {
+        StoreError::OutboxFull { channel: message.channel.to_string(), account: message.account.clone() }
+    }
+
+    /// True when the same call may succeed later.
+    pub fn retryable(&self) -> bool {
+        match self {
+            StoreError::Busy | StoreError::Full { .. } | StoreError::OutboxFull { .. } | StoreError::Closed => true,
+            StoreError::Failed { retryable, .. } => *retryable,
+            StoreError::Refused(_) => false,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The model's threads: who talks with whom, and what was said last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hapax_domain::{Direction, Event, Kind, ThreadId, limits};
+
+use crate::{EntryId, ThreadRow};
+
+#[derive(Default)]
+pub(super) struct Threads {
+    rows: BTreeMap<ThreadId, Talk>,
+    /// Every name of a peer, and the name its thread goes by.
+    names: BTreeMap<(String, String), String>,
+    /// In the order accepted.
+    pub(super) entries: Vec<(ThreadId, EntryId)>,
+}
+
+struct Talk {
+    channel: String,
+    last_ms: i64,
+    last_text: Option<String>,
+    last_direction: Direction,
+    unread: u64,
+    /// Numbers up to this one were marked as read.
+    read_to: u64,
+}
+
+/// Something said in a thread.
+pub(super) struct Said<'s> {
+    pub(super) channel: &'s str,
+    pub(super) entry: EntryId,
+    pub(super) direction: Direction,
+    pub(super) text: Option<&'s String>,
+}
+
+impl Threads {
+    /// The thread of a peer, under the name it goes by.
+    pub(super) fn of(&self, account: &str, peer: &str) -> ThreadId {
+        let known = self.names.get(&(account.to_owned(), peer.to_owned()));
+        ThreadId { account: account.to_owned(), peer: known.cloned().unwrap_or_else(|| peer.to_owned()) }
+    }
+
+    /// The thread that goes by this name, or else the one that the name leads to now.
+    pub(super) fn find(&self, id: &ThreadId) -> ThreadId {
+        if self.rows.contains_key(id) { id.clone() } else { self.of(&id.account, &id.peer) }
+    }
+
+    /// Takes note of a message: the names of its peer, and what it says.
+    pub(super) fn hear(&mut self, event: &Event, channel: &str, entry: EntryId, now: i64) {
+        let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return };
+        let thread = self.learn_names(&event.account, peer, &event.aliases);
+        let direction = if event.echo { Direction::Out } else { Direction::In };
+        self.say(thread, &Said { channel, entry, direction, text: event.text.as_ref() }, now);
+    }
+
+    /// Names seen together are one person from now on; the thread that was known first, by the peer's own name if it can be, goes on.
+    fn learn_names(&mut self, account: &str, peer: &str, aliases: &[String]) -> ThreadId {
+        let key = |name: &str| (account.to_owned(), name.to_owned());
+        let all: Vec<&str> = std::iter::once(peer).chain(aliases.iter().map(String::as_str)).collect();
+        let known = all.iter().find_map(|name| self.names.get(&key(name)).cloned());
+        let canonical = known.unwrap_or_else(|| peer.to_owned());
+        for name in all {
+            self.names.insert(key(name), canonical.clone());
+        }
+        ThreadId { account: account.to_owned(), peer: canonical }
+    }
+
+    pub(super) fn say(&mut self, thread: ThreadId, said: &Said<'_>, now: i64) {
+        self.names.entry((thread.account.clone(), thread.peer.clone())).or_insert_with(|| thread.peer.clone());
+        self.entries.push((thread.clone(), said.entry));
+        let row = self.rows.entry(thread).or_insert_with(|| Talk {
+            channel: said.channel.to_owned(),
+            last_ms: now,
+            last_text: None,
+            last_direction: said.direction,
+            unread: 0,
+            read_to: 0,
+        });
+        row.last_ms = now;
+        row.last_text = said.text.map(|text| limits::preview(text));
+        row.last_direction = said.direction;
+        row.unread += u64::from(said.direction == Direction::In);
+    }
+
+    /// Removes threads that are `old`, by channel and time of their last words, once nothing of them `is_there` any more; of the others that
+    /// are old, the last words, when what said them is gone.
+    pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool, is_there: impl Fn(EntryId) -> bool) {
+        let mut newest: BTreeMap<&ThreadId, (u64, EntryId)> = BTreeMap::new();
+        let mut left: BTreeSet<&ThreadId> = BTreeSet::new();
+        for (thread, entry) in &self.entries {
+            let number = entry.number();
+            let known = newest.entry(thread).or_insert((number, *entry));
+            *known = if number >= known.0 { (number, *entry) } else { *known };
+            if is_there(*entry) {
+                left.insert(thread);
+            }
+        }
+        let mut gone = BTreeSet::new();
+        for (id, talk) in self.rows.iter_mut().filter(|(_, talk)| old(&talk.channel, talk.last_ms)) {
+            if !left.contains(id) {
+                gone.insert(id.clone());
+            } else if newest.get(id).is_some_and(|(_, entry)| !is_there(*entry)) {
+                talk.last_text = None;
+            }
+        }
+        self.rows.retain(|id, _| !gone.contains(id));
+        // Of what is gone, the newest of a thread still tells where the thread begins now.
+        let mut begins: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        for (thread, entry) in self.entries.iter().filter(|(_, entry)| !is_there(*entry)) {
+            let begin = begins.entry(thread.clone()).or_default();
+            *begin = entry.number().max(*begin);
+        }
+        self.entries.retain(|(thread, entry)| {
+            !gone.contains(thread) && (is_there(*entry) || begins.get(thread) == Some(&entry.number()))
+        });
+        let leads_to = |account: &String, peer: &String| ThreadId { account: account.clone(), peer: peer.clone() };
+        self.names.retain(|(account, _), peer| !gone.contains(&leads_to(account, peer)));
+    }
+
+    pub(super) fn mark_read(&mut self, id: &ThreadId, last_number: u64) -> bool {
+        let id = self.find(id);
+        self.rows.get_mut(&id).map(|row| (row.unread, row.read_to) = (0, last_number)).is_some()
+    }
+
+    pub(super) fn read_to(&self, id: &ThreadId) -> u64 {
+        self.rows.get(id).map_or(0, |row| row.read_to)
+    }
+
+    pub(super) fn row(&self, id: &ThreadId) -> Option<ThreadRow> {
+        let talk = self.rows.get(id)?;
+        let alias = |((account, name), canonical): (&(String, String), &String)| {
+            (*account == id.account && *canonical == id.peer && *name != id.peer).then(|| name.clone())
+        };
+        Some(ThreadRow {
+            id: id.clone(),
+            channel: talk.channel.clone(),
+            aliases: self.names.iter().filter_map(alias).collect(),
+            last_ms: talk.last_ms,
+            last_text: talk.last_text.clone(),
+            last_direction: talk.last_direction,
+            unread: talk.unread,
+        })
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = ThreadRow> {
+        self.rows.keys().filter_map(|id| self.row(id))
+    }
+}

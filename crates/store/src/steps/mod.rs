@@ -1,0 +1,36 @@
+//! The contract's steps, decided once for every engine that keeps records on a server.
+//!
+//! A server engine ([`Engine`], [`Tx`]) only loads, locks and saves [`records`]; what they mean is decided here, in plain Rust, the same for
+//! PostgreSQL, MySQL and Firestore. A step loads what it needs under locks, decides, saves, commits; when another instance was in the way
+//! it runs again from the start.
+
+pub mod engine;
+pub mod records;
+
+mod work;
+
+mod lanes;
+mod threads;
+
+mod accept;
+mod hearing;
+mod lease;
+mod settle;
+
+mod outbox;
+mod submit;
+
+mod admin;
+mod purge;
+
+mod moving;
+
+mod reads;
+mod room;
+mod run;
+mod store;
+
+pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Trouble, Tx, Wanted};
+pub use store::ServerStore;
+
+pub use submit::{rejoin, submit};

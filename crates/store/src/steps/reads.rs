@@ -1,0 +1,330 @@
+//! Answers to questions, put together from records.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use futures_util::future::{try_join, try_join_all};
+use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, status_of_inbound};
+
+use super::engine::{Engine, Entry, Wanted};
+use super::records::{
+    AttemptRec, EventRec, Held, ItemRec, LaneRec, MessageRec, OutRec, Place, Queue, ThreadRec, name_hash, thread_hash,
+};
+use super::store::ServerStore;
+use crate::{
+    Answer, AttemptRow, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, MessageRow,
+    OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
+    TryRow,
+};
+
+#[async_trait]
+impl<E: Engine> Reads for ServerStore<E> {
+    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
+        let before = query.before.map(|id| ids::number_of(id.0));
+        let page = page(self.engine.list_events(&query, before, query.limit + 1).await?, query.limit);
+        let items = page.rows.iter().filter_map(|event| event.item).collect();
+        let open = self.engine.peek(&Wanted { items, ..Wanted::default() }).await?.items;
+        Ok(Page { rows: page.rows.iter().map(|event| event_row(event, &open)).collect(), more: page.more })
+    }
+
+    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        let Some(event) = self.find_event(id).await? else { return Ok(None) };
+        let items = event.item.into_iter().collect();
+        let seen = self.engine.peek(&Wanted { items, bodies: vec![event.webhook], ..Wanted::default() }).await?;
+        let Some(carried) = seen.events.get(&event.webhook).and_then(|event| event.carried.clone()) else { return Ok(None) };
+        let mut open: Vec<ItemRec> = seen.items.values().cloned().collect();
+        if event.replays > 0 {
+            open.extend(self.engine.list_replays(event.number).await?);
+        }
+        open.sort_by_key(|item| item.number);
+        let of: Vec<u64> = std::iter::once(event.number).chain(event.item).collect();
+        let attempts = self.engine.list_attempts(Queue::Inbox, &of);
+        let (attempts, copies) = try_join(attempts, self.engine.copies(event.number)).await?;
+        let its_own = |row: &&AttemptRec| row.of == event.number || Some(row.item) == event.item;
+        Ok(Some(EventDetail {
+            row: event_row(&event, &seen.items),
+            headers: carried.headers,
+            body: carried.body,
+            copies,
+            attempts: attempts.iter().filter(its_own).map(attempt_row).collect(),
+            open: self.inbox_rows(open).await?,
+        }))
+    }
+
+    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
+        let after = query.after.map(|id| ids::number_of(id.0));
+        let page = page(self.engine.list_items(&query, after, query.limit + 1).await?, query.limit);
+        Ok(Page { rows: self.inbox_rows(page.rows).await?, more: page.more })
+    }
+
+    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
+        self.engine.answer(ids::number_of(id.0)).await
+    }
+
+    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
+        let page = page(self.engine.list_threads(&query, query.limit + 1).await?, query.limit);
+        let rows = try_join_all(page.rows.into_iter().map(|thread| self.thread_row(thread))).await?;
+        Ok(Page { rows, more: page.more })
+    }
+
+    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        match self.find_thread(id).await? {
+            None => Ok(None),
+            Some(thread) => Ok(Some(self.thread_row(thread).await?)),
+        }
+    }
+
+    async fn thread_messages(
+        &self,
+        id: &ThreadId,
+        before: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Page<ThreadMessage>, StoreError> {
+        let Some(thread) = self.find_thread(id).await? else { return Ok(Page { rows: vec![], more: false }) };
+        let below = before.map(|before| match before {
+            EntryId::Event(id) => ids::number_of(id.0),
+            EntryId::Message(id) => ids::number_of(id.0),
+        });
+        let hash = thread_hash(&thread.account, &thread.peer);
+        let page = page(self.engine.thread_entries(&hash, thread.purged_to, below, limit + 1).await?, limit);
+        Ok(Page { rows: page.rows.iter().map(|entry| thread_message(entry, thread.read_to)).collect(), more: page.more })
+    }
+
+    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
+        let number = ids::number_of(id.0);
+        let rows = self.message_rows(vec![number]).await?;
+        Ok(rows.into_iter().find(|row| row.id == id))
+    }
+
+    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
+        let provider_names = vec![(account.to_owned(), provider_id.to_owned())];
+        let seen = self.engine.peek(&Wanted { provider_names, ..Wanted::default() }).await?;
+        let Some(number) = seen.provider_names.get(&name_hash(account, provider_id)).and_then(|name| name.message) else {
+            return Ok(None);
+        };
+        let seen = self.engine.peek(&Wanted { messages: vec![number], ..Wanted::default() }).await?;
+        Ok(seen.messages.get(&number).map(MessageRec::message_id))
+    }
+
+    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
+        let after = query.after.map(|id| ids::number_of(id.0));
+        let page = page(self.engine.list_outs(&query, after, query.limit + 1).await?, query.limit);
+        let rows = self.message_rows(page.rows.iter().map(|out| out.number).collect()).await?;
+        Ok(Page { rows, more: page.more })
+    }
+
+    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
+        self.engine.paused().await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.engine.stats().await
+    }
+}
+
+impl<E: Engine> ServerStore<E> {
+    async fn find_event(&self, id: EventId) -> Result<Option<EventRec>, StoreError> {
+        let number = ids::number_of(id.0);
+        let mut seen = self.engine.peek(&Wanted { events: vec![number], ..Wanted::default() }).await?;
+        Ok(seen.events.remove(&number).filter(|event| event.event_id() == id))
+    }
+
+    /// The thread that goes by this name, or else the one that the name leads to now.
+    async fn find_thread(&self, id: &ThreadId) -> Result<Option<ThreadRec>, StoreError> {
+        let (own, name) = (thread_hash(&id.account, &id.peer), (id.account.clone(), id.peer.clone()));
+        let wanted = Wanted { names: vec![name.clone()], threads: vec![own], ..Wanted::default() };
+        let mut seen = self.engine.peek(&wanted).await?;
+        if let Some(thread) = seen.threads.remove(&own) {
+            return Ok(Some(thread));
+        }
+        let Some(peer) = seen.names.remove(&name) else { return Ok(None) };
+        let hash = thread_hash(&id.account, &peer);
+        let mut seen = self.engine.peek(&Wanted { threads: vec![hash], ..Wanted::default() }).await?;
+        Ok(seen.threads.remove(&hash))
+    }
+
+    async fn thread_row(&self, thread: ThreadRec) -> Result<ThreadRow, StoreError> {
+        let mut aliases = self.engine.names_of(&thread.account, &thread.peer).await?;
+        aliases.retain(|name| *name != thread.peer);
+        Ok(ThreadRow {
+            id: ThreadId { account: thread.account, peer: thread.peer },
+            channel: thread.channel,
+            aliases,
+            last_ms: thread.last_ms,
+            last_text: thread.last_text,
+            last_direction: thread.last_direction,
+            unread: thread.unread,
+        })
+    }
+
+    async fn inbox_rows(&self, items: Vec<ItemRec>) -> Result<Vec<InboxRow>, StoreError> {
+        let lanes = items.iter().filter(|item| item.place == Place::InLane).map(|item| item.lane).collect();
+        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
+        Ok(items.iter().map(|item| inbox_row(item, lanes.get(&item.lane))).collect())
+    }
+
+    /// By number.
+    async fn message_rows(&self, numbers: Vec<u64>) -> Result<Vec<MessageRow>, StoreError> {
+        if numbers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wanted = Wanted { messages: numbers.clone(), outs: numbers.clone(), ..Wanted::default() };
+        let seen = self.engine.peek(&wanted).await?;
+        let lanes = seen.outs.values().map(|out| out.lane).collect();
+        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
+        let mut tries: HashMap<u64, Vec<TryRow>> = HashMap::new();
+        for attempt in self.engine.list_attempts(Queue::Outbox, &numbers).await? {
+            tries.entry(attempt.of).or_default().push(try_row(attempt));
+        }
+        let row = |number: &u64| {
+            let message = seen.messages.get(number)?;
+            let place = seen.outs.get(number).map(|out| outbox_place(out, lanes.get(&out.lane)));
+            Some(message_row(message, place, tries.remove(number).unwrap_or_default()))
+        };
+        Ok(numbers.iter().filter_map(row).collect())
+    }
+}
+
+fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Page { rows, more }
+}
+
+/// The lease of a lane, if it is of this very item or message.
+pub(super) fn held_of(lane: Option<&LaneRec>, number: u64) -> Option<&Held> {
+    lane.and_then(|lane| lane.held.as_ref()).filter(|held| held.number == number)
+}
+
+fn event_row(event: &EventRec, open: &HashMap<u64, ItemRec>) -> EventRow {
+    let state = match event.item {
+        None => EventState::Kept,
+        Some(item) => match open.get(&item).map(|item| item.place) {
+            None => EventState::Delivered,
+            Some(Place::InLane) => EventState::Waiting,
+            Some(Place::Parked) => EventState::Parked,
+            Some(Place::Quarantined) => EventState::Quarantined,
+        },
+    };
+    EventRow {
+        id: event.event_id(),
+        channel: event.channel.to_string(),
+        kind: event.kind,
+        account: event.account.clone(),
+        provider_id: event.id.clone(),
+        peer: event.peer.clone(),
+        echo: event.echo,
+        received_ms: event.received_ms,
+        at_ms: event.at_ms,
+        state,
+        body_bytes: event.body_bytes,
+    }
+}
+
+fn inbox_row(item: &ItemRec, lane: Option<&LaneRec>) -> InboxRow {
+    let held = held_of(lane, item.number);
+    let state = match (item.place, held) {
+        (Place::Parked, _) => ItemState::Parked,
+        (Place::Quarantined, _) => ItemState::Quarantined,
+        (Place::InLane, None) => ItemState::Waiting { due_ms: item.due_ms },
+        (Place::InLane, Some(held)) => {
+            ItemState::Leased { worker: held.worker.clone(), until_ms: held.until_ms, fence: Fence(held.fence) }
+        }
+    };
+    InboxRow {
+        item: item.item_id(),
+        event: item.event_id(),
+        channel: item.channel.to_string(),
+        events: item.events.len() as u32,
+        attempt: held.map_or(item.attempt, |held| held.attempt),
+        failures: item.failures,
+        replay: item.replay,
+        state,
+        why: item.why.clone(),
+        received_ms: item.received_ms,
+    }
+}
+
+fn attempt_row(attempt: &AttemptRec) -> AttemptRow {
+    AttemptRow {
+        item: ItemId(ids::numbered(attempt.item_ms, attempt.item)),
+        attempt: attempt.attempt,
+        fence: Fence(attempt.fence),
+        worker: attempt.worker.clone(),
+        leased_ms: attempt.leased_ms,
+        ended_ms: attempt.ended_ms,
+        outcome: attempt.outcome.clone(),
+        detail: attempt.detail.clone(),
+    }
+}
+
+fn try_row(attempt: AttemptRec) -> TryRow {
+    TryRow {
+        attempt: attempt.attempt,
+        fence: Fence(attempt.fence),
+        worker: attempt.worker,
+        leased_ms: attempt.leased_ms,
+        ended_ms: attempt.ended_ms,
+        outcome: attempt.outcome,
+        detail: attempt.detail,
+    }
+}
+
+fn outbox_place(out: &OutRec, lane: Option<&LaneRec>) -> OutboxPlace {
+    let held = held_of(lane, out.number);
+    let state = match (held, out.unknown) {
+        (Some(held), _) => OutboxState::Leased {
+            worker: held.worker.clone(),
+            until_ms: held.until_ms,
+            fence: Fence(held.fence),
+            begun: out.begun_ms.is_some(),
+        },
+        (None, true) => OutboxState::Unknown { check_ms: out.due_ms },
+        (None, false) => OutboxState::Waiting { due_ms: out.due_ms.unwrap_or_default() },
+    };
+    OutboxPlace { state, attempt: held.map_or(out.attempt, |held| held.attempt), failures: out.failures }
+}
+
+fn message_row(message: &MessageRec, outbox: Option<OutboxPlace>, tries: Vec<TryRow>) -> MessageRow {
+    MessageRow {
+        id: message.message_id(),
+        channel: message.channel.to_string(),
+        account: message.account.clone(),
+        peer: message.peer.clone(),
+        request_id: message.request_id.clone(),
+        text: message.text.clone(),
+        payload: message.payload.clone(),
+        priority: message.priority,
+        reply_to: message.reply_to,
+        created_ms: message.created_ms,
+        provider_id: message.provider_id.clone(),
+        steps: message.steps.clone(),
+        why: message.why.clone(),
+        past: message.past.clone(),
+        outbox,
+        tries,
+    }
+}
+
+fn thread_message(entry: &Entry, read_to: u64) -> ThreadMessage {
+    match entry {
+        Entry::Event(event) => ThreadMessage {
+            id: EntryId::Event(event.event_id()),
+            channel: event.channel.to_string(),
+            direction: if event.echo { Direction::Out } else { Direction::In },
+            at_ms: event.received_ms,
+            text: event.text.clone(),
+            provider_id: Some(event.id.clone()),
+            status: (!event.echo).then(|| status_of_inbound(event.number, read_to)),
+        },
+        Entry::Message(message) => ThreadMessage {
+            id: EntryId::Message(message.message_id()),
+            channel: message.channel.to_string(),
+            direction: Direction::Out,
+            at_ms: message.created_ms,
+            text: message.text.clone(),
+            provider_id: message.provider_id.clone(),
+            status: Some(message.steps.status()),
+        },
+    }
+}

@@ -1,0 +1,431 @@
+//! What a server engine keeps: plain records, found by number or hash. How they are laid out is the engine's affair.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_domain::key::KeyHasher;
+use hapax_domain::{
+    Direction, Event, EventId, ItemId, Kind, MessageId, Outgoing, Past, Priority, Round, Status, Steps, ThreadId, ids, outgoing,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Answer, KeptHeaders, NewMessage};
+
+/// Names what has no number: a lane, a thread, a request, a provider's name for a message.
+pub type Hash = [u8; 32];
+
+/// A claimed event key. `event` and `at_ms` make the id of the event that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRec {
+    pub key: Hash,
+    pub event: u64,
+    pub at_ms: i64,
+    pub fingerprint: u32,
+    /// From this time on the key may be claimed anew.
+    pub expires_ms: i64,
+}
+
+/// One event. Never changed, except for `replays`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRec {
+    pub number: u64,
+    /// The event that carries the body of their webhook: the first new one. A part that could not be read carries itself.
+    pub webhook: u64,
+    pub received_ms: i64,
+    pub channel: Arc<str>,
+    pub kind: Kind,
+    pub account: String,
+    /// The provider's id.
+    pub id: String,
+    pub peer: Option<String>,
+    pub echo: bool,
+    pub at_ms: Option<i64>,
+    pub text: Option<String>,
+    pub index: u32,
+    /// The item it was first put into; `None`: kept.
+    pub item: Option<u64>,
+    /// It could not be read: its body is a part of the webhook's.
+    pub part: bool,
+    /// The thread it is an entry of, under the name the peer went by then.
+    pub thread: Option<Hash>,
+    pub replays: u32,
+    pub body_bytes: u64,
+    /// Only on the event that carries it, and only when bodies were asked for.
+    pub carried: Option<Carried>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    pub headers: KeptHeaders,
+    pub body: Bytes,
+    /// How many events the webhook had in all.
+    pub events: u32,
+}
+
+/// An open inbox item: it waits in its lane, or is parked. Gone when it was delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemRec {
+    pub number: u64,
+    pub received_ms: i64,
+    pub channel: Arc<str>,
+    pub lane: Hash,
+    pub place: Place,
+    /// Numbers of its events, in the order of the webhook.
+    pub events: Vec<u64>,
+    /// When the events were received.
+    pub events_ms: i64,
+    pub webhook: u64,
+    /// Attempts that ended; while it is leased the lane knows the present one.
+    pub attempt: u32,
+    /// What was charged to it so far.
+    pub failures: u32,
+    pub replay: Option<u32>,
+    pub why: Option<String>,
+    pub due_ms: i64,
+    /// Kept, because there was no room for them in the outbox.
+    pub replies: Vec<NewMessage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    InLane,
+    Parked,
+    Quarantined,
+}
+
+impl Place {
+    /// As engines write it down.
+    pub fn code(self) -> i16 {
+        match self {
+            Place::InLane => 0,
+            Place::Parked => 1,
+            Place::Quarantined => 2,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Place> {
+        [Place::InLane, Place::Parked, Place::Quarantined].into_iter().find(|place| place.code() == code)
+    }
+}
+
+/// The two queues that lanes belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Queue {
+    Inbox,
+    Outbox,
+}
+
+impl Queue {
+    /// As engines write it down.
+    pub fn code(self) -> i16 {
+        match self {
+            Queue::Inbox => 0,
+            Queue::Outbox => 1,
+        }
+    }
+
+    pub fn from_code(code: i16) -> Option<Queue> {
+        [Queue::Inbox, Queue::Outbox].into_iter().find(|queue| queue.code() == code)
+    }
+}
+
+/// The row that order, exclusivity and fencing hang on. Exists while something waits in the lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneRec {
+    pub hash: Hash,
+    pub queue: Queue,
+    pub channel: Arc<str>,
+    /// Of the messages in it; empty in the inbox.
+    pub account: String,
+    /// Of the first; always `Normal` in the inbox.
+    pub priority: Priority,
+    /// The lowest number that waits in it, leased or not.
+    pub first: u64,
+    /// When it may next be taken: the end of its lease, or when its first is due.
+    pub due_ms: i64,
+    pub held: Option<Held>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The item or message that is being worked on.
+    pub number: u64,
+    pub attempt: u32,
+    pub fence: u64,
+    pub worker: String,
+    pub leased_ms: i64,
+    pub until_ms: i64,
+}
+
+/// One conversation. Found by [`thread_hash`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadRec {
+    pub account: String,
+    pub peer: String,
+    pub channel: String,
+    pub last_ms: i64,
+    pub last_text: Option<String>,
+    pub last_direction: Direction,
+    pub unread: u64,
+    /// Entries up to this number were purged, or stand before one that was.
+    pub purged_to: u64,
+    /// Entries up to this number were marked as read.
+    pub read_to: u64,
+}
+
+/// A name of a peer, and the name its thread goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRec {
+    pub account: String,
+    pub name: String,
+    pub peer: String,
+}
+
+/// A message that goes out. `provider_id`, `steps`, `why` and `past` change; the rest never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRec {
+    pub number: u64,
+    pub created_ms: i64,
+    pub channel: Arc<str>,
+    pub account: String,
+    pub peer: String,
+    pub request_id: String,
+    pub fingerprint: [u8; 32],
+    pub text: Option<String>,
+    pub payload: Bytes,
+    pub priority: Priority,
+    pub reply_to: Option<EventId>,
+    /// The lane of its thread, to which it comes when its time has come, or back after doubt.
+    pub home: Hash,
+    pub thread: Hash,
+    pub provider_id: Option<String>,
+    pub steps: Steps,
+    pub why: Option<String>,
+    pub past: Past,
+}
+
+/// A message that is still in the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutRec {
+    pub number: u64,
+    pub created_ms: i64,
+    pub channel: Arc<str>,
+    pub account: String,
+    pub lane: Hash,
+    pub priority: Priority,
+    /// Attempts that ended; while it is leased the lane knows the present one.
+    pub attempt: u32,
+    /// Those of them that its budget is charged with.
+    pub failures: u32,
+    /// `None`: it waits for somebody's word, and is in no lane's line.
+    pub due_ms: Option<i64>,
+    /// Set from `begin` on until it is known what became of it.
+    pub begun_ms: Option<i64>,
+    /// It has left its thread's lane, and waits for somebody's word.
+    pub unknown: bool,
+}
+
+impl OutRec {
+    /// It waits in a lane of its own: in doubt, or until the time when it is to be sent.
+    pub fn is_alone(&self) -> bool {
+        self.unknown || self.lane == own_lane(Queue::Outbox, self.number)
+    }
+
+    /// It waits for the time when it is to be sent, and is in its thread's lane from then on.
+    pub fn is_held(&self) -> bool {
+        self.is_alone() && !self.unknown
+    }
+}
+
+/// What a provider calls a message: whose it is, or what was heard of it before that is known. Found by [`name_hash`].
+///
+/// Both in one record, so that a status and the answer to the send that cross each other meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderNameRec {
+    pub account: String,
+    pub provider_id: String,
+    pub message: Option<u64>,
+    /// Statuses that came before the message was known by this name.
+    pub early: Steps,
+    /// When the last of them came, or when the message was first called so.
+    pub heard_ms: i64,
+}
+
+/// One ended attempt at an item or a message. Only ever added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRec {
+    pub queue: Queue,
+    /// The first event of the item, or the message.
+    pub of: u64,
+    pub item: u64,
+    pub item_ms: i64,
+    pub attempt: u32,
+    pub fence: u64,
+    pub worker: String,
+    pub leased_ms: i64,
+    pub ended_ms: i64,
+    pub outcome: String,
+    pub detail: String,
+}
+
+/// What the target answered to an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerRec {
+    pub event: u64,
+    pub answer: Answer,
+}
+
+impl EventRec {
+    pub fn event_id(&self) -> EventId {
+        EventId(ids::numbered(self.received_ms, self.number))
+    }
+
+    pub fn thread_id(&self) -> Option<ThreadId> {
+        self.peer.as_ref().map(|peer| ThreadId { account: self.account.clone(), peer: peer.clone() })
+    }
+
+    /// The lane its items wait in.
+    pub fn lane(&self, item: u64) -> Hash {
+        let thread = self.thread_id().filter(|_| self.kind.waits_in_thread());
+        inbox_lane(&self.channel, thread.as_ref(), item)
+    }
+}
+
+impl ItemRec {
+    pub fn item_id(&self) -> ItemId {
+        ItemId(ids::numbered(self.received_ms, self.number))
+    }
+
+    /// Its first event.
+    pub fn event_id(&self) -> EventId {
+        EventId(ids::numbered(self.events_ms, self.events.first().copied().unwrap_or_default()))
+    }
+}
+
+impl MessageRec {
+    /// Takes a message that left the outbox because it was heard of for sent.
+    pub fn settle_as_known(&mut self, attempt: u32, now_ms: i64) {
+        let mut state = Outgoing {
+            steps: std::mem::take(&mut self.steps),
+            provider_id: self.provider_id.take(),
+            why: self.why.take(),
+            past: std::mem::take(&mut self.past),
+            place: Some(outgoing::Place { attempt, ..outgoing::Place::default() }),
+        };
+        state.settle_as_known(now_ms);
+        (self.steps, self.provider_id, self.why, self.past) = (state.steps, state.provider_id, state.why, state.past);
+    }
+
+    pub fn message_id(&self) -> MessageId {
+        MessageId(ids::numbered(self.created_ms, self.number))
+    }
+}
+
+/// The lane of a thread's inbox, or of one item that belongs to no thread.
+pub fn inbox_lane(channel: &str, thread: Option<&ThreadId>, item: u64) -> Hash {
+    match thread {
+        Some(thread) => hash_of("inbox lane", &[channel, &thread.account, &thread.peer]),
+        None => own_lane(Queue::Inbox, item),
+    }
+}
+
+/// The lane of an event before it is recorded.
+pub fn lane_of_event(channel: &str, event: &Event, item: u64) -> Hash {
+    inbox_lane(channel, event.lane().as_ref(), item)
+}
+
+/// The lane of a thread's outbox.
+pub fn outbox_lane(channel: &str, account: &str, peer: &str) -> Hash {
+    hash_of("outbox lane", &[channel, account, peer])
+}
+
+/// A lane that only one item is in.
+pub fn own_lane(queue: Queue, number: u64) -> Hash {
+    let mut hasher = KeyHasher::new("own lane");
+    hasher.part(&queue.code().to_le_bytes());
+    hasher.part(&number.to_le_bytes());
+    hasher.finish()
+}
+
+pub fn thread_hash(account: &str, peer: &str) -> Hash {
+    hash_of("thread", &[account, peer])
+}
+
+pub fn request_hash(account: &str, request_id: &str) -> Hash {
+    hash_of("request", &[account, request_id])
+}
+
+/// Of a name of a peer, and of a provider's name for a message.
+pub fn name_hash(account: &str, name: &str) -> Hash {
+    hash_of("name", &[account, name])
+}
+
+fn hash_of(purpose: &str, parts: &[&str]) -> Hash {
+    let mut hasher = KeyHasher::new(purpose);
+    for part in parts {
+        hasher.part(part.as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Steps as a text that reads back: `queued=1760000000000,sent=1760000000500`.
+pub fn write_steps(steps: &Steps) -> String {
+    steps.iter().map(|(status, at_ms)| format!("{}={at_ms}", status.name())).collect::<Vec<_>>().join(",")
+}
+
+pub fn read_steps(text: &str) -> Steps {
+    let step = |part: &str| {
+        let (name, at_ms) = part.split_once('=')?;
+        Some((Status::from_name(name)?, at_ms.parse().ok()?))
+    };
+    Steps::new(text.split(',').filter_map(step).collect())
+}
+
+/// What is behind a message as a text that reads back; nothing where there is nothing.
+pub fn write_past(past: &Past) -> Option<String> {
+    if *past == Past::default() {
+        return None;
+    }
+    let round = |round: &Round| PastRound {
+        provider_id: round.provider_id.clone(),
+        steps: write_steps(&round.steps),
+        why: round.why.clone(),
+    };
+    let written = PastText { tries: past.tries, doubt: past.doubt, rounds: past.rounds.iter().map(round).collect() };
+    serde_json::to_string(&written).ok()
+}
+
+pub fn read_past(text: Option<&str>) -> Past {
+    let written: PastText = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let round = |round: PastRound| Round { provider_id: round.provider_id, steps: read_steps(&round.steps), why: round.why };
+    Past { tries: written.tries, doubt: written.doubt, rounds: written.rounds.into_iter().map(round).collect() }
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PastText {
+    tries: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubt: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rounds: Vec<PastRound>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PastRound {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider_id: Option<String>,
+    steps: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// Numbers of events as bytes, eight each.
+pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+}
+
+pub fn read_numbers(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect()
+}

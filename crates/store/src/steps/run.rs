@@ -1,0 +1,205 @@
+//! Running a step: in a transaction, again when somebody else was in the way, and several calls at once when they wait together.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use super::engine::{Engine, First, Pool, Trouble, Tx};
+use crate::StoreError;
+use crate::offer::{Offered, offer};
+
+/// One whole atomic step, decided from what it holds: it can be run again from the start.
+#[async_trait]
+pub(super) trait Step: Send + Sync {
+    type Out: Send;
+    const POOL: Pool;
+
+    /// The most new numbers it may need.
+    fn numbers(&self) -> usize;
+
+    /// What it is sure to look at.
+    fn first(&self) -> First {
+        First::default()
+    }
+
+    /// Loads, decides and saves; the runner commits.
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble>;
+}
+
+/// So often, and so long, another instance may be in the way before the caller is told.
+const TRIES: u32 = 12;
+const TRYING: Duration = Duration::from_secs(5);
+
+pub(super) async fn run<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, StoreError> {
+    let begun = Instant::now();
+    let mut last = String::new();
+    for try_number in (0..TRIES).take_while(|_| begun.elapsed() < TRYING) {
+        if try_number > 0 {
+            // A little longer each time, and never in step with the other instance.
+            let most = 1 << try_number.min(7);
+            tokio::time::sleep(Duration::from_millis(rand::random_range(0..most))).await;
+        }
+        match once(engine, step).await {
+            Ok(out) => return Ok(out),
+            Err(Trouble::Failed(error)) => return Err(error),
+            Err(Trouble::Again(why)) => last = why,
+        }
+    }
+    Err(StoreError::Failed { what: "other instances were in the way", retryable: true, source: last.into() })
+}
+
+async fn once<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, Trouble> {
+    let mut tx = engine.begin_for(S::POOL, step.numbers(), &step.first()).await?;
+    let out = step.run(&mut tx).await?;
+    tx.commit().await?;
+    Ok(out)
+}
+
+/// Calls that wait together share a transaction, and so a round trip and an fsync.
+pub(super) struct Batcher<C, R> {
+    calls: mpsc::Sender<Call<Offered<C>, R>>,
+}
+
+struct Call<C, R> {
+    what: C,
+    /// In events, replies, and eight kilobytes of body.
+    weight: usize,
+    answer: oneshot::Sender<Result<R, StoreError>>,
+}
+
+impl<C, R> Call<Offered<C>, R> {
+    /// Nothing, when the caller has given up.
+    fn taken(self) -> Option<Call<C, R>> {
+        let what = self.what.take()?;
+        Some(Call { what, weight: self.weight, answer: self.answer })
+    }
+}
+
+/// Calls that may wait; beyond it the caller is told that the store is busy.
+const QUEUE: usize = 16_384;
+/// The most that share a transaction, in calls, and in what they weigh: events, replies, and eight kilobytes of body each count one.
+const BATCH_CALLS: usize = 256;
+const BATCH_WEIGHT: usize = 1_000;
+
+/// What a batch of calls is made into. Two calls that may not share a transaction are told apart by `apart`.
+#[async_trait]
+pub(super) trait Batch<E: Engine>: Send + Sync + 'static {
+    type Call: Clone + Send + Sync + 'static;
+    type Out: Send + 'static;
+
+    /// Calls with the same name must not be in one batch. `None`: they all may.
+    fn apart(call: &Self::Call) -> Option<[u8; 32]>;
+
+    async fn perform(engine: &E, calls: Vec<Self::Call>) -> Result<Vec<Self::Out>, StoreError>;
+}
+
+impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
+    /// Starts as many takers as may be in flight; they end when the last sender is gone.
+    pub(super) fn start<E: Engine, B: Batch<E, Call = C, Out = R>>(engine: &Arc<E>, in_flight: usize) -> Self {
+        let (calls, taken) = mpsc::channel(QUEUE);
+        let taken = Arc::new(tokio::sync::Mutex::new(Taken { calls: taken, left: Vec::new() }));
+        for _ in 0..in_flight.max(1) {
+            let (engine, taken) = (Arc::clone(engine), Arc::clone(&taken));
+            tokio::spawn(async move {
+                loop {
+                    let Some(calls) = taken.lock().await.gather(B::apart).await else { return };
+                    answer::<E, B>(&engine, calls).await;
+                }
+            });
+        }
+        Self { calls }
+    }
+
+    pub(super) async fn call(&self, what: C, weight: usize) -> Result<R, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let (_caller, what) = offer(what);
+        let sent = self.calls.try_send(Call { what, weight, answer });
+        sent.map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// The receiving end, shared by the takers.
+struct Taken<C, R> {
+    calls: mpsc::Receiver<Call<Offered<C>, R>>,
+    /// Those that could not go with the last batch.
+    left: Vec<Call<C, R>>,
+}
+
+impl<C, R> Taken<C, R> {
+    /// Waits for a call, and takes along all that wait with it. `None`: there will be no more.
+    async fn gather(&mut self, apart: fn(&C) -> Option<[u8; 32]>) -> Option<Vec<Call<C, R>>> {
+        let mut waiting = std::mem::take(&mut self.left);
+        loop {
+            // Whoever gave up was told so: after an outage the living must not wait behind the dead.
+            waiting.retain(|call| !call.answer.is_closed());
+            if !waiting.is_empty() {
+                break;
+            }
+            waiting.extend(self.calls.recv().await?.taken());
+        }
+        while waiting.len() < BATCH_CALLS
+            && let Ok(call) = self.calls.try_recv()
+        {
+            waiting.extend(call.taken());
+        }
+        let (mut batch, mut weight) = (Vec::with_capacity(waiting.len()), 0);
+        let mut names = std::collections::HashSet::new();
+        for call in waiting {
+            let fits = batch.is_empty() || weight + call.weight <= BATCH_WEIGHT;
+            if fits && apart(&call.what).is_none_or(|name| names.insert(name)) {
+                weight += call.weight;
+                batch.push(call);
+            } else {
+                self.left.push(call);
+            }
+        }
+        Some(batch)
+    }
+}
+
+async fn answer<E: Engine, B: Batch<E>>(engine: &E, calls: Vec<Call<B::Call, B::Out>>) {
+    let whats = calls.iter().map(|call| call.what.clone()).collect();
+    match B::perform(engine, whats).await {
+        Ok(answers) => {
+            for (call, answer) in calls.into_iter().zip(answers) {
+                // Whoever asked may have given up meanwhile.
+                let _ = call.answer.send(Ok(answer));
+            }
+        }
+        // One call that the store cannot take must not fail the others.
+        Err(error) if !error.retryable() && calls.len() > 1 => {
+            for call in calls {
+                let alone = B::perform(engine, vec![call.what]).await;
+                let one = alone.and_then(|mut answers| answers.pop().ok_or(StoreError::Closed));
+                let _ = call.answer.send(one);
+            }
+        }
+        Err(error) => {
+            let shared = SharedError { retryable: error.retryable(), text: error.to_string() };
+            for call in calls {
+                let _ = call.answer.send(Err(shared.to_error()));
+            }
+        }
+    }
+}
+
+/// An error that many calls get a copy of.
+struct SharedError {
+    retryable: bool,
+    text: String,
+}
+
+impl SharedError {
+    fn to_error(&self) -> StoreError {
+        match self.retryable {
+            true => StoreError::Failed { what: "the store", retryable: true, source: self.text.clone().into() },
+            false => StoreError::Refused(self.text.clone()),
+        }
+    }
+}

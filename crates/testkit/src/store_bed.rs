@@ -1,0 +1,183 @@
+//! What a store is tested on, and the arrivals to test it with.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use hapax_domain::{Event, EventId, EventKey, Kind};
+use hapax_store::memory::MemoryStore;
+use hapax_store::{Accepted, Arrival, InboxLease, KeptHeaders, LeaseAsk, NewEvent, Store, Then};
+
+use super::hand_clock::HandClock;
+
+/// One engine's data. Each `open` is another instance on it; `crash` ends all of them without a goodbye and opens anew.
+pub trait Bed: Send + Sync {
+    fn clock(&self) -> &HandClock;
+    fn open(&self) -> Arc<dyn Store>;
+    fn crash(&self) -> Arc<dyn Store>;
+
+    /// Whether its clock may be set back. Firestore's is not a machine's: it never is.
+    fn may_be_set_back(&self) -> bool {
+        true
+    }
+
+    /// Whether several instances share its data: then the crash of one ends no lease.
+    fn shares(&self) -> bool {
+        false
+    }
+}
+
+/// What a suite may be given: a bed, or none where the engine's server is not installed.
+pub trait MaybeBed {
+    type Bed: Bed;
+    fn bed(self) -> Option<Self::Bed>;
+}
+
+impl<B: Bed> MaybeBed for B {
+    type Bed = B;
+
+    fn bed(self) -> Option<B> {
+        Some(self)
+    }
+}
+
+impl<B: Bed> MaybeBed for Option<B> {
+    type Bed = B;
+
+    fn bed(self) -> Option<B> {
+        self
+    }
+}
+
+/// Some day in October 2025.
+pub const START_MS: i64 = 1_760_000_000_000;
+pub const WINDOW_MS: i64 = 8 * 24 * 3_600_000;
+pub const HOLD_MS: i64 = 60_000;
+
+pub struct MemoryBed {
+    clock: HandClock,
+    store: MemoryStore,
+}
+
+impl MemoryBed {
+    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
+    pub fn new() -> Self {
+        Self::at(START_MS)
+    }
+
+    pub fn at(now_ms: i64) -> Self {
+        let clock = HandClock::at(now_ms);
+        Self { store: MemoryStore::new(Arc::new(clock.clone())), clock }
+    }
+}
+
+impl Bed for MemoryBed {
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    fn crash(&self) -> Arc<dyn Store> {
+        self.store.reopen();
+        self.open()
+    }
+}
+
+/// The embedded engine in a folder of its own, with periods of a few keys so that every test crosses many.
+pub struct SqliteBed {
+    clock: HandClock,
+    folder: std::path::PathBuf,
+    store: Mutex<Option<hapax_store_sqlite::SqliteStore>>,
+}
+
+impl SqliteBed {
+    /// `folder` must exist and be empty; it is removed with the bed.
+    pub fn new(folder: std::path::PathBuf) -> Self {
+        Self { clock: HandClock::at(START_MS), folder, store: Mutex::default() }
+    }
+
+    fn open_engine(&self) -> hapax_store_sqlite::SqliteStore {
+        use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
+        let options = Options { period: PeriodSize { keys: 16, ms: 24 * 3_600_000 }, disk_floor_bytes: 0, ..Options::default() };
+        let opened = SqliteStore::open(&self.folder.join("suite.db"), Arc::new(self.clock.clone()), &options);
+        opened.unwrap_or_else(|error| unreachable!("a fresh folder can hold a store: {error}"))
+    }
+}
+
+impl Bed for SqliteBed {
+    fn clock(&self) -> &HandClock {
+        &self.clock
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::new(store.get_or_insert_with(|| self.open_engine()).clone())
+    }
+
+    /// The caller must have dropped its own instances: the file has one owner.
+    fn crash(&self) -> Arc<dyn Store> {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.open()
+    }
+}
+
+impl Drop for SqliteBed {
+    fn drop(&mut self) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A message of `peer` under the provider's id `id`.
+pub fn message(id: &str, peer: &str) -> Event {
+    let key = EventKey::of("generic", "acc", Kind::Message, id, &[]);
+    Event { peer: Some(peer.to_owned()), ..Event::new(Kind::Message, "acc", id, key, 7) }
+}
+
+/// Something that belongs to no thread.
+pub fn notice(id: &str) -> Event {
+    Event::new(Kind::Notice, "acc", id, EventKey::of("generic", "acc", Kind::Notice, id, &[]), 7)
+}
+
+/// A webhook with these events, all to be delivered.
+pub fn webhook(events: Vec<Event>) -> Arrival {
+    webhook_then(events.into_iter().map(|event| (event, Then::Deliver)).collect())
+}
+
+pub fn webhook_then(events: Vec<(Event, Then)>) -> Arrival {
+    let mut headers = KeptHeaders::default();
+    headers.push("content-type", b"application/json");
+    let body = Bytes::from(format!("{{\"events\":{}}}", events.len()));
+    let number =
+        |(index, (event, then)): (usize, (Event, Then))| NewEvent { event: Event { index: index as u32, ..event }, then };
+    let events = events.into_iter().enumerate().map(number).collect();
+    Arrival { channel: "shop".into(), window_ms: WINDOW_MS, headers, body, events }
+}
+
+pub fn ask(max: usize) -> LeaseAsk {
+    ask_as("worker", max)
+}
+
+pub fn ask_as(worker: &str, max: usize) -> LeaseAsk {
+    LeaseAsk { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS }
+}
+
+/// Accepts and expects the store to work.
+pub async fn accept(store: &dyn Store, arrival: Arrival) -> Vec<Accepted> {
+    store.accept(arrival).await.unwrap_or_else(|error| unreachable!("accept: {error}"))
+}
+
+pub async fn accept_one(store: &dyn Store, event: Event) -> EventId {
+    accept(store, webhook(vec![event])).await[0].event()
+}
+
+pub async fn lease(store: &dyn Store, max: usize) -> Vec<InboxLease> {
+    store.lease_inbox(ask(max)).await.unwrap_or_else(|error| unreachable!("lease: {error}"))
+}
+
+/// The provider ids a lease carries, by event id order of the lease.
+pub fn ids(lease: &InboxLease) -> Vec<EventId> {
+    lease.events.iter().map(|event| event.id).collect()
+}

@@ -1,0 +1,148 @@
+//! The twin of the contract in `store/mod.rs`: one list of cases that every engine runs whole.
+//!
+//! No case asks which engine it runs on.
+
+#[doc(hidden)]
+pub mod accepting;
+#[doc(hidden)]
+pub mod asking;
+#[doc(hidden)]
+pub mod clocks;
+#[doc(hidden)]
+pub mod doubting;
+#[doc(hidden)]
+pub mod leasing;
+#[doc(hidden)]
+pub mod room;
+#[doc(hidden)]
+pub mod sending;
+#[doc(hidden)]
+pub mod settling;
+#[doc(hidden)]
+pub mod talking;
+
+/// Makes one test per case for the engine whose test bed the expression makes, if there is one. It may await.
+#[macro_export]
+macro_rules! store_suite {
+    ($bed:expr) => {
+        $crate::store_suite!(@accepting $bed;
+            a_new_event_is_taken_in_once
+            the_same_key_twice_in_one_webhook_is_a_duplicate
+            another_content_under_the_same_key_is_a_conflict
+            a_webhook_with_old_and_new_events_takes_the_new_ones
+            keys_outlive_a_crash
+            a_key_is_forgotten_after_its_window_and_not_before
+            many_keys_stay_taken_over_periods_and_crashes
+            two_instances_have_one_winner_per_key
+            a_stub_does_not_take_the_key_of_the_message
+            copies_and_conflicts_are_counted
+            an_event_may_be_remembered_for_a_time_of_its_own
+            what_was_signed_before_is_parked_under_another_id
+            what_is_kept_beside_an_event_is_linked_once
+        );
+        $crate::store_suite!(@leasing $bed;
+            a_lease_carries_what_came
+            events_of_one_lane_in_one_webhook_are_one_item
+            a_lane_gives_one_item_at_a_time_in_order
+            lanes_do_not_wait_for_each_other
+            channels_are_leased_apart
+            a_lease_that_ran_out_is_taken_over
+            an_extended_lease_stays
+            an_extension_after_takeover_is_refused
+            two_instances_never_hold_the_same_lane
+            a_dead_instances_lease_holds_until_it_ends
+            a_crash_gives_the_work_back_with_a_higher_fence
+            new_work_wakes_who_waits
+        );
+        $crate::store_suite!(@settling $bed;
+            a_delivered_item_is_gone
+            a_late_answer_is_refused
+            an_answer_counts_once
+            a_lease_that_ran_out_untaken_may_still_be_settled
+            a_retry_waits_and_counts
+            handing_back_does_not_count
+            a_call_that_was_cut_counts_and_is_not_charged
+            a_parked_item_leaves_the_lane_and_comes_back_by_redrive
+            redrive_by_event_channel_and_all
+            a_replay_is_delivered_again_with_a_nonce
+            an_answer_is_kept_for_every_event_of_the_item
+        );
+        $crate::store_suite!(@asking $bed;
+            kept_and_quarantined_events_are_shown_and_not_delivered
+            states_and_attempts_tell_the_story
+            lists_are_paged_and_filtered
+            purge_forgets_old_events_and_nothing_open
+            purge_keeps_a_body_that_others_need
+            a_purge_step_removes_a_bounded_number
+            a_purge_with_two_retentions_comes_to_its_end
+            the_number_of_a_replay_is_not_given_twice
+            a_setting_is_remembered_once
+            a_setting_is_amended_only_as_it_was_seen
+            stats_count_what_is_there
+        );
+        $crate::store_suite!(@sending $bed;
+            a_message_is_recorded_before_it_leaves
+            the_same_request_is_one_message
+            a_request_id_belongs_to_its_channel
+            messages_of_a_thread_leave_in_order
+            replies_go_before_the_rest
+            a_message_for_later_keeps_nobody_waiting
+            a_message_for_later_joins_its_thread_when_it_is_due
+            resting_and_paused_accounts_send_nothing
+            a_send_not_begun_is_handed_out_again
+            a_begun_send_that_was_lost_is_in_doubt
+            one_in_doubt_keeps_nobody_waiting
+            a_status_settles_a_send_in_doubt
+            a_status_during_the_send_is_proof
+            early_statuses_are_taken_over
+            an_early_status_is_given_up_after_the_longest_retention
+            an_echo_settles_only_the_message_it_names
+            what_a_look_up_found_is_no_other_message_of_ours
+            a_persons_retry_is_a_new_try_with_its_own_id
+            only_its_own_failures_are_charged_to_a_message
+            a_message_between_two_tries_is_queued
+            retry_and_cancel_do_what_a_person_says
+            replies_enter_the_outbox_with_the_completion
+            two_workers_share_the_outbox
+        );
+        $crate::store_suite!(@doubting $bed;
+            a_doubt_outlives_the_tries_after_it
+            one_that_was_heard_of_is_not_sent_again
+            one_that_was_heard_of_after_its_lease_is_not_begun
+            a_name_of_an_earlier_round_is_not_found_again
+            a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
+        );
+        $crate::store_suite!(@room $bed;
+            an_outbox_takes_so_many_of_an_account
+            replies_are_not_refused_for_the_rest
+            replies_without_room_are_kept_with_the_item
+            kept_replies_go_out_by_redrive
+        );
+        $crate::store_suite!(@clocks $bed;
+            a_clock_set_back_holds_nothing_up
+            keys_outlive_a_clock_that_is_set
+            rows_from_the_future_stop_no_purge
+        );
+        $crate::store_suite!(@talking $bed;
+            a_message_makes_and_updates_its_thread
+            two_accounts_never_share_a_thread
+            one_person_is_one_thread
+            a_thread_is_read_backwards_in_pages
+            what_came_in_is_delivered_and_read_once_it_was_marked
+            threads_are_listed_newest_first
+            a_thread_goes_with_the_last_of_what_was_said
+            last_words_do_not_outlive_what_said_them
+            an_outgoing_message_keeps_its_thread
+        );
+    };
+    (@$area:ident $bed:expr; $($case:ident)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                if let Some(bed) = $crate::store_bed::MaybeBed::bed($bed) {
+                    $crate::store_suite::$area::$case(&bed).await;
+                }
+            }
+        )+
+    };
+}

@@ -1,0 +1,264 @@
+//! Asking: what is shown is what is there, and purge takes only what nobody needs.
+
+use bytes::Bytes;
+use hapax_domain::ids::number_of;
+use hapax_domain::{Event, EventKey, Kind, ThreadId};
+use hapax_store::{Arrival, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store, Then};
+
+use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
+use crate::store_suite::sending::outgoing;
+
+const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+
+fn fine<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+async fn purge_all(store: &dyn Store, keep_ms: i64) -> u64 {
+    let mut events = 0;
+    loop {
+        let purged = fine(store.purge(&[("shop".to_owned(), keep_ms)], 10).await);
+        events += purged.events;
+        if !purged.more {
+            return events;
+        }
+    }
+}
+
+pub async fn kept_and_quarantined_events_are_shown_and_not_delivered(bed: &dyn Bed) {
+    let store = bed.open();
+    let odd = Event { key: EventKey::of_content("generic", "acc", b"odd"), ..notice("") };
+    let quarantine = Then::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"odd") };
+    let accepted = accept(&*store, webhook_then(vec![(odd, quarantine), (message("m1", "ana"), Then::Keep)])).await;
+    assert!(lease(&*store, 10).await.is_empty());
+    let odd = fine(store.event(accepted[0].event()).await).unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((odd.row.state, &odd.body[..]), (EventState::Quarantined, &b"odd"[..]));
+    assert_eq!(odd.open.iter().map(|row| row.why.as_deref()).collect::<Vec<_>>(), [Some("no id")]);
+    let kept = fine(store.event(accepted[1].event()).await).unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((kept.row.state, &kept.body[..]), (EventState::Kept, &b"{\"events\":2}"[..]));
+    let parked = fine(store.inbox(InboxQuery { parked: Some(true), limit: 10, ..InboxQuery::default() }).await);
+    assert_eq!(parked.rows.iter().map(|row| row.state.clone()).collect::<Vec<_>>(), [ItemState::Quarantined]);
+    assert_eq!(fine(store.replay(accepted[0].event()).await), None, "what cannot be read cannot be replayed");
+    assert_eq!(fine(store.redrive(hapax_store::Redrive::All, 10).await), 0);
+}
+
+pub async fn states_and_attempts_tell_the_story(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = accept_one(&*store, message("m1", "ana")).await;
+    lease(&*store, 1).await;
+    bed.clock().advance(HOLD_MS);
+    let held = lease(&*store, 1).await.remove(0);
+    fine(store.settle_inbox(held.lane, held.fence, Outcome::Retry { wait_ms: 10, why: "503".to_owned() }).await);
+    bed.clock().advance(10);
+    let held = lease(&*store, 1).await.remove(0);
+    let open = fine(store.inbox(InboxQuery { limit: 10, ..InboxQuery::default() }).await).rows.remove(0);
+    let leased = ItemState::Leased { worker: "worker".to_owned(), until_ms: held.until_ms, fence: held.fence };
+    assert_eq!((open.state, open.attempt, open.failures, open.why.as_deref()), (leased, 3, 1, Some("503")));
+    fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
+    let detail = fine(store.event(id).await).unwrap_or_else(|| unreachable!("it is there"));
+    let story: Vec<_> = detail.attempts.iter().map(|row| (row.attempt, row.outcome.as_str(), row.detail.as_str())).collect();
+    assert_eq!(story, [(1, "lost", "the lease ran out"), (2, "retry", "503"), (3, "delivered", "200")]);
+    assert!(detail.attempts.iter().all(|row| row.item.0 == id.0 && row.worker == "worker"));
+    assert!(detail.attempts.windows(2).all(|pair| pair[0].fence < pair[1].fence));
+    assert!(detail.open.is_empty());
+}
+
+pub async fn lists_are_paged_and_filtered(bed: &dyn Bed) {
+    let store = bed.open();
+    let mut sent = Vec::new();
+    for n in 0..7 {
+        let peer = if n % 2 == 0 { "ana" } else { "bob" };
+        sent.push(accept_one(&*store, message(&format!("m{n}"), peer)).await);
+        bed.clock().advance(700);
+    }
+    let note = accept_one(&*store, notice("n1")).await;
+    let (mut seen, mut before) = (Vec::new(), None);
+    loop {
+        let page = fine(store.events(EventQuery { before, limit: 3, ..EventQuery::default() }).await);
+        seen.extend(page.rows.iter().map(|row| row.id));
+        before = seen.last().copied();
+        if !page.more {
+            break;
+        }
+    }
+    let newest_first: Vec<_> = std::iter::once(note).chain(sent.iter().rev().copied()).collect();
+    assert_eq!(seen, newest_first);
+    let bob = ThreadId { account: "acc".to_owned(), peer: "bob".to_owned() };
+    let thread = fine(store.events(EventQuery { thread: Some(bob), limit: 10, ..EventQuery::default() }).await);
+    assert_eq!(thread.rows.len(), 3);
+    let notices = fine(store.events(EventQuery { kind: Some(Kind::Notice), limit: 10, ..EventQuery::default() }).await);
+    assert_eq!(notices.rows.iter().map(|row| row.provider_id.as_str()).collect::<Vec<_>>(), ["n1"]);
+    let other = EventQuery { channel: Some("other".to_owned()), limit: 10, ..EventQuery::default() };
+    assert!(fine(store.events(other).await).rows.is_empty());
+    let page = fine(store.inbox(InboxQuery { limit: 5, ..InboxQuery::default() }).await);
+    assert_eq!((page.rows.len(), page.more), (5, true));
+    let after = page.rows.last().map(|row| row.item);
+    let rest = fine(store.inbox(InboxQuery { after, limit: 5, ..InboxQuery::default() }).await);
+    assert_eq!((rest.rows.len(), rest.more), (3, false));
+}
+
+pub async fn purge_forgets_old_events_and_nothing_open(bed: &dyn Bed) {
+    let store = bed.open();
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        ids.push(accept_one(&*store, notice(&format!("n{n}"))).await);
+    }
+    for held in lease(&*store, 28).await {
+        let outcome = if held.events[0].id == ids[3] { Outcome::Parked { why: "no".to_owned() } } else { DELIVERED };
+        fine(store.settle_inbox(held.lane, held.fence, outcome).await);
+    }
+    assert_eq!(purge_all(&*store, 1_000).await, 0, "too young");
+    bed.clock().advance(1_000);
+    assert_eq!(purge_all(&*store, 1_000).await, 27);
+    let left = fine(store.events(EventQuery { limit: 50, ..EventQuery::default() }).await);
+    assert_eq!(left.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[29], ids[28], ids[3]]);
+    assert!(!accept(&*store, webhook(vec![notice("n0")])).await[0].is_new(), "its key is remembered for the window");
+    drop(store);
+    let store = bed.crash();
+    let fresh = accept_one(&*store, notice("fresh")).await;
+    assert!(!ids.contains(&fresh), "no id is given twice");
+    bed.clock().advance(WINDOW_MS + 120_000);
+    purge_all(&*store, WINDOW_MS * 2).await;
+    assert!(accept(&*store, webhook(vec![notice("n0")])).await[0].is_new());
+}
+
+pub async fn purge_keeps_a_body_that_others_need(bed: &dyn Bed) {
+    let store = bed.open();
+    let batch = webhook(vec![message("m1", "ana"), message("m2", "bob")]);
+    let accepted = accept(&*store, batch).await;
+    for held in lease(&*store, 10).await {
+        if held.events[0].id == accepted[0].event() {
+            fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
+        }
+    }
+    bed.clock().advance(HOLD_MS);
+    purge_all(&*store, 1_000).await;
+    let held = lease(&*store, 10).await.remove(0);
+    assert_eq!(&held.body[..], b"{\"events\":2}");
+}
+
+pub async fn a_purge_step_removes_a_bounded_number(bed: &dyn Bed) {
+    let store = bed.open();
+    for webhook in 0..5 {
+        let events = (0..100).map(|n| (notice(&format!("n{webhook}.{n}")), Then::Keep)).collect();
+        accept(&*store, webhook_then(events)).await;
+    }
+    bed.clock().advance(1_000);
+    let mut steps = Vec::new();
+    loop {
+        let step = fine(store.purge(&[("shop".to_owned(), 1_000)], 150).await);
+        steps.push(step.events);
+        if !step.more {
+            break;
+        }
+    }
+    assert!(steps.iter().all(|events| *events <= 250), "no more than one webhook beyond what was asked: {steps:?}");
+    assert_eq!(steps.iter().sum::<u64>(), 500);
+}
+
+/// What one channel keeps for long is looked at in every round, and ends it nevertheless.
+pub async fn a_purge_with_two_retentions_comes_to_its_end(bed: &dyn Bed) {
+    const SHORT_MS: i64 = 1_000;
+    const LONG_MS: i64 = 1_000_000;
+    let store = bed.open();
+    let thread = |peer: String| ThreadId { account: "acc".to_owned(), peer };
+    let mut kept = Vec::new();
+    for n in 0..5 {
+        for (channel, peer) in [("long", format!("kept {n}")), ("shop", format!("silent {n}"))] {
+            let said = webhook_then(vec![(message(&format!("of {peer}"), &peer), Then::Keep)]);
+            accept(&*store, Arrival { channel: channel.into(), ..said }).await;
+        }
+        let sent = NewMessage { channel: "long".into(), ..outgoing(&format!("r{n}"), &format!("written to {n}")) };
+        let id = fine(store.submit(sent).await).message();
+        fine(store.cancel_message(id).await);
+        kept.push(id);
+        bed.clock().advance(10);
+    }
+    bed.clock().advance(SHORT_MS);
+    let retention = [("shop".to_owned(), SHORT_MS), ("long".to_owned(), LONG_MS)];
+    for max in [1, 2] {
+        let mut steps = 0;
+        while fine(store.purge(&retention, max).await).more {
+            steps += 1;
+            assert!(steps < 500, "{max} at a time never come to an end");
+        }
+    }
+    for n in 0..5 {
+        assert_eq!(fine(store.thread(&thread(format!("silent {n}"))).await), None);
+        for peer in [format!("kept {n}"), format!("written to {n}")] {
+            assert!(fine(store.thread(&thread(peer.clone())).await).is_some(), "{peer}");
+        }
+    }
+    for id in kept {
+        assert!(fine(store.message(id).await).is_some(), "{id}");
+    }
+    bed.clock().advance(LONG_MS);
+    let mut steps = 0;
+    while fine(store.purge(&retention, 2).await).more {
+        steps += 1;
+        assert!(steps < 500, "the rest never comes to an end");
+    }
+    assert_eq!(fine(store.stats().await).events, 0);
+    assert_eq!(fine(store.thread(&thread("kept 0".to_owned())).await), None);
+    assert_eq!(fine(store.thread(&thread("written to 0".to_owned())).await), None);
+}
+
+pub async fn the_number_of_a_replay_is_not_given_twice(bed: &dyn Bed) {
+    let store = bed.open();
+    let event = accept_one(&*store, notice("n1")).await;
+    let item = fine(store.replay(event).await).unwrap_or_else(|| unreachable!("it is there"));
+    for _ in 0..2 {
+        for held in lease(&*store, 10).await {
+            fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
+        }
+    }
+    drop(store);
+    let store = bed.crash();
+    let next = accept_one(&*store, notice("n2")).await;
+    assert!(number_of(next.0) > number_of(item.0), "{next} after {item}");
+}
+
+pub async fn a_setting_is_remembered_once(bed: &dyn Bed) {
+    let store = bed.open();
+    assert_eq!(fine(store.remember("token", "a").await), "a");
+    assert_eq!(fine(bed.open().remember("token", "b").await), "a");
+    drop(store);
+    assert_eq!(fine(bed.crash().remember("token", "c").await), "a");
+}
+
+pub async fn a_setting_is_amended_only_as_it_was_seen(bed: &dyn Bed) {
+    let (one, other) = (bed.open(), bed.open());
+    let is = |text: &str| Some(text.to_owned());
+    assert_eq!(fine(one.amend("s", None, None).await), None);
+    assert_eq!(fine(one.amend("s", Some("a"), Some("b")).await), None, "nothing was there");
+    assert_eq!(fine(one.amend("s", None, Some("a")).await), is("a"));
+    assert_eq!(fine(other.amend("s", None, Some("b")).await), is("a"), "something was there");
+    assert_eq!(fine(other.amend("s", Some("A"), Some("b")).await), is("a"), "something else was there");
+    assert_eq!(fine(other.amend("s", Some("a"), Some("b ")).await), is("b "));
+    assert_eq!(fine(one.amend("s", Some("b"), None).await), is("b "), "every blank counts");
+    let values: Vec<String> = (0..8).map(|n| format!("value {n}")).collect();
+    let races = values.iter().map(|value| one.amend("s", Some("b "), Some(value)));
+    let said: Vec<_> = futures_util::future::join_all(races).await.into_iter().map(fine).collect();
+    let won = fine(other.amend("s", None, None).await).expect("one has won");
+    assert!(values.contains(&won) && said.iter().all(|said| said.as_ref() == Some(&won)), "{said:?}");
+    drop((one, other));
+    let again = bed.crash();
+    assert_eq!(fine(again.remember("s", "c").await), won);
+    assert_eq!(fine(again.amend("s", Some(&won), None).await), None);
+    assert_eq!(fine(again.amend("s", None, Some("d")).await), is("d"));
+}
+
+pub async fn stats_count_what_is_there(bed: &dyn Bed) {
+    let store = bed.open();
+    for n in 0..4 {
+        accept_one(&*store, notice(&format!("n{n}"))).await;
+    }
+    let leases = lease(&*store, 3).await;
+    fine(store.settle_inbox(leases[0].lane, leases[0].fence, DELIVERED).await);
+    fine(store.settle_inbox(leases[1].lane, leases[1].fence, Outcome::Parked { why: "no".to_owned() }).await);
+    let stats = fine(store.stats().await);
+    assert_eq!((stats.keys, stats.events), (4, 4));
+    let [shop] = &stats.channels[..] else { unreachable!("one channel, not {}", stats.channels.len()) };
+    assert_eq!((shop.waiting, shop.leased, shop.parked, shop.quarantined), (1, 1, 1, 0));
+    assert_eq!(shop.oldest_ms, Some(crate::store_bed::START_MS));
+}

@@ -1,0 +1,139 @@
+//! The store's clock is set, back or ahead and back: nothing is held up by it, and nothing is kept for ever.
+
+use std::sync::Arc;
+
+use hapax_store::{Accepted, Outcome, Purged, SendOutcome, Settled, Store, StoreError, Submitted};
+
+use super::sending::{ask_out, outgoing};
+use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+const YEAR_MS: i64 = 365 * DAY_MS;
+
+fn fine<T>(result: Result<T, StoreError>) -> T {
+    result.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+/// Sets the clock while nobody runs; whoever opens the store next, or purges, follows it.
+async fn set_back(bed: &dyn Bed, store: Arc<dyn Store>, by_ms: i64) -> Arc<dyn Store> {
+    purge(&*store, 3 * YEAR_MS).await;
+    drop(store);
+    bed.clock().advance(-by_ms);
+    let store = bed.crash();
+    purge(&*store, 3 * YEAR_MS).await;
+    store
+}
+
+async fn purge(store: &dyn Store, keep_ms: i64) -> Purged {
+    let mut all = Purged::default();
+    loop {
+        all = all.and(fine(store.purge(&[("shop".to_owned(), keep_ms)], 100).await));
+        if !all.more {
+            return all;
+        }
+    }
+}
+
+async fn requests(store: &dyn Store) -> Vec<String> {
+    let mut requests: Vec<_> = fine(store.lease_outbox(ask_out(10)).await).into_iter().map(|held| held.request_id).collect();
+    requests.sort();
+    requests
+}
+
+pub async fn a_clock_set_back_holds_nothing_up(bed: &dyn Bed) {
+    if !bed.may_be_set_back() {
+        return;
+    }
+    let store = bed.open();
+    for (id, peer) in [("retried", "1"), ("held", "2"), ("waiting", "3"), ("behind", "3")] {
+        accept_one(&*store, message(id, peer)).await;
+        fine(store.submit(outgoing(id, peer)).await);
+    }
+    let held = lease(&*store, 2).await;
+    let again = Outcome::Retry { wait_ms: 1_000, why: "busy".to_owned() };
+    assert_eq!(fine(store.settle_inbox(held[0].lane, held[0].fence, again).await), Settled::Done);
+    let sends = fine(store.lease_outbox(ask_out(2)).await);
+    let again = SendOutcome::Retry { wait_ms: 1_000, why: "busy".to_owned(), charged: true };
+    assert_eq!(fine(store.settle_outbox(sends[0].lane, sends[0].fence, again).await), Settled::Done);
+    let store = set_back(bed, store, HOUR_MS).await;
+
+    // Where one process owns the data, its leases have ended with it.
+    let free = if bed.shares() { 1 } else { 2 };
+    assert_eq!((lease(&*store, 10).await.len(), requests(&*store).await.len()), (free, free), "what was due is due");
+    bed.clock().advance(1_001);
+    assert_eq!(
+        (lease(&*store, 10).await.len(), requests(&*store).await),
+        (1, vec!["retried".to_owned()]),
+        "a second, not an hour"
+    );
+    bed.clock().advance(HOLD_MS);
+    let (inbox, outbox) = (lease(&*store, 10).await, requests(&*store).await);
+    assert_eq!(
+        (inbox.len(), outbox),
+        (3, ["held", "retried", "waiting"].map(str::to_owned).into()),
+        "leases end as they would have"
+    );
+    assert!(inbox.iter().all(|lease| lease.fence > held[1].fence));
+}
+
+pub async fn keys_outlive_a_clock_that_is_set(bed: &dyn Bed) {
+    if !bed.may_be_set_back() {
+        return;
+    }
+    let store = bed.open();
+    accept_one(&*store, message("before", "1")).await;
+    bed.clock().advance(WINDOW_MS - DAY_MS);
+    accept_one(&*store, message("ahead", "1")).await;
+    let store = set_back(bed, store, WINDOW_MS - DAY_MS).await;
+    bed.clock().advance(WINDOW_MS - HOUR_MS);
+    purge(&*store, YEAR_MS).await;
+    for id in ["before", "ahead"] {
+        let copy = accept(&*store, webhook(vec![message(id, "1")])).await;
+        assert!(matches!(copy[0], Accepted::Duplicate(_)), "{id}");
+    }
+    bed.clock().advance(WINDOW_MS);
+    for id in ["before", "ahead"] {
+        let new = accept(&*store, webhook(vec![message(id, "1")])).await;
+        assert!(matches!(new[0], Accepted::New(_)), "{id} is not remembered for ever");
+    }
+}
+
+pub async fn rows_from_the_future_stop_no_purge(bed: &dyn Bed) {
+    if !bed.may_be_set_back() {
+        return;
+    }
+    let mut store = bed.open();
+    for (from, by_ms) in [("before", YEAR_MS), ("ahead", 0), ("after", 0)] {
+        for n in 0..3 {
+            accept_one(&*store, message(&format!("{from} {n}"), "1")).await;
+            fine(store.submit(outgoing(&format!("{from} {n}"), "1")).await);
+            for held in lease(&*store, 10).await {
+                let done = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
+                assert_eq!(fine(store.settle_inbox(held.lane, held.fence, done).await), Settled::Done);
+            }
+            for held in fine(store.lease_outbox(ask_out(10)).await) {
+                let sent = SendOutcome::Sent { provider_id: format!("w {}", held.request_id) };
+                assert_eq!(fine(store.settle_outbox(held.lane, held.fence, sent).await), Settled::Done);
+            }
+        }
+        bed.clock().advance(by_ms);
+        if from == "ahead" {
+            // What was there before is a year old for a while, and is left alone.
+            store = set_back(bed, store, YEAR_MS - HOUR_MS).await;
+        }
+    }
+    bed.clock().advance(DAY_MS + HOUR_MS);
+    let mut events = 0;
+    for _ in 0..3 {
+        // A round may leave what nothing was known of; an hour later begins another.
+        events += purge(&*store, DAY_MS).await.events;
+        bed.clock().advance(HOUR_MS);
+    }
+    assert_eq!(events, 9, "those from the future too");
+    assert_eq!(fine(store.stats().await).events, 0);
+    for from in ["before", "ahead", "after"] {
+        let again = fine(store.submit(outgoing(&format!("{from} 0"), "1")).await);
+        assert!(matches!(again, Submitted::New(_)), "the message {from} is gone as well");
+    }
+}

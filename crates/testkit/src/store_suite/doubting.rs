@@ -1,0 +1,123 @@
+//! Doubt: a send that may have gone out stays in doubt, and what its provider has named does not go out again.
+
+use hapax_domain::Status;
+use hapax_store::{Changed, SendOutcome, Settled};
+
+use super::sending::{fine, outgoing, row, sent, settle, status, submit, take};
+use crate::store_bed::{Bed, accept, webhook};
+
+/// Sent but unheard, sent again by choice, and then refused: nobody can say that it did not go out.
+pub async fn a_doubt_outlives_the_tries_after_it(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Resend { wait_ms: 0, why: "cut".to_owned() }).await;
+    let queued = row(&*store, id).await;
+    assert_eq!(
+        (queued.steps.status(), queued.past.doubt, queued.tries[0].outcome.as_str()),
+        (Status::Queued, Some(1), "unknown")
+    );
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (2, 1));
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    let refused = row(&*store, id).await;
+    assert_eq!(refused.steps.status(), Status::Unknown, "it has not failed: try 1 may have gone out");
+    assert_eq!(refused.why.as_deref(), Some("131026; try 1 may have gone out"));
+    assert_eq!(fine(store.retry_message(id).await), Changed::Done);
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, sent("wamid.3")).await;
+    let twice = row(&*store, id).await;
+    assert_eq!((twice.steps.status(), twice.past.doubt), (Status::Sent, Some(1)));
+    assert_eq!(twice.why.as_deref(), Some("try 1 may have gone out too"));
+}
+
+/// The word that it went out comes while it waits to be sent again: it is not.
+pub async fn one_that_was_heard_of_is_not_sent_again(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let next = submit(&*store, outgoing("r2", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Resend { wait_ms: 500, why: "cut".to_owned() }).await;
+    accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, Some(id), 5)])).await;
+    bed.clock().advance(500);
+    let taken: Vec<_> = take(&*store, 10).await.iter().map(|held| held.message).collect();
+    assert_eq!(taken, [next]);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.past.doubt), (Status::Delivered, None, None));
+}
+
+/// The word comes between the lease and the first byte: nothing leaves, and what its worker gives back is known to be sent.
+pub async fn one_that_was_heard_of_after_its_lease_is_not_begun(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let next = submit(&*store, outgoing("r2", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, SendOutcome::Resend { wait_ms: 0, why: "cut".to_owned() }).await;
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!((held.message, held.attempt), (id, 2));
+    accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, Some(id), 5)])).await;
+    assert_eq!(fine(store.begin(held.lane, held.fence).await), Settled::Lost, "it would arrive twice");
+    assert_eq!(fine(store.cancel_message(id).await), Changed::TooLate);
+    assert_eq!(settle(&*store, &held, SendOutcome::HandBack { wait_ms: 0 }).await, Settled::Done);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.why), (Status::Delivered, None, None));
+    assert_eq!((message.past.tries, message.past.doubt), (1, None), "the second try was never made");
+    let held = take(&*store, 10).await.remove(0);
+    assert_eq!(held.message, next, "its lane goes on at once");
+    fine(store.begin(held.lane, held.fence).await);
+    accept(&*store, webhook(vec![status("wamid.2", Status::Sent, Some(next), 6)])).await;
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    let message = row(&*store, next).await;
+    assert_eq!((message.steps.status(), message.outbox), (Status::Sent, None), "a name is more than a refusal");
+}
+
+/// What the message was called before a person's retry is in the history too, and is not the new try.
+pub async fn a_name_of_an_earlier_round_is_not_found_again(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, sent("3EB0")).await;
+    accept(&*store, webhook(vec![status("3EB0", Status::Failed, None, 5)])).await;
+    assert_eq!(fine(store.retry_message(id).await), Changed::Done);
+    let found = |ids: &[&str]| SendOutcome::Found {
+        provider_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+        why: "not shown".to_owned(),
+        check_ms: Some(500),
+    };
+    let held = take(&*store, 10).await.remove(0);
+    fine(store.begin(held.lane, held.fence).await);
+    settle(&*store, &held, found(&["3EB0"])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id), (Status::Unknown, None));
+    bed.clock().advance(500);
+    let held = take(&*store, 10).await.remove(0);
+    settle(&*store, &held, found(&["3EB0", "3EB1"])).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.provider_id.as_deref()), (Status::Sent, Some("3EB1")));
+}
+
+/// It was begun and given back, and no doubt was written down.
+pub async fn a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out(bed: &dyn Bed) {
+    let store = bed.open();
+    let mut ids = Vec::new();
+    for peer in ["ana", "bob"] {
+        ids.push(submit(&*store, outgoing(peer, peer)).await);
+        let held = take(&*store, 10).await.remove(0);
+        fine(store.begin(held.lane, held.fence).await);
+        let hand_back = SendOutcome::HandBack { wait_ms: if peer == "ana" { 9_000_000 } else { 0 } };
+        settle(&*store, &held, hand_back).await;
+    }
+    assert_eq!(fine(store.cancel_message(ids[0]).await), Changed::Done);
+    let message = row(&*store, ids[0]).await;
+    assert_eq!((message.steps.status(), message.past.doubt), (Status::Unknown, Some(1)));
+    let held = take(&*store, 10).await.remove(0);
+    assert!(held.in_doubt_since_ms.is_some());
+    settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
+    assert_eq!(row(&*store, ids[1]).await.steps.status(), Status::Unknown, "the try before may have gone out");
+}

@@ -1,0 +1,177 @@
+//! Leasing: lanes in order, one holder, a fence that grows.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hapax_domain::Kind;
+use hapax_store::{LeaseAsk, Outcome, Settled};
+
+use crate::store_bed::{Bed, HOLD_MS, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
+
+const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+
+pub async fn a_lease_carries_what_came(bed: &dyn Bed) {
+    let store = bed.open();
+    let arrival = webhook(vec![message("m1", "ana")]);
+    let id = accept(&*store, arrival.clone()).await[0].event();
+    let leases = lease(&*store, 10).await;
+    let [lease] = &leases[..] else { unreachable!("one lease, not {}", leases.len()) };
+    assert_eq!(ids(lease), [id]);
+    assert_eq!((&lease.body, &lease.headers), (&arrival.body, &arrival.headers));
+    assert_eq!((lease.attempt, lease.replay, lease.webhook_events), (1, None, 1));
+    assert_eq!((&*lease.channel, lease.events[0].kind), ("shop", Kind::Message));
+    assert_eq!(lease.events[0].thread.as_ref().map(ToString::to_string).as_deref(), Some("acc__ana"));
+    assert!(lease.until_ms >= lease.received_ms + HOLD_MS);
+}
+
+pub async fn events_of_one_lane_in_one_webhook_are_one_item(bed: &dyn Bed) {
+    let store = bed.open();
+    let batch = webhook(vec![message("a1", "ana"), message("b1", "bob"), message("a2", "ana"), notice("n1"), notice("n2")]);
+    let accepted: Vec<_> = accept(&*store, batch).await.into_iter().map(|one| one.event()).collect();
+    let leases = lease(&*store, 10).await;
+    let mut items: Vec<_> = leases.iter().map(ids).collect();
+    items.sort();
+    assert_eq!(items, [vec![accepted[0], accepted[2]], vec![accepted[1]], vec![accepted[3]], vec![accepted[4]]]);
+    assert_eq!(leases.iter().find(|lease| lease.events.len() == 2).map(|lease| lease.events[1].index), Some(2));
+}
+
+pub async fn a_lane_gives_one_item_at_a_time_in_order(bed: &dyn Bed) {
+    let store = bed.open();
+    let mut sent = Vec::new();
+    for n in 0..5 {
+        sent.push(accept_one(&*store, message(&format!("m{n}"), "ana")).await);
+    }
+    let mut got = Vec::new();
+    while let [held] = &lease(&*store, 10).await[..] {
+        assert!(lease(&*store, 10).await.is_empty(), "the lane is held");
+        got.extend(ids(held));
+        let settled = store.settle_inbox(held.lane, held.fence, DELIVERED).await;
+        assert_eq!(settled.ok(), Some(Settled::Done));
+    }
+    assert_eq!(got, sent);
+}
+
+pub async fn lanes_do_not_wait_for_each_other(bed: &dyn Bed) {
+    let store = bed.open();
+    for peer in ["ana", "ana", "bob", "cid"] {
+        accept_one(&*store, message(&format!("{peer}{}", rand::random::<u64>()), peer)).await;
+    }
+    let leases = lease(&*store, 10).await;
+    let peers: HashSet<_> = leases.iter().filter_map(|lease| lease.events[0].thread.clone()).map(|thread| thread.peer).collect();
+    assert_eq!((leases.len(), peers.len()), (3, 3));
+}
+
+pub async fn channels_are_leased_apart(bed: &dyn Bed) {
+    let store = bed.open();
+    accept_one(&*store, message("m1", "ana")).await;
+    let mut other = webhook(vec![notice("n1")]);
+    other.channel = "other".into();
+    accept(&*store, other).await;
+    let ask = |channel: &str| LeaseAsk { wants: vec![(channel.into(), 10)], ..ask_as("w", 0) };
+    for channel in ["nothing", "other", "shop"] {
+        let leases = store.lease_inbox(ask(channel)).await.unwrap_or_else(|error| unreachable!("{error}"));
+        assert!(leases.iter().all(|lease| &*lease.channel == channel));
+        assert_eq!(leases.len(), usize::from(channel != "nothing"), "{channel}");
+    }
+}
+
+pub async fn a_lease_that_ran_out_is_taken_over(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = accept_one(&*store, message("m1", "ana")).await;
+    let first = lease(&*store, 10).await.remove(0);
+    bed.clock().advance(HOLD_MS - 1);
+    assert!(lease(&*store, 10).await.is_empty());
+    bed.clock().advance(1);
+    let second = lease(&*store, 10).await.remove(0);
+    assert_eq!((ids(&second), second.attempt), (vec![id], 2));
+    assert!(second.fence > first.fence);
+}
+
+pub async fn an_extended_lease_stays(bed: &dyn Bed) {
+    let store = bed.open();
+    accept_one(&*store, message("m1", "ana")).await;
+    let held = lease(&*store, 10).await.remove(0);
+    for _ in 0..3 {
+        bed.clock().advance(HOLD_MS - 1);
+        assert_eq!(store.extend(vec![(held.lane, held.fence)], HOLD_MS).await.ok(), Some(vec![true]));
+        assert!(lease(&*store, 10).await.is_empty());
+    }
+}
+
+pub async fn an_extension_after_takeover_is_refused(bed: &dyn Bed) {
+    let store = bed.open();
+    accept_one(&*store, message("m1", "ana")).await;
+    let late = lease(&*store, 10).await.remove(0);
+    bed.clock().advance(HOLD_MS);
+    let held = lease(&*store, 10).await.remove(0);
+    let answers = store.extend(vec![(late.lane, late.fence), (held.lane, held.fence)], HOLD_MS).await;
+    assert_eq!(answers.ok(), Some(vec![false, true]));
+}
+
+pub async fn two_instances_never_hold_the_same_lane(bed: &dyn Bed) {
+    let instances = [bed.open(), bed.open()];
+    for n in 0..200 {
+        accept_one(&*instances[0], message(&format!("m{n}"), &format!("p{}", n % 20))).await;
+    }
+    let mut tasks = Vec::new();
+    for worker in 0..4 {
+        let store = Arc::clone(&instances[worker % 2]);
+        tasks.push(tokio::spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let leases =
+                    store.lease_inbox(ask_as(&format!("w{worker}"), 3)).await.unwrap_or_else(|error| unreachable!("{error}"));
+                if leases.is_empty() {
+                    return done;
+                }
+                for held in leases {
+                    tokio::task::yield_now().await;
+                    let settled = store.settle_inbox(held.lane, held.fence, DELIVERED).await;
+                    assert_eq!(settled.ok(), Some(Settled::Done), "nobody else can have taken it");
+                    assert_eq!(held.attempt, 1);
+                    done.extend(ids(&held));
+                }
+            }
+        }));
+    }
+    let mut done = Vec::new();
+    for task in tasks {
+        done.extend(task.await.unwrap_or_else(|error| unreachable!("{error}")));
+    }
+    // A worker that found nothing while all lanes were held has stopped early; what is left is finished here.
+    while let Some(held) = lease(&*instances[0], 1).await.pop() {
+        done.extend(ids(&held));
+        let _ = instances[0].settle_inbox(held.lane, held.fence, DELIVERED).await;
+    }
+    assert_eq!((done.len(), done.iter().collect::<HashSet<_>>().len()), (200, 200));
+}
+
+pub async fn a_dead_instances_lease_holds_until_it_ends(bed: &dyn Bed) {
+    let (dying, living) = (bed.open(), bed.open());
+    accept_one(&*dying, message("m1", "ana")).await;
+    assert_eq!(lease(&*dying, 10).await.len(), 1);
+    drop(dying);
+    assert!(lease(&*living, 10).await.is_empty());
+    bed.clock().advance(HOLD_MS);
+    assert_eq!(lease(&*living, 10).await.len(), 1);
+}
+
+pub async fn a_crash_gives_the_work_back_with_a_higher_fence(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = accept_one(&*store, message("m1", "ana")).await;
+    let before = lease(&*store, 10).await.remove(0);
+    drop(store);
+    let store = bed.crash();
+    bed.clock().advance(HOLD_MS);
+    let after = lease(&*store, 10).await.remove(0);
+    assert_eq!((ids(&after), after.attempt), (vec![id], 2));
+    assert!(after.fence > before.fence);
+    assert_eq!(store.settle_inbox(before.lane, before.fence, DELIVERED).await.ok(), Some(Settled::Lost));
+}
+
+pub async fn new_work_wakes_who_waits(bed: &dyn Bed) {
+    let (store, other) = (bed.open(), bed.open());
+    let hint = store.wait();
+    accept_one(&*other, message("m1", "ana")).await;
+    hint.await;
+}
