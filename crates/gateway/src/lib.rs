@@ -17,6 +17,8 @@
 
 pub mod settings;
 
+pub mod connections;
+
 pub mod ingress;
 
 pub mod worker;

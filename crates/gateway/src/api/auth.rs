@@ -17,8 +17,8 @@ use subtle::ConstantTimeEq;
 
 use super::guesses::Guesses;
 use super::{Api, Caller, Problem, tokens};
-use crate::ingress::peer::{Peer, Proxies};
-use crate::ingress::places::Standing;
+use crate::connections::peer::{Peer, Proxies};
+use crate::connections::places::Standing;
 use crate::telemetry::Telemetry;
 
 /// The setting that holds the hash of the token made at the first start.

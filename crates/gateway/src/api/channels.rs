@@ -46,7 +46,7 @@ struct Channel {
 
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
     let seen = api.settings.channels.iter().filter(|channel| caller.sees(&channel.name));
-    Json(List { channels: seen.map(|channel| Channel::of(channel)).collect() })
+    Json(List { channels: seen.map(Channel::of).collect() })
 }
 
 /// What to make a sample of.

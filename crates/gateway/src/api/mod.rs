@@ -41,7 +41,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{Request, Response};
 use http_body_util::Full;
 
-pub use crate::ingress::Memory;
+use crate::telemetry::Memory;
 use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
 use hapax_providers::Provider;
 use hapax_providers::sending::Sending;

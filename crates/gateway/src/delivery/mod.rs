@@ -1,5 +1,6 @@
 //! From the inbox to the target: the bot gets what the provider would have sent, and its word ends the item.
 
+mod answers;
 mod circuit;
 mod judge;
 mod passing;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+pub use answers::{Answers, Verdict};
 pub use passing::{Passage, Passed};
 pub use target::BadTarget;
 pub(crate) use target::innermost;
@@ -30,7 +32,6 @@ use hapax_store::{
 use self::circuit::{Pass, Trip, TurnedAway};
 use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
 use self::target::Target;
-use crate::ingress::proxy::{Answers, Verdict};
 use crate::settings::{self, Mode};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, CallGuard, Hold, Work};

@@ -2,15 +2,10 @@
 //!
 //! *Invariant:* nothing is asked of the store before the signature was checked, and 200 is never said of what is not on disk.
 
-pub mod accept_loop;
 mod answer;
 mod body;
 mod drain;
 mod headers;
-mod patience;
-pub mod peer;
-pub mod places;
-pub mod proxy;
 mod seen;
 pub mod spool;
 mod trouble;
@@ -27,10 +22,6 @@ use tokio::time::Instant;
 
 use self::answer::{Reply, counted, later, passed_on, problem, spoken};
 use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
-use self::peer::{Peer, Proxies};
-use self::places::Standing;
-use self::proxy::{Answers, Verdict};
-pub use self::seen::Memory;
 use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
 use hapax_providers::{Parsed, Problem, Provider, RawRequest, Verified};
 use hapax_store::clock::Clock;
@@ -39,9 +30,11 @@ use hapax_store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError
 use self::seen::Seen;
 use self::spool::{Gate, Spool};
 use self::trouble::STORE_PATIENCE;
-use crate::delivery::Delivery;
+use crate::connections::peer::{Peer, Proxies};
+use crate::connections::places::Standing;
+use crate::delivery::{Answers, Delivery, Verdict};
 use crate::settings::{self, Deliver, Limits, Mode, OnStoreFailure};
-use crate::telemetry::{ChannelTelemetry, RefusedWhy, Telemetry};
+use crate::telemetry::{ChannelTelemetry, Memory, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
 pub const PATH: &str = "/in/";

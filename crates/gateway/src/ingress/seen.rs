@@ -8,6 +8,8 @@ use hapax_domain::{EventId, EventKey};
 use hapax_store::{Accepted, Copies};
 use moka::sync::Cache;
 
+use crate::telemetry::Memory;
+
 /// A duplicate learned from the store was won at a time that only its id tells, by the store's clock; it is believed for this long at most.
 const LEARNED_MS: i64 = 3_600_000;
 
@@ -22,13 +24,6 @@ pub(super) struct Seen {
     keys: Cache<EventKey, Known>,
     hits: AtomicU64,
     copies: Mutex<HashMap<EventId, Copies>>,
-}
-
-/// How many keys the memory holds, and for how many events it answered in place of the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    pub keys: u64,
-    pub hits: u64,
 }
 
 #[derive(Clone, Copy)]

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::api::{Auth, Problem, Scope};
-use crate::ingress::peer::Peer;
+use crate::connections::peer::Peer;
 use crate::ingress::spool::Spool;
 use crate::ingress::{self, Ingress};
 use crate::settings::OnStoreFailure;

@@ -24,7 +24,12 @@ pub use watch::Happening;
 
 use hapax_store::{ChannelCounts, Promise, Purged, Stats, StoreError};
 
-use crate::ingress::Memory;
+/// How many keys the memory holds, and for how many events it answered in place of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub keys: u64,
+    pub hits: u64,
+}
 
 /// The meters of one running server. Not global, so that several servers in one process do not share their counts.
 pub struct Telemetry {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use hapax_domain::{Event, EventKey, Kind};
-use hapax_gateway::api::{Api, Auth, Memory, PostWebhook, auth, router};
+use hapax_gateway::api::{Api, Auth, PostWebhook, auth, router};
+use hapax_gateway::telemetry::Memory;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
@@ -71,7 +72,7 @@ impl Fixture {
                 auth::OperatorToken::Configured(auth::hash_token(TOKEN)),
                 Arc::new(store.clone()),
                 clock.clone(),
-                hapax_gateway::ingress::peer::Proxies::default(),
+                hapax_gateway::connections::peer::Proxies::default(),
                 Arc::new(hapax_gateway::telemetry::Telemetry::new()),
             )),
             senders,

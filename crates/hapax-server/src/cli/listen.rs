@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use hapax_gateway::ingress::accept_loop::{self, Allowance, Closing};
+use hapax_gateway::connections::accept_loop::{self, Allowance, Closing};
 use hapax_gateway::telemetry::{Happening, Telemetry};
 use hapax_store::clock::{Clock, SystemClock};
 use http::Response;

@@ -77,7 +77,7 @@ impl Answers {
     ///
     /// The first request of an event hears of a try that ended before it began to wait; a repeat does not hear old failures, it
     /// waits for the next try.
-    pub(super) async fn wait(
+    pub(crate) async fn wait(
         &self,
         store: &dyn Store,
         event: EventId,
