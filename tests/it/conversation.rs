@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -35,15 +37,21 @@ pub(crate) struct Told {
 pub(crate) struct Load {
     talks: JoinSet<Vec<Told>>,
     enough: CancellationToken,
+    ids: Arc<AtomicUsize>,
 }
 
 impl Load {
     pub(crate) fn start(doors: &Doors) -> Self {
-        let (mut talks, enough) = (JoinSet::new(), CancellationToken::new());
+        let (mut talks, enough, ids) = (JoinSet::new(), CancellationToken::new(), Arc::default());
         for thread in 0..THREADS {
-            talks.spawn(converse(thread, Poster::new(), doors.clone(), enough.clone()));
+            talks.spawn(converse(thread, Poster::new(), doors.clone(), enough.clone(), Arc::clone(&ids)));
         }
-        Self { talks, enough }
+        Self { talks, enough, ids }
+    }
+
+    /// How many messages were answered so far.
+    pub(crate) fn ids(&self) -> usize {
+        self.ids.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn end(self) -> Vec<Told> {
@@ -63,7 +71,7 @@ pub(crate) fn moody(number: usize) -> Say {
 }
 
 /// One person's messages, one after the other, as a provider sends them: in up to three copies at once, each until it gets 200.
-async fn converse(thread: usize, poster: Poster, doors: Doors, enough: CancellationToken) -> Vec<Told> {
+async fn converse(thread: usize, poster: Poster, doors: Doors, enough: CancellationToken, ids: Arc<AtomicUsize>) -> Vec<Told> {
     let mut random = StdRng::seed_from_u64(SEED + 1 + thread as u64);
     // No faster, or the bot would work for minutes after the last kill.
     let mut pace = tokio::time::interval(Duration::from_millis(50));
@@ -76,6 +84,7 @@ async fn converse(thread: usize, poster: Poster, doors: Doors, enough: Cancellat
         let copies = random.random_range(1..=3);
         let words = join_all((0..copies).map(|_| until_answered(&poster, doors.clone(), &body))).await;
         told.push(Told { id, body, words, later: Vec::new() });
+        ids.fetch_add(1, Ordering::Relaxed);
         // One from any time before, most of them from before several kills.
         if random.random_ratio(1, 4) {
             let earlier = random.random_range(0..told.len());

@@ -24,6 +24,10 @@ fn kills() -> usize {
     hapax_testkit::effort(60, 200)
 }
 
+fn enough_ids() -> usize {
+    kills() * 10
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_under_load() {
     let bot = FakeBot::start(|call| moody(call.number)).await.expect("a bot");
@@ -32,11 +36,11 @@ async fn kill_nine_under_load() {
     let (there, doors) = watch::channel(Vec::new());
     let load = Load::start(&doors);
 
-    kill_again_and_again(&hapax, &there).await;
+    kill_again_and_again(&hapax, &there, &load).await;
     let (last, at) = hapax.serve().await.expect("it starts after the last kill");
     there.send_replace(vec![at]);
     let mut told = load.end().await;
-    assert!(told.len() > kills() * 10, "there was load: {} ids", told.len());
+    assert!(told.len() >= enough_ids(), "there was load: {} ids", told.len());
     assert!(told.iter().map(|told| told.later.len()).sum::<usize>() > kills(), "copies were sent again after later restarts");
     send_all_again(at, &mut told).await;
     all_done(at).await;
@@ -52,10 +56,11 @@ async fn kill_nine_under_load() {
     the_store_holds_each_once(&store, &told).await;
 }
 
-async fn kill_again_and_again(hapax: &Program, there: &watch::Sender<Vec<SocketAddr>>) {
+/// On a busy machine a life is over before much has come in: then there are more lives.
+async fn kill_again_and_again(hapax: &Program, there: &watch::Sender<Vec<SocketAddr>>, load: &Load) {
     let mut random = StdRng::seed_from_u64(SEED);
     let mut done = 0;
-    while done < kills() {
+    while done < kills() || load.ids() < enough_ids() {
         let mut process = hapax.start().expect("it starts");
         let status = if random.random_ratio(1, 8) {
             process.kill_nine_after(Duration::from_micros(random.random_range(0..40_000))).await
