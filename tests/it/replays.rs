@@ -1,5 +1,6 @@
 //! Captured requests that somebody sends again.
 
+use hapax_domain::limits::SUSPECTS_MAX;
 use hapax_gateway::settings::Channel;
 use hapax_providers::settings::Settings;
 use hapax_store::{EventState, Redrive};
@@ -12,6 +13,7 @@ use crate::rig::{Opened, Rig, SECRET, channel, eventually};
 
 on_every_store! {
     a_signed_body_under_a_new_delivery_id_is_parked_and_a_redelivery_is_a_copy
+    a_captured_request_does_not_fill_the_store
     without_the_guard_a_new_delivery_id_is_a_new_event
     what_was_signed_before_the_window_is_quarantined
 }
@@ -48,6 +50,25 @@ async fn a_signed_body_under_a_new_delivery_id_is_parked_and_a_redelivery_is_a_c
 
     rig.store.redrive(Redrive::Event(parked[0].id), 10).await.expect("redriven");
     eventually("the bot has both", async || bot.calls().len() == 2).await;
+}
+
+/// Up to the bound each is parked; further ones are counted with the first, and a new content is still taken in.
+async fn a_captured_request_does_not_fill_the_store(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(opened, vec![github(bot.url())]).await;
+    assert_eq!(push(&rig, "first", "7").await, "accepted");
+    for n in 0..SUSPECTS_MAX {
+        assert_eq!(push(&rig, &format!("d{n}"), "7").await, "accepted");
+    }
+    for _ in 0..2 {
+        assert_eq!(push(&rig, "one-more", "7").await, "duplicate");
+    }
+    rig.counted(r#"hapax_events_suspected_total{channel="repo"}"#, SUSPECTS_MAX).await;
+    assert_eq!(rig.store.stats().await.expect("stats").channels[0].parked, SUSPECTS_MAX);
+    let body = br#"{"ref":"refs/heads/other","after":"7","repository":{"id":1,"full_name":"ana/shop"}}"#;
+    let request = rig.request("repo", body).header("x-github-event", "push").header("x-github-delivery", "other");
+    let answer = request.body(body.to_vec()).send().await.expect("an answer").json::<Value>().await.expect("JSON");
+    assert_eq!(answer["status"], "accepted");
 }
 
 async fn without_the_guard_a_new_delivery_id_is_a_new_event(opened: Opened) {

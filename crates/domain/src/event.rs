@@ -85,6 +85,8 @@ pub struct Event {
     pub window_ms: Option<i64>,
     /// Stands for what was signed, where the id was not: whatever comes with it under another key is a suspected replay.
     pub guard: Option<EventKey>,
+    /// Enough suspected replays of the channel are kept: one more is a copy of the first, and only counted.
+    pub suspects_full: bool,
     /// Whom it is about; `None` where the provider knows no conversations (payments, pushes).
     pub peer: Option<String>,
     /// Other names of the same peer (phone, lid, bsuid), never the one in `peer`.
@@ -116,6 +118,7 @@ impl Event {
             identity: Identity::Named,
             window_ms: None,
             guard: None,
+            suspects_full: false,
             peer: None,
             aliases: Vec::new(),
             echo: false,

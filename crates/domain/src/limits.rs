@@ -55,6 +55,10 @@ pub const ROUNDS_MAX: usize = 50;
 /// until some have left.
 pub const OUTBOX_MAX: usize = 200_000;
 
+/// Suspected replays of a channel that are kept, and how much of them in all; further ones say the same as the first, and are only counted.
+pub const SUSPECTS_MAX: u64 = 1_000;
+pub const SUSPECTS_MAX_BYTES: u64 = 64 << 20;
+
 /// Contents that are kept beside an event for one reason, see `store::keep_beside`.
 pub const BESIDE_MAX: u32 = 8;
 /// How much is kept of each.

@@ -218,7 +218,7 @@ fn accept_args(
 fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let event = &new.event;
     let handle = event.handle.and_then(|id| Mark::of(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
-    let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..]));
+    let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..])).flag(event.suspects_full);
     let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
     let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
     let call = call.maybe_int(event.status.map(status_number));

@@ -1,7 +1,7 @@
 //! Taking in: keys, events and items of one webhook.
 
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Event, EventId, Kind, ThreadId};
+use hapax_domain::{Event, EventId, EventKey, Kind, ThreadId};
 use hapax_store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then, suspected};
 use rusqlite::{OptionalExtension, params};
 
@@ -57,6 +57,12 @@ impl Writer {
                 accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
                 continue;
             }
+            if let Some(guard) = new.event.guard.filter(|_| new.event.suspects_full)
+                && let Some(first) = self.guarded_by(&guard)?
+            {
+                accepted.push(Accepted::Duplicate(first));
+                continue;
+            }
             let number = self.number();
             let place = self.keys.numbering.place_of(number);
             let window_ms = arrival.window_of(&new.event) + self.lag_ms();
@@ -76,6 +82,20 @@ impl Writer {
     /// Claims what a new event was signed with; gives the event that holds it already.
     fn guard(&mut self, new: &NewEvent, number: u64, window_ms: i64) -> Result<Option<EventId>, StepError> {
         let Some(guard) = new.event.guard else { return Ok(None) };
+        if let Some(held) = self.guarded_by(&guard)? {
+            return Ok(Some(held));
+        }
+        self.db.prepare_cached("INSERT OR REPLACE INTO guards VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            guard.0,
+            number as i64,
+            self.now_ms,
+            self.now_ms + window_ms + self.lag_ms()
+        ])?;
+        Ok(None)
+    }
+
+    /// The event that holds what another was signed with.
+    fn guarded_by(&mut self, guard: &EventKey) -> Result<Option<EventId>, StepError> {
         let held = self
             .db
             .prepare_cached("SELECT at, event FROM guards WHERE key = ?1 AND expires > ?2")?
@@ -89,12 +109,6 @@ impl Writer {
             let first = self.keys.numbering.number_of(&self.db, moved)?.unwrap_or_default();
             return Ok(Some(event_id(i64::from(moved.at_s) * 1_000, first)));
         }
-        self.db.prepare_cached("INSERT OR REPLACE INTO guards VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-            guard.0,
-            number as i64,
-            self.now_ms,
-            self.now_ms + window_ms + self.lag_ms()
-        ])?;
         Ok(None)
     }
 

@@ -70,6 +70,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   The rules are in [`hapax_domain::outgoing`].
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
+    ///   With [`hapax_domain::Event::suspects_full`] it is a `Duplicate` of the first, and not recorded.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
     ///   before it answers, and counts it with `note_copies`.
     async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;

@@ -38,6 +38,7 @@ macro_rules! store_suite {
             copies_and_conflicts_are_counted
             an_event_may_be_remembered_for_a_time_of_its_own
             what_was_signed_before_is_parked_under_another_id
+            when_suspects_are_full_one_more_is_a_copy
             what_is_kept_beside_an_event_is_linked_once
         );
         $crate::store_suite!(@leasing $bed;

@@ -114,7 +114,7 @@ impl Ingress {
         }
         if let Ok(accepted) = accepted {
             self.learn(&sent, &accepted, now_ms);
-            self.count(door, &sent, &accepted, now_ms);
+            self.count(door, &sent, &accepted, lease.body.len(), now_ms);
             door.telemetry.drained();
         }
         true

@@ -8,6 +8,7 @@ mod drain;
 mod headers;
 mod seen;
 pub mod spool;
+mod suspects;
 mod trouble;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use hapax_store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError
 
 use self::seen::Seen;
 use self::spool::{Gate, Spool};
+use self::suspects::Suspects;
 use self::trouble::STORE_PATIENCE;
 use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
@@ -88,6 +90,7 @@ struct Door {
     retries_ms: i64,
     /// The same signed body under another id is a suspected replay.
     replay_guard: bool,
+    suspects: Suspects,
     room: ChannelRoom,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
@@ -136,6 +139,7 @@ impl Ingress {
                 deliver: channel.deliver,
                 window_ms: channel.window_ms,
                 replay_guard: channel.replay_guard,
+                suspects: Suspects::default(),
                 room: room.channel(channel.max_body),
                 proxy_wait,
                 on_store_failure: channel.on_store_failure,
@@ -227,6 +231,16 @@ impl Ingress {
         self.seen.memory()
     }
 
+    /// Counts the suspected replays that are kept, of every channel that looks out for them.
+    pub async fn recount_suspects(&self) {
+        for door in self.channels.values().filter(|door| door.replay_guard) {
+            let counted = in_time("counting suspected replays", FLUSH_PATIENCE, door.suspects.recount(&*self.store, &door.name));
+            if let Err(error) = counted.await {
+                self.telemetry.store_unavailable("inbox", &error);
+            }
+        }
+    }
+
     /// Adds the copies counted since the last call to the store's.
     pub async fn flush_copies(&self) {
         let copies = self.seen.take_copies();
@@ -278,7 +292,7 @@ impl Ingress {
                 }
             }
         };
-        let new = self.count(door, &sent, &accepted, now_ms);
+        let new = self.count(door, &sent, &accepted, verified.body().len(), now_ms);
         match door.proxy_wait {
             None => counted(new, accepted.len() - new, has_conflict(&accepted)),
             Some(wait) => self.wait_for_target(&sent, &accepted, Instant::now() + wait, new).await,
@@ -328,7 +342,7 @@ impl Ingress {
     }
 
     /// Counts what became of the events; returns how many were new.
-    fn count(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], now_ms: i64) -> usize {
+    fn count(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> usize {
         let mut new = 0;
         for (sent, accepted) in sent.iter().zip(accepted) {
             match *accepted {
@@ -344,6 +358,9 @@ impl Ingress {
                 Accepted::Suspected(id) => {
                     new += 1;
                     door.telemetry.suspected(id);
+                    if door.suspects.add(body_bytes) {
+                        door.telemetry.suspects_full();
+                    }
                 }
                 Accepted::Duplicate(id) => {
                     self.seen.count_copy(id, false, now_ms);
@@ -396,12 +413,13 @@ impl Door {
         // The signature covers the body and nothing else; where a body is one event, it stands for that event.
         let guarded = self.replay_guard && parsed.events.len() == 1;
         let guard = guarded.then(|| EventKey::of_content("signed", &self.name, body).in_channel(&self.key));
+        let suspects_full = self.suspects.is_full();
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
             let (key, window_ms) = self.identify(&event, nonce, &mut alike);
-            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, ..event };
+            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, suspects_full, ..event };
             NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));

@@ -128,7 +128,9 @@ impl Upkeep {
     }
 
     async fn purge_now_and_then(&self, stop: &CancellationToken) {
+        self.ingress.recount_suspects().await;
         while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
+            self.ingress.recount_suspects().await;
             self.purge_spool(stop).await;
             let (removed, ended) = self.purge_all(stop).await;
             self.telemetry.purged(removed);

@@ -161,6 +161,14 @@ impl ChannelTelemetry {
         }
     }
 
+    pub fn suspects_full(&self) {
+        let todo = "redrive by id what is meant; `hapax parked` shows them";
+        tracing::warn!(
+            channel = &*self.channel,
+            "so many suspected replays are parked that further ones are only counted; {todo}"
+        );
+    }
+
     pub fn suspected(&self, event: EventId) {
         self.suspected.increment(1);
         tracing::warn!(channel = &*self.channel, %event, "the same signed content came under another id; parked as a suspected replay");

@@ -5,7 +5,7 @@ local channel, window, headers, body, total, count = take(), number(), take(), t
 local webhook, webhook_events, new_items, any = false, {}, {}, false
 
 local function take_event()
-  local event = { window = number(), moved_first = maybe(), moved_first_at = maybe_number(), guard = maybe(), aliases = {} }
+  local event = { window = number(), moved_first = maybe(), moved_first_at = maybe_number(), guard = maybe(), full = take() == '1', aliases = {} }
   event.key, event.fingerprint, event.kind, event.id, event.peer = take(), number(), take(), take(), maybe()
   for n = 1, number() do event.aliases[n] = take() end
   event.echo, event.status, event.handle = take() == '1', maybe_number(), maybe()
@@ -32,12 +32,11 @@ local function holder_of(name)
   return won and won[4] > now and won
 end
 
--- Claims what a new event was signed with; says who holds it already: its number and its time.
-local function guarded_by(event, seq, n)
+-- Who holds what an event was signed with: its number and its time.
+local function guarded_by(event)
   if not event.guard then return false end
   if event.moved_first then return { event.moved_first, event.moved_first_at } end
   local held = holder_of(event.guard)
-  if not held then claim(event.guard, window, 0, seq, n) end
   return held and { held[1], held[2] }
 end
 
@@ -107,9 +106,12 @@ local function hear(event)
 end
 
 local function take_in(event, n)
+  event.suspect = guarded_by(event)
+  if event.suspect and event.full then return { 'D', event.suspect[1], event.suspect[2] } end
   local seq = next_seq()
+  any = true
   claim(event.key, event.window, event.fingerprint, seq, n)
-  event.suspect = guarded_by(event, seq, n)
+  if event.guard and not event.suspect then claim(event.guard, window, 0, seq, n) end
   local of_webhook, item = place(event, seq)
   local ours = event.suspect or hear(event)
   local thread = false
@@ -135,7 +137,7 @@ for n = 1, count do
     if won[5] == ARGV[2] and won[6] == n then word = redis.call('HGET', key('i', won[1]), 'suspect') and 'S' or 'N' end
     answers[n] = { word, won[1], won[2] }
   else
-    answers[n], any = take_in(event, n), true
+    answers[n] = take_in(event, n)
   end
 end
 if webhook then

@@ -141,6 +141,11 @@ impl State {
                 accepted.push(if same { Accepted::Duplicate(claim.event) } else { Accepted::Conflict(claim.event) });
                 continue;
             }
+            let held = |guard| self.keys.get(&guard).filter(|held| held.expires_ms > now);
+            if let Some(first) = new.event.guard.filter(|_| new.event.suspects_full).and_then(held) {
+                accepted.push(Accepted::Duplicate(first.event));
+                continue;
+            }
             let id = EventId(self.id(now));
             let expires_ms = now + new.event.window_ms.unwrap_or(arrival.window_ms);
             let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms };

@@ -46,6 +46,13 @@ impl Step for AcceptAll {
         let mut verdicts: Vec<Vec<Accepted>> =
             self.0.iter().zip(&numbers).map(|(arrival, own)| judge(arrival, own, &holders)).collect();
         let suspects = self.guard(tx, &numbers, &verdicts, now_ms).await?;
+        for ((arrival, numbers), verdicts) in self.0.iter().zip(&numbers).zip(&mut verdicts) {
+            for ((new, number), verdict) in arrival.events.iter().zip(numbers).zip(verdicts) {
+                if let Some(first) = suspects.get(number).filter(|_| new.event.suspects_full) {
+                    *verdict = Accepted::Duplicate(*first);
+                }
+            }
+        }
         let mut work = Work::new(now_ms);
         self.load(tx, &mut work, &verdicts).await?;
         for ((arrival, numbers), verdicts) in self.0.iter().zip(&numbers).zip(&verdicts) {

@@ -170,6 +170,20 @@ pub async fn what_was_signed_before_is_parked_under_another_id(bed: &dyn Bed) {
     assert!(matches!(accept(&*store, webhook(vec![signed("d3")])).await[..], [Accepted::New(_)]), "after the window it is new");
 }
 
+pub async fn when_suspects_are_full_one_more_is_a_copy(bed: &dyn Bed) {
+    let store = bed.open();
+    let guard = Some(EventKey::of_content("signed", "shop", b"a body"));
+    let signed = |id: &str| Event { guard, suspects_full: true, ..notice(id) };
+    let first = accept(&*store, webhook(vec![signed("d1")])).await[0];
+    assert!(matches!(first, Accepted::New(_)), "the first is none: {first:?}");
+    assert_eq!(accept(&*store, webhook(vec![signed("d2")])).await, [Accepted::Duplicate(first.event())]);
+    assert!(matches!(accept(&*store, webhook(vec![signed("d2")])).await[..], [Accepted::Duplicate(_)]));
+    let all = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.ok();
+    assert_eq!(all.map(|page| page.rows.len()), Some(1), "nothing was recorded of it");
+    let room = Event { suspects_full: false, ..signed("d3") };
+    assert!(matches!(accept(&*store, webhook(vec![room])).await[..], [Accepted::Suspected(_)]));
+}
+
 pub async fn what_is_kept_beside_an_event_is_linked_once(bed: &dyn Bed) {
     let store = bed.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
