@@ -40,6 +40,7 @@ mod several;
 mod stopping;
 mod store_trouble;
 mod stores;
+mod unreachable;
 mod wire;
 mod without_id;
 

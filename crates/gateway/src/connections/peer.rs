@@ -24,15 +24,15 @@ impl Proxies {
     }
 
     /// The address a request came from: the last one in `X-Forwarded-For` that no trusted proxy has, if a trusted proxy sent it. What stands
-    /// before that one was written by anybody.
+    /// before that one was written by anybody. What cannot be read ends it too: the proxy that passed it on is all that is known.
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut origin = peer;
-        let lines: Vec<&str> = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
-        for named in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(|value| value.as_bytes()).collect();
+        for named in lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')) {
             if !self.trust(origin) {
                 break;
             }
-            match read(named.trim()) {
+            match std::str::from_utf8(named).ok().and_then(|named| read(named.trim())) {
                 Some(address) => origin = address,
                 None => break,
             }
@@ -63,7 +63,7 @@ mod tests {
         let proxies = Proxies::new(vec![Network::read("10.0.0.0/8").expect("a block")]);
         let mut headers = HeaderMap::new();
         for line in forwarded {
-            headers.append("x-forwarded-for", line.parse().expect("a value"));
+            headers.append("x-forwarded-for", http::HeaderValue::from_bytes(line.as_bytes()).expect("a value"));
         }
         proxies.origin(peer.parse().expect("an address"), &headers).to_string()
     }
@@ -76,6 +76,9 @@ mod tests {
         assert_eq!(origin("10.0.0.1", &["198.51.100.1", "203.0.113.9, 10.0.0.2"]), "203.0.113.9", "through two proxies");
         assert_eq!(origin("10.0.0.1", &["unknown"]), "10.0.0.1");
         assert_eq!(origin("10.0.0.1", &[]), "10.0.0.1");
+        let odd = ["198.51.100.1", "203.0.113.9é"];
+        assert_eq!(origin("10.0.0.1", &odd), "10.0.0.1", "a line that cannot be read leads to none that a client wrote");
+        assert_eq!(origin("10.0.0.1", &["é, 203.0.113.9"]), "203.0.113.9", "what the proxy wrote can be read");
         assert_eq!(origin("10.0.0.1", &["203.0.113.9:4711"]), "203.0.113.9");
         assert_eq!(origin("10.0.0.1", &["[2001:db8:1:2:3::4]:4711"]), "2001:db8:1:2::");
     }

@@ -117,7 +117,13 @@ impl Target {
             self.add_our_headers(headers, lease, body, wall_ms);
         });
         *request.body_mut() = Some(guarded);
-        self.exchange(request, lease.events.first().map(|event| event.id), self.patience(), wall_ms).await
+        match self.exchange(request, lease.events.first().map(|event| event.id), self.patience(), wall_ms).await {
+            // Its body was never asked for: there was no connection to write it to.
+            (Heard::TimedOut { after_ms }, _) if !guard.let_go() && !guard.refused() => {
+                (Heard::Unreachable(format!("the target cannot be reached: no connection within {after_ms} ms")), None)
+            }
+            heard => heard,
+        }
     }
 
     /// How long one request may take.

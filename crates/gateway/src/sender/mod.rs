@@ -151,6 +151,8 @@ impl Sender {
             biased;
             answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
                 Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), &answer)),
+                // Its body was never asked for: there was no connection to write it to.
+                Err(none) if !guard.let_go() => Heard::Unreachable(none.why()),
                 Err(none) => none.into(),
             },
             () = hold.ended() => {
