@@ -64,6 +64,11 @@ pub const BESIDE_MAX: u32 = 8;
 /// How much is kept of each.
 pub const BESIDE_MAX_BYTES: usize = 256 << 10;
 
+/// Parked items that a redrive of `max` looks at; those that cannot be moved, because their replies find no room, count too.
+pub fn redrive_looks_at(max: usize) -> usize {
+    max.saturating_mul(2).saturating_add(200)
+}
+
 /// The beginning of a text, for lists.
 pub fn preview(text: &str) -> String {
     if text.len() <= PREVIEW_CHARS { text.to_owned() } else { text.chars().take(PREVIEW_CHARS).collect() }

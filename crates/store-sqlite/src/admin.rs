@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_domain::ids::number_of;
-use hapax_domain::{EventId, ItemId, ThreadId};
+use hapax_domain::{EventId, ItemId, ThreadId, limits};
 use hapax_store::{NewMessage, Redrive, StoreError, read_replies};
 use rusqlite::{OptionalExtension, params};
 
@@ -26,17 +26,16 @@ impl Writer {
             },
             Redrive::All => (" AND ?1 IS NULL AND why NOT LIKE 'suspected replay of %'", None),
         };
-        let (mut moved, mut after) = (0, 0);
+        let (mut moved, mut after, mut looks_left) = (0, 0, limits::redrive_looks_at(max));
         loop {
+            let some = (max - moved).min(looks_left).min(limits::PAGE_MAX);
             let page: Vec<(i64, i64, i64, Option<Vec<u8>>)> = self
                 .db
                 .prepare_cached(&format!("{PARKED}{filter} AND item > ?2 ORDER BY item LIMIT ?3"))?
-                .query_map(params![value, after, (max - moved) as i64], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-                })?
+                .query_map(params![value, after, some as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
                 .collect::<Result<_, _>>()?;
             let Some(&(last, ..)) = page.last() else { break };
-            after = last;
+            (after, looks_left) = (last, looks_left - page.len());
             for (item, channel, first, replies) in page {
                 moved += usize::from(match replies.and_then(|bytes| read_replies(&bytes)) {
                     Some(replies) => self.send_kept(item, &replies)?,

@@ -200,17 +200,17 @@ impl Writer {
         Ok(more || removed == max)
     }
 
-    /// Looks at the next `max` threads whose last words are old; gives how many it removed, and whether there are more to look at.
+    /// Looks at the next `max` threads whose last words are old, or from the future: those go with what said them. Gives how many it removed, and whether there are more to look at.
     fn purge_threads(&mut self, retention: &[(String, i64)], spans: &[i64], max: usize) -> rusqlite::Result<(u64, bool)> {
         let (Some(shortest), Some(longest)) = (spans.first(), spans.last()) else { return Ok((0, false)) };
         let (at, thread) = self.threads_swept;
         let rows: Vec<(i64, i64, i64)> = self
             .db
             .prepare_cached(
-                "SELECT thread, last_at, channel FROM threads WHERE last > 0 AND last_at <= ?1 AND (last_at, thread) > (?2, ?3)
-                 ORDER BY last_at, thread LIMIT ?4",
+                "SELECT thread, last_at, channel FROM threads WHERE last > 0 AND (last_at <= ?1 OR last_at > ?5)
+                 AND (last_at, thread) > (?2, ?3) ORDER BY last_at, thread LIMIT ?4",
             )?
-            .query_map(params![self.now_ms - shortest, at, thread, max as i64], |row| {
+            .query_map(params![self.now_ms - shortest, at, thread, max as i64, self.now_ms], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_, _>>()?;
@@ -218,7 +218,7 @@ impl Writer {
         for &(thread, _, channel) in &rows {
             let name = self.channel_name(channel);
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
-            removed += u64::from(self.threads.purge(&self.db, thread, self.now_ms - keep)?);
+            removed += u64::from(self.threads.purge(&self.db, thread, self.now_ms - keep, self.now_ms)?);
         }
         let more = rows.len() == max;
         self.threads_swept = if more { rows.last().map_or((0, 0), |row| (row.1, row.0)) } else { (0, 0) };

@@ -250,10 +250,10 @@ impl Threads {
 
     /// Removes the thread, with all names that lead to it, when its last words are older than `before_ms` and nothing of it is left; or its last
     /// words, when what said them is gone. True when it was removed.
-    pub(super) fn purge(&mut self, db: &Connection, thread: i64, before_ms: i64) -> rusqlite::Result<bool> {
+    pub(super) fn purge(&mut self, db: &Connection, thread: i64, before_ms: i64, now_ms: i64) -> rusqlite::Result<bool> {
         self.make_ready(db)?;
         let talk = self.talk(db, thread)?;
-        if talk.last_at > before_ms {
+        if talk.last_at > before_ms && talk.last_at <= now_ms {
             return Ok(false);
         }
         if talk.entries > 0 {

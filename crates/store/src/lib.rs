@@ -142,7 +142,8 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///
     /// A suspected replay is put back only by its own id or its event's: a redrive of many must not deliver what somebody may have forged.
     /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
-    /// stays parked and is not counted.
+    /// stays parked and is not counted. Looks at the oldest [`hapax_domain::limits::redrive_looks_at`] of them and no more: those that
+    /// have to stay make no call long.
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
 
     /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
@@ -154,6 +155,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
     /// retention; threads, with all names that lead to them, when their last words are older than the retention and neither an event nor a
     /// message of them is left. Of a thread that old of which something is left, the last words go with what said them.
+    /// A thread whose last words are from the future goes when nothing of it is left.
     /// A row from the future is as old as the youngest row behind it that is not, and keeps no other ([`hapax_domain::age`]).
     ///
     /// Removes about `max` events, and no more than one webhook beyond that, so that accept never waits long; call again while there is

@@ -118,11 +118,13 @@ macro_rules! store_suite {
             replies_are_not_refused_for_the_rest
             replies_without_room_are_kept_with_the_item
             kept_replies_go_out_by_redrive
+            a_redrive_looks_at_so_many
         );
         $crate::store_suite!(@clocks $bed;
             a_clock_set_back_holds_nothing_up
             keys_outlive_a_clock_that_is_set
             rows_from_the_future_stop_no_purge
+            a_thread_from_the_future_goes_with_its_words
         );
         $crate::store_suite!(@talking $bed;
             a_message_makes_and_updates_its_thread

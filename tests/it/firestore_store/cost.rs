@@ -54,5 +54,5 @@ async fn a_message_costs_what_the_documentation_says() {
     emulator.clock.advance(100);
     let purged = store.purge(&[("shop".to_owned(), 10)], 99).await.expect("purged");
     assert_eq!(purged.events, 2);
-    assert_eq!(proxy.cost(), (34, 5, 13), "two events and a message, and with them their thread");
+    assert_eq!(proxy.cost(), (35, 5, 13), "two events and a message, and with them their thread");
 }

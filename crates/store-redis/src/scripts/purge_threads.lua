@@ -9,7 +9,13 @@ local function forget(thread)
   redis.call('ZREM', key('ts'), thread)
 end
 
+-- Those that are old, and behind them those whose last words are from the future: they go with what said them.
 local found = redis.call('ZRANGEBYSCORE', key('ts'), '-inf', now - keep, 'LIMIT', skip, most)
+if #found < most then
+  local passed = math.max(0, skip - redis.call('ZCOUNT', key('ts'), '-inf', now - keep))
+  local ahead = redis.call('ZRANGEBYSCORE', key('ts'), '(' .. now, '+inf', 'LIMIT', passed, most - #found)
+  for _, thread in ipairs(ahead) do found[#found + 1] = thread end
+end
 for _, thread in ipairs(found) do
   local of = redis.call('HMGET', key('t', thread), 'channel', 'cut')
   local newest = redis.call('ZREVRANGE', key('te', thread), 0, 0)[1]

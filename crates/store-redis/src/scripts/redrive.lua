@@ -26,7 +26,7 @@ local function is_suspected(why)
 end
 
 local function candidates()
-  if which == 'C' then return redis.call('ZRANGE', key('park', take()), 0, most + 9999) end
+  if which == 'C' then return redis.call('ZRANGE', key('park', take()), 0, 2 * most + 199) end
   local seq, at_s = take(), number()
   if which == 'I' then
     local received = redis.call('HGET', key('i', seq), 'received')

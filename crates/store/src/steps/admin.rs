@@ -116,11 +116,13 @@ impl Step for RedriveParked {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, Trouble> {
         let mut work = Work::new(tx.now_ms());
         let (mut moved, mut after, mut numbers) = (0, 0, self.numbers());
+        let mut looks_left = limits::redrive_looks_at(self.max);
         let of_many = matches!(self.which, Redrive::Channel(_) | Redrive::All);
         loop {
-            let parked = tx.parked(&self.which, after, self.max - moved).await?;
+            let some = (self.max - moved).min(looks_left).min(limits::PAGE_MAX);
+            let parked = tx.parked(&self.which, after, some).await?;
             let Some(last) = parked.last().map(|item| item.number) else { break };
-            after = last;
+            (after, looks_left) = (last, looks_left - parked.len());
             let items = parked.iter().map(|item| (item.number, item.clone())).collect();
             work.take(Loaded { items, ..Loaded::default() });
             let lanes = parked.iter().filter(|item| item.replies.is_empty()).map(|item| item.lane).collect();
@@ -144,7 +146,7 @@ impl Step for RedriveParked {
                 }
                 moved += 1;
             }
-            if moved >= self.max {
+            if moved >= self.max || looks_left == 0 {
                 break;
             }
         }

@@ -168,7 +168,8 @@ async fn old_messages<E: Engine>(engine: &E, keep: &Keep<'_>, old: &[Dated]) -> 
     Ok(found.filter(|(message, at_ms)| keep.is_old(&message.channel, *at_ms)).map(|(message, _)| message).collect())
 }
 
-/// Looks at the next threads whose last words are old; true when there are more.
+/// Looks at the next threads whose last words are old; true when there are more. Those whose last words are from the future come first: they go
+/// with what said them.
 async fn purge_threads<E: Engine>(
     engine: &E,
     cursors: &Cursors,
@@ -177,13 +178,22 @@ async fn purge_threads<E: Engine>(
     max: usize,
 ) -> Result<bool, StoreError> {
     let top = || (before_ms + 1, ThreadId { account: String::new(), peer: String::new() });
-    let before = cursors.threads().clone().unwrap_or_else(top);
+    let list = |before, most| async move { engine.list_threads(&ThreadQuery { before, ..ThreadQuery::default() }, most).await };
+    let is_ahead = |at_ms: i64| at_ms > keep.now_ms;
+    let cursor = cursors.threads().clone();
+    let ahead = match &cursor {
+        Some((at_ms, _)) => is_ahead(*at_ms),
+        None => list(None, 1).await?.first().is_some_and(|newest| is_ahead(newest.last_ms)),
+    };
     let some = max.min(THREADS);
-    let page = engine.list_threads(&ThreadQuery { before: Some(before), ..ThreadQuery::default() }, some).await?;
+    let page = list(cursor.or_else(|| (!ahead).then(top)), some).await?;
     let last = page.last().filter(|_| page.len() == some);
     let last = last.map(|thread| (thread.last_ms, ThreadId { account: thread.account.clone(), peer: thread.peer.clone() }));
+    // In between are those that are young.
+    let last = if ahead { last.filter(|(at_ms, _)| is_ahead(*at_ms)).or_else(|| Some(top())) } else { last };
     let (mut gone, mut quiet) = (Vec::new(), Vec::new());
-    let old: Vec<ThreadRec> = page.into_iter().filter(|thread| keep.is_old(&thread.channel, thread.last_ms)).collect();
+    let is_old = |thread: &ThreadRec| is_ahead(thread.last_ms) || keep.is_old(&thread.channel, thread.last_ms);
+    let old: Vec<ThreadRec> = page.into_iter().filter(is_old).collect();
     for some in old.chunks(AT_ONCE) {
         let hashes: Vec<Hash> = some.iter().map(|thread| thread_hash(&thread.account, &thread.peer)).collect();
         let newest = try_join_all(hashes.iter().map(|hash| engine.thread_entries(hash, 0, None, 1))).await?;

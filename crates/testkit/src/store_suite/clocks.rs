@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hapax_store::{Accepted, Outcome, Purged, SendOutcome, Settled, Store, StoreError, Submitted};
+use hapax_store::{Accepted, Outcome, Purged, SendOutcome, Settled, Store, StoreError, Submitted, ThreadQuery};
 
 use super::sending::{ask_out, outgoing};
 use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
@@ -97,6 +97,37 @@ pub async fn keys_outlive_a_clock_that_is_set(bed: &dyn Bed) {
         let new = accept(&*store, webhook(vec![message(id, "1")])).await;
         assert!(matches!(new[0], Accepted::New(_)), "{id} is not remembered for ever");
     }
+}
+
+/// A person who wrote while the clock was a year ahead, and never again: the thread goes with the words, not a year later.
+pub async fn a_thread_from_the_future_goes_with_its_words(bed: &dyn Bed) {
+    if !bed.may_be_set_back() {
+        return;
+    }
+    let mut store = bed.open();
+    bed.clock().advance(YEAR_MS);
+    for peer in ["1", "2", "3"] {
+        accept_one(&*store, message(&format!("ahead {peer}"), peer)).await;
+    }
+    store = set_back(bed, store, YEAR_MS).await;
+    accept_one(&*store, message("after", "4")).await;
+    bed.clock().advance(HOLD_MS + 1);
+    for held in lease(&*store, 10).await {
+        let done = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
+        assert_eq!(fine(store.settle_inbox(held.lane, held.fence, done).await), Settled::Done);
+    }
+    purge(&*store, DAY_MS).await;
+    let threads = async |store: &dyn Store| {
+        let all = fine(store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await).rows;
+        all.into_iter().map(|row| row.id.peer).collect::<Vec<_>>()
+    };
+    assert_eq!(threads(&*store).await, ["3", "2", "1", "4"], "nothing is old yet");
+    bed.clock().advance(DAY_MS + HOUR_MS);
+    for _ in 0..3 {
+        purge(&*store, DAY_MS).await;
+        bed.clock().advance(HOUR_MS);
+    }
+    assert_eq!(threads(&*store).await, [""; 0]);
 }
 
 pub async fn rows_from_the_future_stop_no_purge(bed: &dyn Bed) {

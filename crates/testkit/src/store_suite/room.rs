@@ -1,5 +1,6 @@
 //! Room in the outbox: so many of an account, replies apart, and an answer whose replies find none is kept.
 
+use hapax_domain::limits::redrive_looks_at;
 use hapax_domain::{MessageId, Priority};
 use hapax_store::{
     InboxQuery, ItemState, NewMessage, OutboxQuery, Outcome, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
@@ -97,6 +98,27 @@ pub async fn replies_without_room_are_kept_with_the_item(bed: &dyn Bed) {
     assert_eq!((row.item, &row.state), (held.item, &ItemState::Parked));
     let why = row.why.as_deref().unwrap_or_default();
     assert!(why.contains("the outbox of account acc is full") && why.contains("2 replies"), "{why}");
+}
+
+/// Many whose replies find no room: a redrive looks at some of them, not at all.
+pub async fn a_redrive_looks_at_so_many(bed: &dyn Bed) {
+    let store = bed.open();
+    store.limit_outbox(1);
+    fine(store.submit(reply("r1")).await);
+    let stuck = redrive_looks_at(1);
+    for n in 0..stuck {
+        accept_one(&*store, message(&format!("m{n}"), "ana")).await;
+        let held = lease(&*store, 1).await.remove(0);
+        let done = Outcome::Delivered { status: 200, answer: None, replies: vec![reply(&format!("a{n}"))] };
+        assert_eq!(fine(store.settle_inbox(held.lane, held.fence, done).await), Settled::Kept);
+    }
+    accept_one(&*store, message("last", "bob")).await;
+    let held = lease(&*store, 1).await.remove(0);
+    fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned() }).await);
+    assert_eq!(fine(store.redrive(Redrive::All, 1).await), 0, "it looks at so many");
+    assert_eq!(fine(store.redrive(Redrive::All, 9).await), 1, "and at more when more are wanted");
+    let item = held.item;
+    assert_eq!(lease(&*store, 9).await.first().map(|held| held.item), Some(item));
 }
 
 pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
