@@ -437,7 +437,8 @@ async fn a_clock_that_jumped_does_not_make_signatures_stale(opened: Opened) {
     let stripe = hapax_providers::build(&shop.provider);
     let rig = Rig::start(Opened { clock: Arc::new(clock.clone()), ..opened }, vec![shop]).await;
     let body = r#"{"id":"evt_1","object":"event","type":"invoice.paid","created":1760000000,"data":{"object":{"id":"in_1"}}}"#;
-    let (name, signature) = stripe.sign(body.as_bytes(), clock.wall_ms()).remove(0);
+    let unsigned = hapax_providers::Unsigned { url: None, headers: &http::HeaderMap::new(), body: body.as_bytes() };
+    let (name, signature) = stripe.sign(unsigned, clock.wall_ms()).remove(0);
     let sent = rig.client.post(rig.url("/in/shop")).header(&name, signature).body(body).send().await.expect("an answer");
     assert_eq!(sent.status(), 200);
     let call = bot.called(1).await.remove(0);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::lenient::{Object, Text};
 use super::reading::{Reading, fingerprint_of, name};
-use super::{Parsed, Provider, RawRequest, Refused, Verified, form, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, form, json};
 
 const NAME: &str = "github";
 const DELIVERY: HeaderName = HeaderName::from_static("x-github-delivery");
@@ -40,8 +40,8 @@ impl Provider for Github {
         Reading::whole(request.body(), |body| read(request.headers(), body))
     }
 
-    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
-        self.signature.sign(body)
+    fn sign(&self, webhook: Unsigned<'_>, _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.signature.sign(webhook.body)
     }
 
     fn signature_headers(&self) -> &[HeaderName] {

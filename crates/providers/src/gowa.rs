@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::lenient::{Flag, List, Text};
 use super::reading::{Reading, fingerprint_of, name, peer_of};
-use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "gowa";
 /// Worked out anew at every send, so they may differ between copies.
@@ -68,8 +68,8 @@ impl Provider for Gowa {
         rewrap(std::str::from_utf8(body).ok()?, keep)
     }
 
-    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
-        self.signature.sign(body)
+    fn sign(&self, webhook: Unsigned<'_>, _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.signature.sign(webhook.body)
     }
 
     fn signature_headers(&self) -> &[HeaderName] {

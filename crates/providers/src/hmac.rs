@@ -39,6 +39,11 @@ impl MacKeys {
         Self(secrets.iter().filter_map(key).collect())
     }
 
+    /// From keys that are bytes.
+    pub(super) fn of(algorithm: HmacAlgorithm, keys: &[&[u8]]) -> Self {
+        Self(keys.iter().filter_map(|key| MacKey::new(algorithm, key)).collect())
+    }
+
     /// True when any secret gives any of the claimed codes for the concatenated `parts`. Without secrets nothing is believed.
     pub(super) fn accept<C: AsRef<[u8]>>(&self, parts: &[&[u8]], claimed: &[C]) -> bool {
         self.0.iter().any(|key| {

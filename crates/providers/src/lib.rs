@@ -21,10 +21,14 @@ mod reading;
 pub mod samples;
 pub mod sending;
 pub mod settings;
+mod shopify;
+mod standard;
 mod stripe;
 mod telegram;
 mod tokens;
 mod whatsapp;
+
+pub use standard::{is_key as is_standard_key, is_public_key as is_standard_public_key};
 
 use hapax_domain::Event;
 use secrecy::SecretString;
@@ -115,6 +119,16 @@ pub struct Problem {
     pub part: Bytes,
 }
 
+/// A webhook on its way to somebody who checks signatures.
+#[derive(Clone, Copy)]
+pub struct Unsigned<'w> {
+    /// Where it goes, as the one who checks writes it. `None`: to our own door.
+    pub url: Option<&'w str>,
+    /// Its other headers: some schemes sign the id that stands there.
+    pub headers: &'w HeaderMap,
+    pub body: &'w [u8],
+}
+
 /// What the provider wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -138,6 +152,16 @@ pub trait Provider: Send + Sync {
         self.signature_headers().iter().any(|name| headers.contains_key(name))
     }
 
+    /// Answers a verified request that only asks for a word back (Slack's `url_verification`). `None` means: read it.
+    fn challenge(&self, _request: &Verified<'_>) -> Option<Reply> {
+        None
+    }
+
+    /// What is said to a webhook that was taken, where a provider would take our own words for something to do (Twilio's TwiML).
+    fn thanks(&self) -> Option<Reply> {
+        None
+    }
+
     /// Checks the signature over the raw bytes, in constant time.
     fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused>;
 
@@ -158,8 +182,8 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Headers that make the bot's own signature check pass on `body`.
-    fn sign(&self, body: &[u8], now_ms: i64) -> Vec<(HeaderName, HeaderValue)>;
+    /// Headers that make the bot's own signature check pass.
+    fn sign(&self, webhook: Unsigned<'_>, now_ms: i64) -> Vec<(HeaderName, HeaderValue)>;
 
     /// Headers that carry a secret or a signature: never stored, made anew by [`Provider::sign`].
     fn signature_headers(&self) -> &[HeaderName];
@@ -173,6 +197,8 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Gowa { secrets } => Arc::new(gowa::Gowa::new(secrets)),
         Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
         Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
+        Settings::Standard { secrets } => Arc::new(standard::Standard::new(secrets)),
+        Settings::Shopify { secrets } => Arc::new(shopify::Shopify::new(secrets)),
         Settings::Generic(settings) => Arc::new(generic::Generic::new(settings)),
     }
 }
@@ -184,7 +210,7 @@ pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Optio
         Settings::Telegram { .. } => Some(Arc::new(sending::telegram::Telegram::new(token))),
         Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
         Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
-        Settings::Stripe { .. } | Settings::Github { .. } => None,
+        Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
     }
 }
 

@@ -33,6 +33,8 @@ pub fn list() -> &'static [(&'static str, &'static str)] {
         ("stripe.invoice_paid", "an invoice was paid"),
         ("github.push", "a push to a branch"),
         ("github.ping", "the first delivery of a new webhook"),
+        ("standard.event", "an event in the shape that Standard Webhooks suggests"),
+        ("shopify.orders_create", "a new order in a shop"),
         ("generic.json", "a JSON body with an id"),
     ]
 }
@@ -74,6 +76,8 @@ fn template(name: &str) -> Option<Template> {
         "stripe.invoice_paid" => (&[], include_str!("samples/stripe.invoice_paid.json")),
         "github.push" => (GITHUB_PUSH_HEADERS, include_str!("samples/github.push.json")),
         "github.ping" => (GITHUB_PING_HEADERS, include_str!("samples/github.ping.json")),
+        "standard.event" => (STANDARD_HEADERS, include_str!("samples/standard.event.json")),
+        "shopify.orders_create" => (SHOPIFY_HEADERS, include_str!("samples/shopify.orders_create.json")),
         "generic.json" => (&[], include_str!("samples/generic.json.json")),
         _ => return None,
     };
@@ -82,6 +86,15 @@ fn template(name: &str) -> Option<Template> {
     Some(Template { provider, headers, body })
 }
 
+const STANDARD_HEADERS: &[(&str, &str)] = &[("webhook-id", "msg_<hex>")];
+const SHOPIFY_HEADERS: &[(&str, &str)] = &[
+    ("x-shopify-topic", "orders/create"),
+    ("x-shopify-shop-domain", "sample-shop.myshopify.com"),
+    ("x-shopify-api-version", "2026-07"),
+    ("x-shopify-webhook-id", "<guid>"),
+    ("x-shopify-event-id", "event-<hex>"),
+    ("x-shopify-triggered-at", "<iso>"),
+];
 const GITHUB_PUSH_HEADERS: &[(&str, &str)] =
     &[("x-github-event", "push"), ("x-github-delivery", "<guid>"), ("x-github-hook-id", "900001")];
 const GITHUB_PING_HEADERS: &[(&str, &str)] =

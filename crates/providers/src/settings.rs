@@ -10,6 +10,8 @@ pub enum Settings {
     Gowa { secrets: Vec<SecretString> },
     Stripe { secrets: Vec<SecretString> },
     Github { secrets: Vec<SecretString> },
+    Standard { secrets: Vec<SecretString> },
+    Shopify { secrets: Vec<SecretString> },
     Generic(GenericSettings),
 }
 
@@ -107,6 +109,9 @@ impl Settings {
             Settings::Stripe { .. } => 3 * DAY_MS,
             // Five tries within 30 seconds; the rest is for a slow network.
             Settings::Gowa { .. } => 2 * MINUTE_MS,
+            // The schedule that the specification gives as an example ends after 75 hours; Svix gives up after 28.
+            Settings::Standard { .. } => 76 * HOUR_MS,
+            Settings::Shopify { .. } => 4 * HOUR_MS,
             Settings::Github { .. } | Settings::Generic(_) => HOUR_MS,
         }
     }
@@ -118,6 +123,8 @@ impl Settings {
             Settings::Gowa { .. } => "gowa",
             Settings::Stripe { .. } => "stripe",
             Settings::Github { .. } => "github",
+            Settings::Standard { .. } => "standard",
+            Settings::Shopify { .. } => "shopify",
             Settings::Generic(_) => "generic",
         }
     }

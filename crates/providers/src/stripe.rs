@@ -9,7 +9,7 @@ use super::hmac::{MacKeys, sensitive};
 use super::lenient::{Integer, Text};
 use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
 use super::settings::HmacAlgorithm;
-use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "stripe";
 /// How far the signed time may be from ours, either way.
@@ -50,9 +50,9 @@ impl Provider for Stripe {
         Reading::whole(request.body(), read)
     }
 
-    fn sign(&self, body: &[u8], now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+    fn sign(&self, webhook: Unsigned<'_>, now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
         let time = now_ms.div_euclid(1_000).to_string();
-        let mac = self.keys.sign(&[time.as_bytes(), b".", body]);
+        let mac = self.keys.sign(&[time.as_bytes(), b".", webhook.body]);
         let value = mac.and_then(|mac| sensitive(&format!("t={time},v1={}", hex::encode(mac.as_bytes()))));
         value.map(|value| (SIGNATURE_HEADERS[0].clone(), value)).into_iter().collect()
     }

@@ -10,7 +10,7 @@ use super::hmac::sensitive;
 use super::lenient::{Integer, List, Object};
 use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
 use super::tokens::Tokens;
-use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "telegram";
 static SECRET_HEADERS: [HeaderName; 1] = [HeaderName::from_static("x-telegram-bot-api-secret-token")];
@@ -47,7 +47,7 @@ impl Provider for Telegram {
         Reading::whole(request.body(), |body| read(&self.bot, body))
     }
 
-    fn sign(&self, _body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+    fn sign(&self, _webhook: Unsigned<'_>, _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
         let value = self.secret.as_ref().and_then(|secret| sensitive(secret.expose_secret()));
         value.map(|value| (SECRET_HEADERS[0].clone(), value)).into_iter().collect()
     }

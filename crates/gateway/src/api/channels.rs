@@ -7,13 +7,14 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use bytes::Bytes;
 use hapax_domain::address::hide_userinfo;
-use hapax_providers::samples;
+use hapax_providers::{Unsigned, samples};
 use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Api, Caller, Problem};
+use crate::ingress::Counted;
 use crate::settings::{self, Mode, OnPoison};
 
 #[derive(Serialize)]
@@ -96,12 +97,16 @@ pub(super) async fn trigger(
     *request.method_mut() = Method::POST;
     *request.uri_mut() = format!("{}{name}", crate::ingress::PATH).parse().map_err(|_| Problem::not_found("no such channel"))?;
     let content_type = (http::header::CONTENT_TYPE, HeaderValue::from_static(sample.content_type));
-    let signed = provider.sign(&sample.body, wall_ms);
-    request.headers_mut().extend(std::iter::once(content_type).chain(sample.headers).chain(signed));
+    request.headers_mut().extend(std::iter::once(content_type).chain(sample.headers));
+    let unsigned = Unsigned { url: None, headers: request.headers(), body: &sample.body };
+    let signed = provider.sign(unsigned, wall_ms);
+    request.headers_mut().extend(signed);
     *request.body_mut() = Full::new(Bytes::from(sample.body));
     let (head, body) = (api.post)(request).await.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let answer = serde_json::from_slice(&body).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)));
+    // What the provider would hear may be in words of its own.
+    let said = head.extensions.get::<Counted>().map_or(&body, |counted| &counted.0);
+    let answer = serde_json::from_slice(said).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(said)));
     Ok(Json(Triggered { channel: name, sample: wanted, nonce: ask.nonce, status: head.status.as_u16(), answer }))
 }
 

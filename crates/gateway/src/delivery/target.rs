@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_domain::{EventId, ThreadId};
-use hapax_providers::Provider;
 use hapax_providers::build_sending;
 use hapax_providers::sending::Sending;
 use hapax_providers::settings::Settings;
+use hapax_providers::{Provider, Unsigned};
 use hapax_store::{Answer, InboxLease, KeptHeaders};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::{Client, Request, Url, redirect};
@@ -184,7 +184,8 @@ impl Target {
                 headers.append(name, value);
             }
         }
-        for (name, value) in self.provider.sign(&body, wall_ms) {
+        let unsigned = Unsigned { url: Some(self.url.as_str()), headers: &headers, body: &body };
+        for (name, value) in self.provider.sign(unsigned, wall_ms) {
             headers.insert(name, value);
         }
         ours(&mut headers, &body);

@@ -12,7 +12,11 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 
 /// Says how many events were new and how many were copies, and whether any of these had another content than the first.
 pub(super) fn counted(accepted: usize, repeated: usize, conflict: bool) -> Reply {
-    let body = match (accepted, repeated, conflict) {
+    reply(StatusCode::OK, JSON, counts(accepted, repeated, conflict))
+}
+
+fn counts(accepted: usize, repeated: usize, conflict: bool) -> Bytes {
+    match (accepted, repeated, conflict) {
         (1, 0, _) => Bytes::from_static(br#"{"status":"accepted","accepted":1,"repeated":0}"#),
         (0, 1, false) => Bytes::from_static(br#"{"status":"duplicate","accepted":0,"repeated":1}"#),
         (0, 0, _) => Bytes::from_static(br#"{"status":"ignored","accepted":0,"repeated":0}"#),
@@ -24,8 +28,7 @@ pub(super) fn counted(accepted: usize, repeated: usize, conflict: bool) -> Reply
             };
             Bytes::from(format!(r#"{{"status":"{status}","accepted":{new},"repeated":{copies}}}"#))
         }
-    };
-    reply(StatusCode::OK, JSON, body)
+    }
 }
 
 /// An RFC 9457 problem. `detail` is ours, never the client's, so it needs no escaping.
@@ -40,6 +43,17 @@ pub(super) fn problem(status: StatusCode, detail: &'static str) -> Reply {
 pub(super) fn later(status: StatusCode, detail: &'static str, after_s: u32) -> Reply {
     let mut reply = problem(status, detail);
     reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after_s));
+    reply
+}
+
+/// What we would have said of a webhook, beside the provider's own words for it.
+#[derive(Clone, Debug)]
+pub struct Counted(pub Bytes);
+
+/// Says the same in the provider's own words.
+pub(super) fn counted_in(words: hapax_providers::Reply, accepted: usize, repeated: usize, conflict: bool) -> Reply {
+    let mut reply = spoken(words);
+    reply.extensions_mut().insert(Counted(counts(accepted, repeated, conflict)));
     reply
 }
 

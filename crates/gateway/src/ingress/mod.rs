@@ -21,7 +21,8 @@ use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use hyper::body::Body;
 use tokio::time::Instant;
 
-use self::answer::{Reply, counted, later, passed_on, problem, spoken};
+pub use self::answer::Counted;
+use self::answer::{Reply, counted, counted_in, later, passed_on, problem, spoken};
 use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
 use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
 use hapax_providers::{Parsed, Problem, Provider, RawRequest, Verified};
@@ -256,6 +257,9 @@ impl Ingress {
         let now_ms = self.clock.now_ms();
         let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
         believed();
+        if let Some(words) = door.provider.challenge(&verified) {
+            return spoken(words);
+        }
         let nonce: Nonce = rand::random();
         let mut events = door.sort_out(door.provider.parse(&verified), verified.body(), &nonce);
         if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > door.window_ms) {
@@ -263,7 +267,7 @@ impl Ingress {
         }
         if events.is_empty() {
             door.telemetry.ignored();
-            return counted(0, 0, false);
+            return door.counted(0, 0, false);
         }
         let sent = door.remember_sent(&events);
         let accepted = match self.all_known(&sent, now_ms) {
@@ -294,8 +298,8 @@ impl Ingress {
         };
         let new = self.count(door, &sent, &accepted, verified.body().len(), now_ms);
         match door.proxy_wait {
-            None => counted(new, accepted.len() - new, has_conflict(&accepted)),
-            Some(wait) => self.wait_for_target(&sent, &accepted, Instant::now() + wait, new).await,
+            None => door.counted(new, accepted.len() - new, has_conflict(&accepted)),
+            Some(wait) => self.wait_for_target(door, &sent, &accepted, Instant::now() + wait, new).await,
         }
     }
 
@@ -379,7 +383,7 @@ impl Ingress {
     }
 
     /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
-    async fn wait_for_target(&self, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
+    async fn wait_for_target(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
         let mut events: Vec<(EventId, bool)> = Vec::new();
         let waits = |accepted: &Accepted| !matches!(accepted, Accepted::Suspected(_));
         for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, accepted)| sent.delivers && waits(accepted)) {
@@ -403,11 +407,19 @@ impl Ingress {
                 }
             }
         }
-        answer.map_or_else(|| counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
+        answer.map_or_else(|| door.counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
     }
 }
 
 impl Door {
+    /// Says how many events of a webhook were new and how many were copies, in the provider's own words where it has some.
+    fn counted(&self, accepted: usize, repeated: usize, conflict: bool) -> Reply {
+        match self.provider.thanks() {
+            Some(words) => counted_in(words, accepted, repeated, conflict),
+            None => counted(accepted, repeated, conflict),
+        }
+    }
+
     /// Says of every part of the webhook what is to become of it.
     fn sort_out(&self, parsed: Parsed, body: &Bytes, nonce: &Nonce) -> Vec<NewEvent> {
         // The signature covers the body and nothing else; where a body is one event, it stands for that event.

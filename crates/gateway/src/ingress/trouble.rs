@@ -9,7 +9,7 @@ use hapax_providers::{RawRequest, Verified};
 use hapax_store::{Arrival, KeptHeaders, NewEvent, StoreError, Then};
 use http::StatusCode;
 
-use super::answer::{Reply, counted, later, passed_on};
+use super::answer::{Reply, later, passed_on};
 use super::spool::Spooled;
 use super::{Door, Ingress, Nonce, Sent, headers};
 use crate::delivery::{Passage, Passed};
@@ -43,7 +43,7 @@ impl Ingress {
                 let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
                 let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
                 door.telemetry.dropped(events.len(), &ids);
-                counted(0, 0, false)
+                door.counted(0, 0, false)
             }
         }
     }
@@ -64,9 +64,9 @@ impl Ingress {
         match spool.put(gate, webhook).await {
             Ok(true) => {
                 door.telemetry.spooled(sent.len());
-                counted(sent.len(), 0, false)
+                door.counted(sent.len(), 0, false)
             }
-            Ok(false) => counted(0, sent.len(), false),
+            Ok(false) => door.counted(0, sent.len(), false),
             Err(error) => {
                 self.telemetry.store_unavailable("spool", &error);
                 refuse(door, RETRY_AFTER_S)
@@ -93,7 +93,7 @@ impl Ingress {
         match self.delivery.pass(&door.name, passed).await {
             Passage::Taken(answer) => {
                 door.telemetry.passed(events.len());
-                answer.map_or_else(|| counted(events.len(), 0, false), passed_on)
+                answer.map_or_else(|| door.counted(events.len(), 0, false), passed_on)
             }
             Passage::NotTaken(why) => {
                 door.telemetry.not_passed(&why);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hapax_providers::{self, Provider, settings::Settings};
+use hapax_providers::{self, Provider, Unsigned, settings::Settings};
 
 /// The secret both sides of the benchmark use.
 pub(super) const SECRET: &str = "only for benchmarks";
@@ -135,7 +135,8 @@ fn append(script: &mut Script, provider: &Arc<dyn Provider>, channel: &str, id: 
         "POST /in/{channel} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nUser-Agent: facebookexternalua\r\nContent-Length: {}\r\n",
         body.len()
     );
-    for (name, value) in provider.sign(body.as_bytes(), 0) {
+    let unsigned = Unsigned { url: None, headers: &http::HeaderMap::new(), body: body.as_bytes() };
+    for (name, value) in provider.sign(unsigned, 0) {
         head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
     }
     head.push_str("\r\n");

@@ -196,7 +196,9 @@ fn secrets(settings: &Settings) -> (bool, bool) {
         Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
         | Settings::Stripe { secrets }
-        | Settings::Github { secrets } => (!secrets.is_empty(), false),
+        | Settings::Github { secrets }
+        | Settings::Standard { secrets }
+        | Settings::Shopify { secrets } => (!secrets.is_empty(), false),
         Settings::Generic(generic) => (!matches!(generic.signature, SignatureRule::None), false),
     }
 }

@@ -50,7 +50,7 @@ const KEYS_LATER: &[&str] = &["coalesce", "coalesce_max", "typing", "replay"];
 
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
-const PROVIDERS_LATER: &[&str] = &["evolution", "waha", "standard", "slack", "shopify", "twilio", "messenger"];
+const PROVIDERS_LATER: &[&str] = &["evolution", "waha", "slack", "twilio", "messenger"];
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -77,12 +77,14 @@ const fn once(facts: Facts) -> Facts {
     Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
-const PROVIDERS: [Facts; 6] = [
+const PROVIDERS: [Facts; 8] = [
     facts("whatsapp", 8 * DAY),
     facts("telegram", 2 * DAY),
     once(facts("gowa", 2 * DAY)),
     facts("stripe", 4 * DAY),
     Facts { max_body: 26 << 20, ..once(facts("github", 2 * DAY)) },
+    facts("standard", 4 * DAY),
+    facts("shopify", 2 * DAY),
     facts("generic", 2 * DAY),
 ];
 
@@ -183,7 +185,7 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
     let sends = send::facts_of(facts.name).is_some();
     let foreign = |key: &&str| match *key {
         "verify_token" => facts.name != "whatsapp",
-        "replay_guard" => !matches!(facts.name, "github" | "generic"),
+        "replay_guard" => !matches!(facts.name, "github" | "shopify" | "generic"),
         key if send::KEYS.contains(&key) => !sends,
         key => GENERIC_KEYS.contains(&key) && facts.name != "generic",
     };
@@ -195,7 +197,7 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
                 format!("`{key}` is for providers that send ({}), this is \"{}\"; take it out", send::names(), facts.name)
             }
             "replay_guard" => format!(
-                "`{key}` is for \"github\" and \"generic\", whose ids may be unsigned; \"{}\" signs them; take it out",
+                "`{key}` is for \"github\", \"shopify\" and \"generic\", whose ids may be unsigned; \"{}\" signs them; take it out",
                 facts.name
             ),
             "verify_token" => format!("`{key}` is for provider \"whatsapp\" only, this is \"{}\"; take it out", facts.name),
@@ -235,6 +237,11 @@ fn read_settings(
         }
         "gowa" => Some(Settings::Gowa { secrets }),
         "stripe" => Some(Settings::Stripe { secrets }),
+        "standard" => {
+            secret::check_standard(own, section, &secrets, mistakes);
+            Some(Settings::Standard { secrets })
+        }
+        "shopify" => Some(Settings::Shopify { secrets }),
         _ => Some(Settings::Github { secrets }),
     }
 }

@@ -1,6 +1,7 @@
 //! Secrets: long enough, not a well-known default, and never shown.
 
 use hapax_domain::limits::SECRET_MIN_BYTES;
+use hapax_providers::{is_standard_key, is_standard_public_key};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::mistake::Mistakes;
@@ -93,6 +94,19 @@ pub(super) enum Unsigned {
     NotAllowed,
     /// The provider signs, so unsigned webhooks are not its own.
     NotPossible,
+}
+
+pub(super) fn check_standard(own: &Found<'_>, section: &Section<'_>, secrets: &[SecretString], mistakes: &mut Mistakes) {
+    let found = section.get("secret").or_else(|| section.get("secrets"));
+    let found = found.as_ref().unwrap_or(own);
+    if !secrets.iter().all(|secret| is_standard_key(secret.expose_secret())) {
+        found.refuse(mistakes, "behind `whsec_`, `whpk_` or `whsk_` stands a key in base64, and this is none; copy it again");
+    }
+    let only_public = !secrets.is_empty() && secrets.iter().all(|secret| is_standard_public_key(secret.expose_secret()));
+    if only_public && section.get("target").is_some() && section.get("sign_with").is_none() {
+        let what = "with a public key nothing can be signed for the target; add sign_with = \"..\", a secret of the target's own";
+        found.refuse(mistakes, what);
+    }
 }
 
 pub(super) fn check_telegram(own: &Found<'_>, section: &Section<'_>, secrets: &[SecretString], mistakes: &mut Mistakes) {

@@ -31,6 +31,8 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
             "telegram" => (secret, "# setWebhook: secret_token"),
             "gowa" => (secret, "# --webhook-secret, or WHATSAPP_WEBHOOK_SECRET"),
             "stripe" => (format!("whsec_{secret}"), "# Developers > Webhooks > Signing secret"),
+            "standard" => (format!("whsec_{secret}"), "# the endpoint's signing secret"),
+            "shopify" => (secret, "# the app's client secret"),
             "github" => (secret, "# Settings > Webhooks > Secret"),
             _ => (secret, "# X-Hub-Signature-256: sha256=HMAC of the body, unless `signature` says otherwise"),
         };

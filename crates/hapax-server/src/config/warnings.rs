@@ -76,7 +76,9 @@ fn shortest_secret(provider: &Settings) -> Option<usize> {
         | Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
         | Settings::Stripe { secrets }
-        | Settings::Github { secrets } => secrets,
+        | Settings::Github { secrets }
+        | Settings::Standard { secrets }
+        | Settings::Shopify { secrets } => secrets,
         Settings::Generic(generic) => match &generic.signature {
             SignatureRule::Hmac { secrets, .. } | SignatureRule::Token { secrets, .. } => secrets,
             SignatureRule::Basic { passwords, .. } => passwords,

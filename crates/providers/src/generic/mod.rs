@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::reading::{Reading, fingerprint_of, name};
 use super::settings::GenericSettings;
-use super::{Parsed, Provider, RawRequest, Refused, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 mod check;
 mod finder;
@@ -130,8 +130,8 @@ impl Provider for Generic {
         reading.finish()
     }
 
-    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
-        self.check.sign(body)
+    fn sign(&self, webhook: Unsigned<'_>, _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.check.sign(webhook.body)
     }
 
     fn signature_headers(&self) -> &[HeaderName] {

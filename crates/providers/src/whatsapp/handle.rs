@@ -110,7 +110,8 @@ mod tests {
             let status =
                 format!(r#"[{{"id":"wamid.A","status":"sent","recipient_id":"55","biz_opaque_callback_data":{value}}}]"#);
             let body = webhook(&status).replace(r#""n":1.50"#, r#""metadata":{"phone_number_id":"106"}"#);
-            let headers = provider.sign(body.as_bytes(), 0).into_iter().collect();
+            let unsigned = crate::Unsigned { url: None, headers: &http::HeaderMap::new(), body: body.as_bytes() };
+            let headers = provider.sign(unsigned, 0).into_iter().collect();
             let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.into() };
             let mut parsed = provider.parse(&provider.verify(&request, 0).expect("signed"));
             assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0));

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::reading::Reading;
 use super::tokens::Tokens;
-use super::{Parsed, Provider, RawRequest, Refused, Reply, Verified, form};
+use super::{Parsed, Provider, RawRequest, Refused, Reply, Unsigned, Verified, form};
 
 mod events;
 pub(super) mod handle;
@@ -68,8 +68,8 @@ impl Provider for Whatsapp {
         handle::restore(std::str::from_utf8(body).ok()?)
     }
 
-    fn sign(&self, body: &[u8], _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
-        self.signature.sign(body)
+    fn sign(&self, webhook: Unsigned<'_>, _now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        self.signature.sign(webhook.body)
     }
 
     fn signature_headers(&self) -> &[HeaderName] {

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use hapax_domain::{MessageId, Status};
 use hapax_providers::sending::{CallAnswer, Found, Outgoing, Sending, Verdict};
 use hapax_providers::settings::{GenericSettings, Settings, SignatureRule};
-use hapax_providers::{RawRequest, build, build_sending};
+use hapax_providers::{RawRequest, Unsigned, build, build_sending};
 use secrecy::SecretString;
 
 use super::*;
@@ -182,7 +182,8 @@ async fn its_webhooks_are_read_by_the_adapters() {
     let arrived: HashMap<String, Arrived> = fake.journal().into_iter().map(|one| (format!("{:?}", one.api), one)).collect();
     let events = |api, body: &str| {
         let provider = build(&settings(api));
-        let headers = provider.sign(body.as_bytes(), 0).into_iter().collect();
+        let unsigned = Unsigned { url: None, headers: &http::HeaderMap::new(), body: body.as_bytes() };
+        let headers = provider.sign(unsigned, 0).into_iter().collect();
         let request = RawRequest { method: Method::POST, query: String::new(), headers, body: Bytes::from(body.to_owned()) };
         let mut parsed = provider.parse(&provider.verify(&request, 0).expect("signed"));
         assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0), "{body}");

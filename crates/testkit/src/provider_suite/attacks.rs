@@ -17,6 +17,8 @@ fn with_id(provider: &str, id: &str) -> Option<Fixture> {
         "stripe" => Some(Fixture::named("stripe", "invoice_paid").with_text("evt_1", id)),
         "generic" => Some(Fixture::named("generic", "id").with_text("e-1", id)),
         "github" => Fixture::named("github", "push").with_header("x-github-delivery", id.as_bytes()),
+        "standard" => Fixture::named("standard", "event").with_header("webhook-id", id.as_bytes()),
+        "shopify" => Fixture::named("shopify", "order").with_header("x-shopify-webhook-id", id.as_bytes()),
         "telegram" => {
             id.parse::<i64>().ok()?;
             let body = String::from_utf8(Fixture::named("telegram", "text").body).expect("UTF-8").replace("1001", id);
@@ -93,6 +95,8 @@ fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
         ("gowa", Identity::Fallback),
         ("stripe", Identity::Fallback),
         ("github", Identity::Unknown),
+        ("standard", Identity::Fallback),
+        ("shopify", Identity::Fallback),
     ] {
         let parsed = read(&Subject::of(name, &[SECRET]), &with_id(name, "").expect("legal"));
         assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0), "{name}");

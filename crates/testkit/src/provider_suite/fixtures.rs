@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use hapax_domain::{Event, Identity};
 use hapax_providers::samples::Sample;
-use hapax_providers::{Parsed, RawRequest};
+use hapax_providers::{Parsed, RawRequest, Unsigned};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -93,6 +93,10 @@ impl Fixture {
         let body = std::str::from_utf8(&self.body).expect("UTF-8");
         assert!(body.contains(&quoted(from)), "{}: no {from}", self.name);
         self.with_body(body.replace(&quoted(from), &quoted(to)).into_bytes())
+    }
+
+    pub(super) fn unsigned(&self) -> Unsigned<'_> {
+        Unsigned { url: None, headers: &self.headers, body: &self.body }
     }
 
     /// The request, unsigned.

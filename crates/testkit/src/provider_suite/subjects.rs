@@ -12,7 +12,7 @@ pub(super) const NOW_MS: i64 = 1_760_000_000_000;
 pub(super) const SECRET: &str = "hapax-test-secret";
 pub(super) const OLD_SECRET: &str = "hapax-old-secret";
 
-const NAMES: [&str; 6] = ["whatsapp", "telegram", "gowa", "stripe", "github", "generic"];
+const NAMES: [&str; 8] = ["whatsapp", "telegram", "gowa", "stripe", "github", "standard", "shopify", "generic"];
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -34,6 +34,8 @@ impl Subject {
             "gowa" => Settings::Gowa { secrets },
             "stripe" => Settings::Stripe { secrets },
             "github" => Settings::Github { secrets },
+            "standard" => Settings::Standard { secrets },
+            "shopify" => Settings::Shopify { secrets },
             "generic" => generic(SignatureRule::Hmac {
                 algorithm: HmacAlgorithm::Sha256,
                 encoding: Encoding::Hex,
@@ -51,7 +53,7 @@ impl Subject {
 
     pub(super) fn signed(&self, fixture: &Fixture) -> RawRequest {
         let mut request = fixture.request();
-        request.headers.extend(self.provider.sign(&fixture.body, NOW_MS));
+        request.headers.extend(self.provider.sign(fixture.unsigned(), NOW_MS));
         request
     }
 

@@ -1,8 +1,10 @@
 //! Codes computed with the providers' own libraries, and the rules that only one provider has.
 
+use std::sync::LazyLock;
+
 use hapax_domain::{EventKey, Identity};
 use hapax_providers::settings::{Encoding, HmacAlgorithm, SignatureRule};
-use hapax_providers::{RawRequest, Refused, build};
+use hapax_providers::{RawRequest, Refused, Unsigned, build};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use secrecy::SecretString;
 
@@ -14,6 +16,11 @@ const BODY: &[u8] = br#"{"a":1,"t":"ol\u00e1"}"#;
 const SHA256: &str = "3c0fc55377037b775244b9116a4b629e93b46b0e6a394d8fdbc28f0058b312b5";
 const SHA512: &str = "1fbe42cf8209f668fdc709650cab2e0c92e30fc5c52d49bd6568b041214eb60d\
                       9127e7c291f87e79b713d74aac2b6f3b9afb61a82eecb19c077ad8ed6e677fd6";
+
+fn unsigned(body: &[u8]) -> Unsigned<'_> {
+    static NONE: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+    Unsigned { url: None, headers: &NONE, body }
+}
 
 fn request(body: &[u8], headers: &[(&'static str, &str)]) -> RawRequest {
     let header = |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
@@ -31,9 +38,9 @@ fn hub_signatures_agree_with_the_official_libraries() {
         let subject = Subject::of(name, &[SECRET]);
         let value = format!("sha256={SHA256}");
         assert_eq!(subject.refusal(&request(BODY, &[("x-hub-signature-256", &value)])), None, "{name}");
-        assert_eq!(subject.provider.sign(BODY, NOW_MS)[0].1, value, "{name}");
+        assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, value, "{name}");
     }
-    let documented = Subject::of("github", &["It's a Secret to Everybody"]).provider.sign(b"Hello, World!", NOW_MS);
+    let documented = Subject::of("github", &["It's a Secret to Everybody"]).provider.sign(unsigned(b"Hello, World!"), NOW_MS);
     let value = documented[0].1.to_str().unwrap();
     assert!(value.starts_with("sha256=757107ea") && value.ends_with("3e17"), "{value}");
 }
@@ -43,7 +50,7 @@ fn stripe_signatures_agree_with_the_official_libraries() {
     let subject = Subject::of("stripe", &["whsec_test"]);
     let code = "8f1baf01dc7e0cb78e87f75ac94f938d154619d167032c8326d50ab1d577aead";
     let signed = format!("t=1700000000,v1={code}");
-    assert_eq!(subject.provider.sign(BODY, 1_700_000_000_999)[0].1, signed);
+    assert_eq!(subject.provider.sign(unsigned(BODY), 1_700_000_000_999)[0].1, signed);
     let refusal = |header: &str, now_s: i64| {
         let request = request(BODY, &[("stripe-signature", header)]);
         subject.provider.verify(&request, now_s * 1_000).err()
@@ -57,6 +64,79 @@ fn stripe_signatures_agree_with_the_official_libraries() {
     assert_eq!(refusal(&format!("t=1700000000,v0={code}"), 1_700_000_000), Some(Refused::BadSignature));
     assert_eq!(refusal(&format!("t=1700000001,v1={code}"), 1_700_000_000), Some(Refused::BadSignature));
     assert_eq!(refusal(&format!("v1={code}"), 1_700_000_000), Some(Refused::BadSignature));
+}
+
+/// Signs with the key and checks with another that belongs to it; `at_s` is when it was signed.
+fn standard(key: &'static str, id: &str, at_s: i64, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    let headers = HeaderMap::from_iter([(HeaderName::from_static("webhook-id"), HeaderValue::from_str(id).unwrap())]);
+    Subject::of("standard", &[key]).provider.sign(Unsigned { url: None, headers: &headers, body }, at_s * 1_000)
+}
+
+#[test]
+fn standard_webhooks_agree_with_the_official_libraries() {
+    const KEY: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3";
+    const CODE: &str = "v1,WSmb8nPvFnyJbUYSL/J54NlQyop1QM1Nw2U2/U/xdPs=";
+    let signed = standard(KEY, "msg_1", 1_700_000_000, BODY);
+    assert_eq!((&signed[0].1, &signed[1].1), (&HeaderValue::from_static(CODE), &HeaderValue::from_static("1700000000")));
+    let refusal = |names: [&'static str; 3], key: &'static str, time: &str, code: &str, now_s: i64| {
+        let request = request(BODY, &[(names[0], "msg_1"), (names[1], time), (names[2], code)]);
+        Subject::of("standard", &[key]).provider.verify(&request, now_s * 1_000).err()
+    };
+    let ours = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    let svix = ["svix-id", "svix-timestamp", "svix-signature"];
+    for names in [ours, svix] {
+        assert_eq!(refusal(names, KEY, "1700000000", CODE, 1_700_000_300), None);
+        assert_eq!(refusal(names, KEY, "1700000000", CODE, 1_699_999_700), None);
+        assert_eq!(refusal(names, KEY, "1700000000", CODE, 1_700_000_301), Some(Refused::Stale));
+        assert_eq!(refusal(names, KEY, "1700000000", CODE, 1_699_999_699), Some(Refused::Stale));
+    }
+    // The bare base64 is the same key, and so it is without its padding; several signatures and unknown versions may stand there.
+    assert_eq!(refusal(ours, &KEY[6..], "1700000000", CODE, 1_700_000_000), None);
+    let rolled = format!("v2,x v1,{} nonsense {CODE} v1a,AAAA", "A".repeat(44));
+    assert_eq!(refusal(ours, KEY, "1700000000", &rolled, 1_700_000_000), None);
+    for bad in ["", "v1,", "v1", &CODE[3..], &CODE.replace("v1,", "v2,"), &CODE.replace("v1,", "v1a,")] {
+        assert_eq!(refusal(ours, KEY, "1700000000", bad, 1_700_000_000), Some(Refused::BadSignature), "{bad}");
+    }
+    assert_eq!(refusal(ours, KEY, "1700000001", CODE, 1_700_000_000), Some(Refused::BadSignature));
+    let nameless = request(BODY, &[(ours[1], "1700000000"), (ours[2], CODE)]);
+    let subject = Subject::of("standard", &[KEY]);
+    assert_eq!(subject.provider.verify(&nameless, 1_700_000_000_000).err(), Some(Refused::BadSignature));
+}
+
+/// The example of Svix's own server.
+#[test]
+fn asymmetric_signatures_agree_with_svix() {
+    const PAIR: &str = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
+    const PUBLIC: &str = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=";
+    const CODE: &str = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg==";
+    let (id, at_s, body) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+    assert_eq!(standard(PAIR, id, at_s, body)[0].1, CODE);
+    assert_eq!(standard(PUBLIC, id, at_s, body), [], "a public key cannot sign");
+    let signed =
+        |body: &[u8]| request(body, &[("webhook-id", id), ("webhook-timestamp", "1614265330"), ("webhook-signature", CODE)]);
+    for key in [PAIR, PUBLIC] {
+        let subject = Subject::of("standard", &[key]);
+        assert!(subject.provider.verify(&signed(body), at_s * 1_000).is_ok());
+        assert_eq!(subject.provider.verify(&signed(b"{}"), at_s * 1_000).err(), Some(Refused::BadSignature));
+    }
+    let stranger = Subject::of("standard", &[SECRET]);
+    assert_eq!(stranger.provider.verify(&signed(body), at_s * 1_000).err(), Some(Refused::BadSignature));
+}
+
+#[test]
+fn shopify_signatures_agree_with_the_official_libraries() {
+    let subject = Subject::of("shopify", &[SECRET]);
+    let code = "PA/FU3cDe3dSRLkRaktinpO0aw5qOU2P28KPAFizErU=";
+    assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, code);
+    for header in ["x-shopify-hmac-sha256", "shopify-hmac-sha256"] {
+        assert_eq!(subject.refusal(&request(BODY, &[(header, code)])), None, "{header}");
+    }
+    let order = Fixture::named("shopify", "without_x");
+    assert_eq!(subject.provider.sign(order.unsigned(), NOW_MS)[0].0, "shopify-hmac-sha256");
+    let key = |fixture: &Fixture| only_key(&subject, fixture).0;
+    let paid = order.with_header("shopify-topic", b"orders/paid").unwrap();
+    assert_ne!(key(&paid), key(&order), "one order is told of under several topics");
+    assert_eq!(key(&Fixture::named("shopify", "order")), key(&order), "the names of the headers do not matter");
 }
 
 #[test]
@@ -84,17 +164,20 @@ fn generic_signatures_come_in_every_configured_shape() {
     for (rule, header, value) in cases {
         let provider = build(&generic(rule));
         let refusal = |value: &str| provider.verify(&request(BODY, &[(header, value)]), NOW_MS).err();
-        assert_eq!(provider.sign(BODY, NOW_MS)[0], (HeaderName::from_static(header), HeaderValue::from_str(&value).unwrap()));
+        assert_eq!(
+            provider.sign(unsigned(BODY), NOW_MS)[0],
+            (HeaderName::from_static(header), HeaderValue::from_str(&value).unwrap())
+        );
         assert_eq!(refusal(&value), None, "{value}");
         assert_eq!(refusal(&value.replace('a', "b")), Some(Refused::BadSignature), "{value}");
         assert_eq!(refusal(&format!("{value}x")), Some(Refused::BadSignature), "{value}");
         assert_eq!(refusal(""), Some(Refused::BadSignature), "{value}");
         assert_eq!(provider.verify(&request(BODY, &[]), NOW_MS).err(), Some(Refused::NoSignature), "{value}");
     }
-    let unsigned = build(&generic(SignatureRule::None));
-    assert!(unsigned.verify(&request(BODY, &[]), NOW_MS).is_ok());
-    assert_eq!(unsigned.sign(BODY, NOW_MS), []);
-    assert_eq!(unsigned.signature_headers(), &[] as &[HeaderName]);
+    let open = build(&generic(SignatureRule::None));
+    assert!(open.verify(&request(BODY, &[]), NOW_MS).is_ok());
+    assert_eq!(open.sign(unsigned(BODY), NOW_MS), []);
+    assert_eq!(open.signature_headers(), &[] as &[HeaderName]);
 }
 
 #[test]
