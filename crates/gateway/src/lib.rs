@@ -17,6 +17,8 @@
 
 pub mod settings;
 
+pub mod channels;
+
 pub mod connections;
 
 pub mod ingress;

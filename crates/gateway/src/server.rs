@@ -15,8 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
 
-use hapax_providers::Provider;
-use hapax_providers::sending::Sending;
 use hapax_store::clock::Clock;
 use hapax_store::{Spelling, Store, StoreError, Unspelt};
 
@@ -24,6 +22,7 @@ use self::front::{Front, InTrouble, Told, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
 use crate::api::{Api, Auth, PurgeLog};
+use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
 use crate::delivery::Answers;
@@ -31,7 +30,7 @@ use crate::delivery::{BadTarget, Delivery};
 use crate::ingress::spool::Spool;
 use crate::ingress::{Ingress, Links};
 use crate::sender::{BadSending, Sender};
-use crate::settings::{Channel, Settings};
+use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
 
@@ -55,7 +54,8 @@ pub struct Listeners {
 
 /// Everything that runs, ready to be run.
 pub struct Server {
-    settings: Arc<Settings>,
+    settings: Settings,
+    channels: Channels,
     store: Arc<dyn Store>,
     spool: Option<Arc<Spool>>,
     clock: Arc<dyn Clock>,
@@ -76,8 +76,8 @@ impl Server {
         let token = AdminToken::settle(settings.admin_token.as_ref(), &*store, rand::random()).await?;
         telemetry.promise(&store.promise());
         let stop_grace = Duration::from_millis(settings.stop_grace_ms.unsigned_abs());
-        let (settings, telemetry) = (Arc::new(settings), Arc::new(telemetry));
-        Ok(Self { settings, store, spool, clock, telemetry, token, stop_grace })
+        let (channels, telemetry) = (Channels::new(&settings.channels), Arc::new(telemetry));
+        Ok(Self { settings, channels, store, spool, clock, telemetry, token, stop_grace })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -107,33 +107,21 @@ impl Server {
     ///
     /// Ends by itself, with an error, when the store is gone for good.
     pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
-        let providers: HashMap<Arc<str>, Arc<dyn Provider>> = self
-            .settings
-            .channels
-            .iter()
-            .map(|channel| (Arc::clone(&channel.name), hapax_providers::build(&channel.provider)))
-            .collect();
-        let with_provider = |channel: &Channel| Some((channel.clone(), Arc::clone(providers.get(&channel.name)?)));
-        let channels: Vec<_> = self.settings.channels.iter().filter_map(with_provider).collect();
-        let sendings = self.sendings();
-        self.store.learn_spelling(spelling(&sendings));
+        self.store.learn_spelling(spelling(&self.channels));
         self.store.limit_outbox(self.settings.limits.outbox);
         let answers = Arc::new(Answers::new());
         let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
         let delivery = Arc::new(Delivery::new(
-            channels.iter().cloned().map(|(channel, provider)| {
-                let sending = sendings.get(&channel.name).cloned();
-                (channel, provider, sending)
-            }),
+            &self.channels,
             Arc::clone(store),
             Arc::clone(clock),
             Arc::clone(&answers),
             Arc::clone(telemetry),
         )?);
         let waiting = Arc::clone(&answers);
-        let sender = Arc::new(self.sender(&sendings)?);
+        let sender = Arc::new(Sender::new(&self.channels, Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry))?);
         let ingress = Arc::new(Ingress::new(
-            channels,
+            &self.channels,
             &self.settings.limits,
             Links {
                 store: Arc::clone(store),
@@ -154,7 +142,7 @@ impl Server {
         draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
         let stop_upkeep = CancellationToken::new();
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
-        let doors = self.open_doors(listeners, ingress, providers, purges);
+        let doors = self.open_doors(listeners, ingress, purges);
 
         stop.cancelled().await;
         let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
@@ -163,24 +151,6 @@ impl Server {
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())
-    }
-
-    /// The sending side of every channel that has one.
-    fn sendings(&self) -> HashMap<Arc<str>, Arc<dyn Sending>> {
-        let of = |channel: &Channel| {
-            let adapter = hapax_providers::build_sending(&channel.provider, channel.send.as_ref()?.token.as_ref())?;
-            Some((Arc::clone(&channel.name), adapter))
-        };
-        self.settings.channels.iter().filter_map(of).collect()
-    }
-
-    fn sender(&self, sendings: &HashMap<Arc<str>, Arc<dyn Sending>>) -> Result<Sender, BadSending> {
-        let of = |channel: &Channel| {
-            let adapter = Arc::clone(sendings.get(&channel.name)?);
-            Some((Arc::clone(&channel.name), channel.send.clone()?, adapter))
-        };
-        let channels: Vec<_> = self.settings.channels.iter().filter_map(of).collect();
-        Sender::new(channels, Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry))
     }
 
     fn start_workers<W: Work>(&self, work: &Arc<W>, loops: HashMap<i64, Vec<(Arc<str>, usize)>>) -> Tasks {
@@ -203,18 +173,17 @@ impl Server {
             telemetry: Arc::clone(&self.telemetry),
             spool: self.spool.clone(),
             purges: Arc::clone(purges),
-            sending: self.sendings().into_keys().map(|channel| channel.to_string()).collect(),
-            retention: crate::api::retention(&self.settings),
+            sending: self
+                .channels
+                .iter()
+                .filter(|channel| channel.sending.is_some())
+                .map(|channel| channel.name().to_string())
+                .collect(),
+            retention: self.channels.retention(),
         }
     }
 
-    fn open_doors(
-        &self,
-        listeners: Listeners,
-        ingress: Arc<Ingress>,
-        providers: HashMap<Arc<str>, Arc<dyn Provider>>,
-        purges: Arc<PurgeLog>,
-    ) -> Tasks {
+    fn open_doors(&self, listeners: Listeners, ingress: Arc<Ingress>, purges: Arc<PurgeLog>) -> Tasks {
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
         let proxies = Proxies::new(self.settings.trusted_proxies.clone());
         let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
@@ -222,10 +191,8 @@ impl Server {
         let (memory, door) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
-            settings: Arc::clone(&self.settings),
+            channels: self.channels.clone(),
             auth: Arc::clone(&auth),
-            providers,
-            senders: self.sendings(),
             clock: Arc::clone(&self.clock),
             purges,
             memory: Box::new(move || memory.memory()),
@@ -259,8 +226,8 @@ impl Server {
 
     /// What is done while the store is away.
     fn in_trouble(&self) -> InTrouble {
-        let does = |channel: &Channel| (channel.name.to_string(), channel.on_store_failure);
-        InTrouble { channels: self.settings.channels.iter().map(does).collect(), spool: self.spool.clone() }
+        let does = |channel: &Channel| (channel.name().to_string(), channel.settings.on_store_failure);
+        InTrouble { channels: self.channels.iter().map(does).collect(), spool: self.spool.clone() }
     }
 
     fn allowance(&self) -> Allowance {
@@ -277,10 +244,10 @@ impl Server {
 
 /// Spells whom a message is for as `POST /v1/messages` does, and lets out only what a front end may ask for. A channel that is not
 /// configured here is spelt by whoever has it.
-fn spelling(sendings: &HashMap<Arc<str>, Arc<dyn Sending>>) -> Spelling {
-    let sendings = sendings.clone();
+fn spelling(channels: &Channels) -> Spelling {
+    let channels = channels.clone();
     Arc::new(move |channel, to, payload| {
-        let sending = sendings.get(channel).ok_or(Unspelt::NotHere)?;
+        let sending = channels.get(channel).and_then(|channel| channel.sending.as_ref()).ok_or(Unspelt::NotHere)?;
         let peer = sending.peer(to);
         let checked = sending.check(&peer, payload).and_then(|()| sending.check_unattended(payload));
         checked.map(|()| peer).map_err(Unspelt::Wrong)

@@ -46,8 +46,8 @@ struct Channel {
 }
 
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
-    let seen = api.settings.channels.iter().filter(|channel| caller.sees(&channel.name));
-    Json(List { channels: seen.map(Channel::of).collect() })
+    let seen = api.channels.iter().filter(|channel| caller.sees(channel.name()));
+    Json(List { channels: seen.map(|channel| Channel::from(&*channel.settings)).collect() })
 }
 
 /// What to make a sample of.
@@ -81,10 +81,11 @@ pub(super) async fn trigger(
 ) -> Result<Json<Triggered>, Problem> {
     caller.need_channel(&name)?;
     let Json(ask) = ask?;
-    let provider = api
-        .providers
+    let provider = &api
+        .channels
         .get(name.as_str())
-        .ok_or_else(|| Problem::not_found(format!("there is no channel `{name}`; GET /v1/channels lists them")))?;
+        .ok_or_else(|| Problem::not_found(format!("there is no channel `{name}`; GET /v1/channels lists them")))?
+        .provider;
     let wall_ms = api.clock.wall_ms();
     let wanted = if ask.kind.contains('.') { ask.kind } else { format!("{}.{}", provider.name(), ask.kind) };
     let sample =
@@ -110,8 +111,8 @@ pub(super) async fn trigger(
     Ok(Json(Triggered { channel: name, sample: wanted, nonce: ask.nonce, status: head.status.as_u16(), answer }))
 }
 
-impl Channel {
-    fn of(channel: &settings::Channel) -> Self {
+impl From<&settings::Channel> for Channel {
+    fn from(channel: &settings::Channel) -> Self {
         let kinds = channel.deliver.kinds.iter().map(|kind| kind.name());
         Self {
             name: channel.name.to_string(),

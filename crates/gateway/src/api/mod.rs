@@ -27,7 +27,6 @@ mod time;
 mod tokens;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -43,20 +42,18 @@ use http_body_util::Full;
 
 use crate::telemetry::Memory;
 use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
-use hapax_providers::Provider;
-use hapax_providers::sending::Sending;
 use hapax_store::clock::Clock;
 use hapax_store::{Page, Store, StoreError};
 
+use crate::channels::Channels;
 use crate::ingress::spool::Spool;
-use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 
 pub use auth::Auth;
 pub use caller::{Caller, Scope};
 use cursor::Cursors;
 pub use problem::Problem;
-pub use purge::{LastPurge, PurgeLog, purge_step, retention};
+pub use purge::{LastPurge, PurgeLog, purge_step};
 
 /// The largest body any request to `/v1` needs.
 const REQUEST_MAX_BYTES: usize = 64 << 10;
@@ -64,13 +61,9 @@ const REQUEST_MAX_BYTES: usize = 64 << 10;
 /// All that the admin surface works with.
 pub struct Api {
     pub store: Arc<dyn Store>,
-    pub settings: Arc<Settings>,
+    pub channels: Channels,
     /// Whose tokens are believed.
     pub auth: Arc<Auth>,
-    /// By channel.
-    pub providers: HashMap<Arc<str>, Arc<dyn Provider>>,
-    /// The channels that can send.
-    pub senders: HashMap<Arc<str>, Arc<dyn Sending>>,
     pub clock: Arc<dyn Clock>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,

@@ -8,7 +8,7 @@ use hapax_providers::settings::Settings;
 use hapax_store::ThreadQuery;
 
 use super::{Api, Caller, Problem};
-use crate::settings::Channel;
+use crate::channels::Channel;
 
 pub(super) struct Origin<'a> {
     pub(super) channel: &'a Channel,
@@ -31,7 +31,7 @@ pub(super) async fn find<'a>(
         (None, Some(account)) => of_account(api, caller, account).await?,
         (None, None) => only(api, caller)?,
     };
-    let sending = api.senders.get(&channel.name).ok_or_else(|| cannot_send(&channel.name))?;
+    let sending = channel.sending.as_ref().ok_or_else(|| cannot_send(channel.name()))?;
     let account = match account {
         Some(account) => {
             check_account(channel, account)?;
@@ -51,16 +51,16 @@ impl Origin<'_> {
 
 /// Those that the caller may send through.
 fn sending_channels<'a>(api: &'a Api, caller: &Caller) -> impl Iterator<Item = &'a Channel> {
-    api.settings.channels.iter().filter(|channel| api.senders.contains_key(&channel.name) && caller.sees(&channel.name))
+    api.channels.iter().filter(|channel| channel.sending.is_some() && caller.sees(channel.name()))
 }
 
 fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
-    let names: Vec<_> = channels.map(|channel| format!("`{}`", channel.name)).collect();
+    let names: Vec<_> = channels.map(|channel| format!("`{}`", channel.name())).collect();
     if names.is_empty() { "none; give a channel its `token` (gowa and generic: `api_base`)".to_owned() } else { names.join(", ") }
 }
 
 fn named<'a>(api: &'a Api, caller: &Caller, name: &str) -> Result<&'a Channel, Problem> {
-    api.settings.channels.iter().find(|channel| *channel.name == *name).ok_or_else(|| {
+    api.channels.get(name).ok_or_else(|| {
         let can = names(sending_channels(api, caller));
         Problem::unprocessable(format!("there is no channel `{}`; those that can send: {can}", short(name)))
     })
@@ -111,18 +111,18 @@ async fn of_account<'a>(api: &'a Api, caller: &Caller, account: &str) -> Result<
 }
 
 async fn knows(api: &Api, channel: &Channel, account: &str) -> Result<bool, Problem> {
-    if let Settings::Telegram { bot, .. } = &channel.provider {
+    if let Settings::Telegram { bot, .. } = &channel.settings.provider {
         return Ok(bot == account);
     }
-    let (channel, account) = (Some(channel.name.to_string()), Some(account.to_owned()));
+    let (channel, account) = (Some(channel.name().to_string()), Some(account.to_owned()));
     let threads = api.store.threads(ThreadQuery { channel, account, before: None, limit: 1 }).await?;
     Ok(!threads.rows.is_empty())
 }
 
 /// The account of a channel that has one. A WhatsApp app has many phone numbers, so there it is always named.
 async fn only_account(api: &Api, channel: &Channel) -> Result<String, Problem> {
-    let name = &channel.name;
-    match &channel.provider {
+    let name = channel.name();
+    match &channel.settings.provider {
         Settings::Telegram { bot, .. } => return Ok(bot.clone()),
         Settings::Whatsapp { .. } => {
             let detail =
@@ -142,16 +142,16 @@ async fn only_account(api: &Api, channel: &Channel) -> Result<String, Problem> {
 
 fn check_account(channel: &Channel, account: &str) -> Result<(), Problem> {
     check_name("account", account)?;
-    match &channel.provider {
+    match &channel.settings.provider {
         Settings::Telegram { bot, .. } if bot != account => Err(Problem::unprocessable(format!(
             "channel `{}` has no account `{}`; a bot goes by its channel's name: `{bot}`, or leave `account` out",
-            channel.name,
+            channel.name(),
             short(account)
         ))),
         Settings::Whatsapp { .. } if !account.bytes().all(|byte| byte.is_ascii_digit()) => Err(Problem::unprocessable(format!(
             "`{}` is no account of channel `{}`: write the number's phone_number_id, digits only, as Meta's dashboard shows it",
             short(account),
-            channel.name
+            channel.name()
         ))),
         _ => Ok(()),
     }

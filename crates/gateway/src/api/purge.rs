@@ -8,7 +8,6 @@ use hapax_store::{Purged, Store, StoreError};
 use serde::Serialize;
 
 use super::{Api, Caller, Problem};
-use crate::settings::Settings;
 
 /// Rows of one step.
 const STEP_ROWS: usize = 1_000;
@@ -38,11 +37,6 @@ impl PurgeLog {
     }
 }
 
-/// How long each configured channel keeps its finished events.
-pub fn retention(settings: &Settings) -> Vec<(String, i64)> {
-    settings.channels.iter().map(|channel| (channel.name.to_string(), channel.retention_ms)).collect()
-}
-
 /// Takes one small step; upkeep calls it with pauses in between.
 pub async fn purge_step(store: &dyn Store, retention: &[(String, i64)]) -> Result<Purged, StoreError> {
     store.purge(retention, STEP_ROWS).await
@@ -58,7 +52,7 @@ pub(super) struct Done {
 
 pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Done>, Problem> {
     caller.need_all_channels()?;
-    let retention = retention(&api.settings);
+    let retention = api.channels.retention();
     let mut all = Purged::default();
     let mut failed = None;
     for _ in 0..STEPS_MAX {

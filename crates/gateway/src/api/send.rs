@@ -138,7 +138,7 @@ fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, send_at: Option<&Sen
         Peer::Number(to) => origin.peer(&to.to_string())?,
     };
     origin.sending.check(&peer, &payload).map_err(Problem::unprocessable)?;
-    let channel = Arc::clone(&origin.channel.name);
+    let channel = Arc::clone(origin.channel.name());
     let content = canonical(&payload);
     let mut parts = vec![&*channel, &origin.account, &peer, &content];
     parts.extend(send_at.map(|at| at.asked.as_str()));

@@ -202,7 +202,7 @@ fn check(api: &Api, ask: &AskToken) -> Result<(), Problem> {
         let known = Scope::ALL.map(Scope::name).join(", ");
         return Err(Problem::bad_request(format!("`scopes` is a list of at least one of {known}")));
     }
-    let configured = |name: &String| api.settings.channels.iter().any(|channel| *channel.name == **name);
+    let configured = |name: &String| api.channels.get(name).is_some();
     match &ask.channels {
         Some(channels) if channels.is_empty() => {
             Err(Problem::bad_request("`channels` is empty; name some, or leave it out for all"))

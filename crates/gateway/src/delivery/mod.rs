@@ -22,8 +22,6 @@ pub(crate) use target::innermost;
 
 use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};
-use hapax_providers::Provider;
-use hapax_providers::sending::Sending;
 use hapax_store::clock::Clock;
 use hapax_store::{
     Answer, Beside, InboxLease, LaneRef, LeaseAsk, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
@@ -32,7 +30,8 @@ use hapax_store::{
 use self::circuit::{Pass, Trip, TurnedAway};
 use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
 use self::target::Target;
-use crate::settings::{self, Mode};
+use crate::channels::Channels;
+use crate::settings::Mode;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, CallGuard, Hold, Work};
 
@@ -69,7 +68,7 @@ struct Unsent {
 
 impl Delivery {
     pub fn new(
-        channels: impl IntoIterator<Item = (settings::Channel, Arc<dyn Provider>, Option<Arc<dyn Sending>>)>,
+        channels: &Channels,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         answers: Arc<Answers>,
@@ -77,8 +76,8 @@ impl Delivery {
     ) -> Result<Self, BadTarget> {
         let client = target::client()?;
         let mut targets = HashMap::new();
-        for (channel, provider, sending) in channels {
-            if let Some(target) = Target::of(channel, provider, sending, &client, &telemetry)? {
+        for channel in channels.iter() {
+            if let Some(target) = Target::new(channel.clone(), &client, &telemetry)? {
                 targets.insert(Arc::clone(&target.settings.name), target);
             }
         }

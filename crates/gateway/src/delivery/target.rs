@@ -20,6 +20,7 @@ use super::circuit::Circuit;
 use super::judge::{Heard, retry_after_ms};
 use super::replies;
 use super::standard::StandardSigner;
+use crate::channels::Channel;
 use crate::settings::{self, Mode};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 use crate::worker::CallGuard;
@@ -72,7 +73,7 @@ pub(super) struct Target {
     /// Reads replies in the provider's own form, whether they can be sent or not.
     pub(super) reading: Option<Arc<dyn Sending>>,
     signer: Option<StandardSigner>,
-    pub(super) settings: settings::Channel,
+    pub(super) settings: Arc<settings::Channel>,
     pub(super) circuit: Circuit,
     /// Outcomes that are known and that the store did not take yet.
     pub(super) unsettled: AtomicUsize,
@@ -81,13 +82,8 @@ pub(super) struct Target {
 
 impl Target {
     /// `None` for a channel whose events wait to be pulled.
-    pub(super) fn of(
-        settings: settings::Channel,
-        provider: Arc<dyn Provider>,
-        sending: Option<Arc<dyn Sending>>,
-        client: &Client,
-        telemetry: &Telemetry,
-    ) -> Result<Option<Self>, BadTarget> {
+    pub(super) fn new(channel: Channel, client: &Client, telemetry: &Telemetry) -> Result<Option<Self>, BadTarget> {
+        let Channel { settings, provider, sending } = channel;
         let Some(address) = &settings.target else { return Ok(None) };
         let bad = || BadTarget::Address(Arc::clone(&settings.name));
         let url = Url::parse(address).map_err(|_| bad())?;

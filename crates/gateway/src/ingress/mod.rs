@@ -33,10 +33,11 @@ use self::seen::Seen;
 use self::spool::{Gate, Spool};
 use self::suspects::Suspects;
 use self::trouble::STORE_PATIENCE;
+use crate::channels::{Channel, Channels};
 use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
 use crate::delivery::{Answers, Delivery, Verdict};
-use crate::settings::{self, Deliver, Limits, Mode, OnStoreFailure};
+use crate::settings::{Deliver, Limits, Mode, OnStoreFailure};
 use crate::telemetry::{ChannelTelemetry, Memory, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
@@ -121,23 +122,19 @@ struct Sent {
 }
 
 impl Ingress {
-    pub fn new(
-        channels: impl IntoIterator<Item = (settings::Channel, Arc<dyn Provider>)>,
-        limits: &Limits,
-        links: Links,
-    ) -> Self {
+    pub fn new(channels: &Channels, limits: &Limits, links: Links) -> Self {
         let Links { store, clock, answers, spool, delivery, telemetry, proxies } = links;
         let room = BodyRoom::new(limits.bodies_bytes);
-        let doors = channels.into_iter().map(|(channel, provider)| {
+        let doors = channels.iter().map(|Channel { settings: channel, provider, .. }| {
             let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
                 .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
             let door = Door {
                 telemetry: telemetry.channel(&channel.name),
                 name: Arc::clone(&channel.name),
                 key: ChannelKey::of(&channel.name),
-                provider,
+                provider: Arc::clone(provider),
                 retries_ms: channel.provider.retries_ms(),
-                deliver: channel.deliver,
+                deliver: channel.deliver.clone(),
                 window_ms: channel.window_ms,
                 replay_guard: channel.replay_guard,
                 suspects: Suspects::default(),

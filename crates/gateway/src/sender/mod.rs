@@ -26,6 +26,7 @@ use hapax_store::{LaneRef, LeaseAsk, OutboxAsk, OutboxLease, SendOutcome, Settle
 use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, still_in_doubt};
 use self::pace::{Pace, Turn};
 use self::wakes::Wakes;
+use crate::channels::Channels;
 use crate::settings::{self, OnUnknown};
 use crate::telemetry::{SendTelemetry, Telemetry};
 use crate::worker::{self, Hold, POLL, Work};
@@ -63,13 +64,15 @@ pub struct Leased {
 
 impl Sender {
     pub fn new(
-        channels: impl IntoIterator<Item = (Arc<str>, settings::Send, Arc<dyn Sending>)>,
+        channels: &Channels,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         telemetry: Arc<Telemetry>,
     ) -> Result<Self, BadSending> {
         let mut outlets = HashMap::new();
-        for (name, settings, adapter) in channels {
+        for channel in channels.iter() {
+            let (Some(settings), Some(adapter)) = (channel.settings.send.clone(), channel.sending.clone()) else { continue };
+            let name = Arc::clone(channel.name());
             wire::check_base(&name, &settings.api_base)?;
             let outlet = Outlet {
                 pace: Pace::new(settings.rate, settings.chat_rate),

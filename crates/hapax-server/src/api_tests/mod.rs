@@ -11,12 +11,12 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
 use hapax_domain::{Event, EventKey, Kind};
 use hapax_gateway::api::{Api, Auth, PostWebhook, auth, router};
+use hapax_gateway::channels::Channels;
 use hapax_gateway::telemetry::Memory;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
@@ -57,17 +57,9 @@ impl Fixture {
         let file = Some(SourceFile { name: "t.toml".to_owned(), text: CONFIG.to_owned() });
         let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
-        let built =
-            |channel: &hapax_gateway::settings::Channel| (channel.name.clone(), hapax_providers::build(&channel.provider));
-        let providers: HashMap<_, _> = config.channels.iter().map(built).collect();
-        let able = |channel: &hapax_gateway::settings::Channel| {
-            let token = channel.send.as_ref()?.token.as_ref();
-            Some((channel.name.clone(), hapax_providers::build_sending(&channel.provider, token)?))
-        };
-        let senders = config.channels.iter().filter_map(able).collect();
+        let channels = Channels::new(&config.settings().channels);
         let router = router(Arc::new(Api {
             store: Arc::new(store.clone()),
-            settings: Arc::new(config.settings()),
             auth: Arc::new(Auth::new(
                 auth::OperatorToken::Configured(auth::hash_token(TOKEN)),
                 Arc::new(store.clone()),
@@ -75,14 +67,13 @@ impl Fixture {
                 hapax_gateway::connections::peer::Proxies::default(),
                 Arc::new(hapax_gateway::telemetry::Telemetry::new()),
             )),
-            senders,
             clock: clock.clone(),
             purges: Arc::default(),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
             telemetry: Arc::default(),
-            post: believed_by(providers.clone(), clock.clone()),
-            providers,
+            post: believed_by(channels.clone(), clock.clone()),
+            channels,
         }));
         Self { router, store, clock }
     }
@@ -298,11 +289,12 @@ async fn channels_are_shown_without_secrets() {
 }
 
 /// A door that believes what the channel's own provider believes, and counts what came as a provider would hear it.
-fn believed_by(providers: HashMap<Arc<str>, Arc<dyn hapax_providers::Provider>>, clock: Arc<HandClock>) -> Box<PostWebhook> {
+fn believed_by(channels: Channels, clock: Arc<HandClock>) -> Box<PostWebhook> {
     let seen = Arc::new(std::sync::Mutex::new(std::collections::HashSet::<Bytes>::new()));
     Box::new(move |request| {
         let (head, body) = request.into_parts();
-        let provider = Arc::clone(&providers[head.uri.path().strip_prefix("/in/").expect("a webhook's path")]);
+        let name = head.uri.path().strip_prefix("/in/").expect("a webhook's path");
+        let provider = Arc::clone(&channels.get(name).expect("a channel").provider);
         let (seen, now_ms) = (Arc::clone(&seen), clock.now_ms());
         Box::pin(async move {
             let body = body.collect().await.expect("a body").to_bytes();
