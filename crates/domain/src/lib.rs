@@ -4,6 +4,7 @@
 
 pub mod address;
 pub mod age;
+pub mod draft;
 pub mod event;
 pub mod fingerprint;
 pub mod ids;
@@ -16,6 +17,7 @@ pub mod status;
 pub mod thread;
 pub mod units;
 
+pub use draft::{BadDraft, Draft};
 pub use event::{Event, Identity, Kind};
 pub use ids::{EventId, Fence, ItemId, MessageId};
 pub use key::{ChannelKey, EventKey};

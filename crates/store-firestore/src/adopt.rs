@@ -257,7 +257,7 @@ impl FirestoreEngine {
             },
         };
         let Some(spelling) = self.inner.spelling.get() else { return Ok(Err(Unspelt::NotHere)) };
-        match spelling(&channel, &wish.to, &wish.payload) {
+        match spelling(&channel, &wish.to, wish.draft.payload.as_bytes()) {
             Ok(peer) => wish.to = peer,
             Err(unspelt) => return Ok(Err(unspelt)),
         }

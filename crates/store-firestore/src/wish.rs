@@ -1,10 +1,9 @@
 //! What a front end wants sent, as its document says.
 
-use bytes::Bytes;
-use hapax_domain::Priority;
-use hapax_domain::key::KeyHasher;
-use hapax_domain::limits::{MESSAGE_MAX_BYTES, NAME_MAX_BYTES, REQUEST_ID_MAX_BYTES, SEND_AHEAD_MAX_MS};
-use hapax_store::NewMessage;
+use hapax_domain::draft::check_name;
+use hapax_domain::limits::{REQUEST_ID_MAX_BYTES, SEND_AHEAD_MAX_MS};
+use hapax_domain::{Draft, Priority};
+use hapax_store::{NewMessage, Origin};
 
 use super::value::{Doc, plain_json};
 
@@ -13,23 +12,20 @@ pub(super) struct Wish {
     pub(super) channel: Option<String>,
     pub(super) account: Option<String>,
     pub(super) to: String,
+    pub(super) draft: Draft,
+    /// What a person would read of it.
     text: Option<String>,
-    pub(super) payload: Bytes,
     priority: Priority,
     send_at_ms: Option<i64>,
 }
 
 impl Wish {
     pub(super) fn read(doc: &Doc, now_ms: i64) -> Result<Self, String> {
-        let short = |what: &str, name: &String| match name.trim().is_empty() || name.len() > NAME_MAX_BYTES {
-            true => Err(format!("`{what}` is empty or too long")),
-            false => Ok(()),
-        };
         let (channel, account) = (doc.maybe_text("channel"), doc.maybe_text("account"));
         let to = doc.maybe_text("to").or_else(|| doc.maybe_int("to").map(|to| to.to_string()));
         let to = to.ok_or("`to` is missing: say whom the message is for")?;
-        for (what, name) in [("channel", channel.as_ref()), ("account", account.as_ref()), ("to", Some(&to))] {
-            name.map_or(Ok(()), |name| short(what, name))?;
+        for (what, name) in [("channel", channel.as_deref()), ("account", account.as_deref())] {
+            name.map_or(Ok(()), |name| check_name(what, name)).map_err(|bad| bad.to_string())?;
         }
         if channel.is_none() && account.is_none() {
             return Err("say with `channel` or `account` who sends".to_owned());
@@ -48,45 +44,30 @@ impl Wish {
         if send_at_ms.is_some_and(|at_ms| at_ms.saturating_sub(now_ms) > SEND_AHEAD_MAX_MS) {
             return Err("`nextAttemptAt` is more than a year ahead; write the document later".to_owned());
         }
-        let (text, payload) = what_to_send(doc)?;
-        Ok(Self { channel, account, to, text, payload, priority, send_at_ms })
+        let (text, draft) = what_to_send(doc, &to)?;
+        Ok(Self { channel, account, to, draft, text, priority, send_at_ms })
     }
 
     pub(super) fn message(self, doc: &Doc, channel: String, account: String) -> NewMessage {
-        let mut fingerprint = KeyHasher::new("outbox document");
-        for part in [doc.name.as_bytes(), channel.as_bytes(), account.as_bytes(), self.to.as_bytes(), &self.payload] {
-            fingerprint.part(part);
-        }
-        NewMessage {
-            channel: channel.into(),
-            account,
-            peer: self.to,
-            request_id: doc.id().to_owned(),
-            fingerprint: fingerprint.finish(),
-            text: self.text,
-            payload: self.payload,
-            priority: self.priority,
-            reply_to: None,
-            send_at_ms: self.send_at_ms,
+        let origin = Origin { channel: channel.into(), account };
+        let message = NewMessage::new(origin, self.to, self.draft, self.text, doc.id().to_owned());
+        let message = NewMessage { priority: self.priority, ..message };
+        match self.send_at_ms {
+            Some(at_ms) => message.at(at_ms, &at_ms.to_string()),
+            None => message,
         }
     }
 }
 
-/// A text, or the provider's own request body as a map or as JSON in a text.
-fn what_to_send(doc: &Doc) -> Result<(Option<String>, Bytes), String> {
+/// A text, or the provider's own request body as a map or as JSON in a text. A text beside a body is what people read of it.
+fn what_to_send(doc: &Doc, to: &str) -> Result<(Option<String>, Draft), String> {
     let payload = match doc.fields.get("payload").and_then(plain_json) {
         None | Some(serde_json::Value::Null) => None,
         Some(serde_json::Value::String(json)) => Some(json),
         Some(map) => Some(map.to_string()),
     };
-    let (text, payload) = match (doc.maybe_text("text").filter(|text| !text.trim().is_empty()), payload) {
-        (Some(text), None) => (Some(text.clone()), serde_json::json!({ "text": text }).to_string()),
-        (text, Some(payload)) if payload.starts_with('{') => (text, payload),
-        (_, Some(_)) => return Err("`payload` must be a map: the provider's own request body".to_owned()),
-        (None, None) => return Err("say what to send with `text` or `payload`".to_owned()),
-    };
-    match payload.len() > MESSAGE_MAX_BYTES {
-        true => Err(format!("the message is larger than {MESSAGE_MAX_BYTES} bytes")),
-        false => Ok((text, payload.into())),
-    }
+    let text = doc.maybe_text("text").filter(|text| !text.trim().is_empty());
+    let content = text.as_deref().filter(|_| payload.is_none());
+    let draft = Draft::read(Some(to.to_owned()), content, payload.as_deref()).map_err(|bad| bad.to_string())?;
+    Ok((text, draft))
 }

@@ -40,7 +40,9 @@ pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
 pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
-pub use outbox::{Changed, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id};
+pub use outbox::{
+    Changed, NewMessage, Origin, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id,
+};
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
     Reads, Stats,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::LaneRef;
 pub use hapax_domain::{Changed, SendOutcome};
-use hapax_domain::{EventId, Fence, MessageId, Priority};
+use hapax_domain::{Draft, EventId, Fence, MessageId, Priority, draft};
 
 /// A message somebody wants sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,30 @@ pub fn asked_request_id(kept: &str) -> &str {
     kept.split_once(APART).map_or(kept, |(asked, _)| asked)
 }
 
+/// Who sends: a channel, and an account in it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub channel: Arc<str>,
+    pub account: String,
+}
+
 impl NewMessage {
+    /// The one way to make one. `peer` is spelt as the channel's provider spells it; `text` is what a person would read of the draft.
+    pub fn new(origin: Origin, peer: String, draft: Draft, text: Option<String>, request_id: String) -> Self {
+        let Origin { channel, account } = origin;
+        let payload = Bytes::from(draft.payload);
+        let fingerprint = draft::fingerprint(&channel, &account, &peer, &payload, None);
+        let (priority, reply_to, send_at_ms) = (Priority::Normal, None, None);
+        Self { channel, account, peer, request_id, fingerprint, text, payload, priority, reply_to, send_at_ms }
+    }
+
+    /// It is sent at a time, which was asked for in these words.
+    #[must_use]
+    pub fn at(self, at_ms: i64, asked: &str) -> Self {
+        let fingerprint = draft::fingerprint(&self.channel, &self.account, &self.peer, &self.payload, Some(asked));
+        Self { fingerprint, send_at_ms: Some(at_ms), ..self }
+    }
+
     /// The request id that is kept when another channel of the account has taken the plain one: channels do not meet in their ids.
     pub fn request_id_apart(&self) -> String {
         format!("{}{APART}{}", self.request_id, self.channel)

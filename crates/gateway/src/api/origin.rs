@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use hapax_domain::limits::{NAME_MAX_BYTES, PAGE_MAX};
+use hapax_domain::draft::check_name;
+use hapax_domain::limits::PAGE_MAX;
 use hapax_providers::sending::Sending;
 use hapax_providers::settings::Settings;
 use hapax_store::ThreadQuery;
@@ -40,13 +41,6 @@ pub(super) async fn find<'a>(
         None => only_account(api, channel).await?,
     };
     Ok(Origin { channel, account, sending: Arc::clone(sending) })
-}
-
-impl Origin<'_> {
-    pub(super) fn peer(&self, to: &str) -> Result<String, Problem> {
-        check_name("to", to)?;
-        Ok(self.sending.peer(to))
-    }
 }
 
 /// Those that the caller may send through.
@@ -162,17 +156,6 @@ fn cannot_send(channel: &str) -> Problem {
         "channel `{channel}` only receives: its provider cannot send, or its config has no `token` (gowa and generic: `api_base`)"
     );
     Problem::unprocessable(detail)
-}
-
-fn check_name(what: &str, name: &str) -> Result<(), Problem> {
-    if name.trim().is_empty() {
-        return Err(Problem::unprocessable(format!("`{what}` is empty; fill it in")));
-    }
-    if name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
-        let detail = format!("`{what}` must be at most {NAME_MAX_BYTES} bytes, without control characters");
-        return Err(Problem::unprocessable(detail));
-    }
-    Ok(())
 }
 
 fn short(text: &str) -> String {

@@ -2,6 +2,7 @@
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
+use hapax_domain::BadDraft;
 use hapax_domain::ids::BadId;
 use hapax_store::StoreError;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -59,6 +60,16 @@ impl Problem {
 
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "There is no such thing", detail)
+    }
+}
+
+impl From<BadDraft> for Problem {
+    fn from(bad: BadDraft) -> Self {
+        let detail = bad.to_string();
+        match bad {
+            BadDraft::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "The message is too large", detail),
+            _ => Self::unprocessable(detail),
+        }
     }
 }
 

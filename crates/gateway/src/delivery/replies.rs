@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_domain::limits::{MESSAGE_MAX_BYTES, NAME_MAX_BYTES, REPLIES_MAX};
-use hapax_domain::{Priority, ThreadId};
+use hapax_domain::limits::REPLIES_MAX;
+use hapax_domain::{Draft, Priority, ThreadId};
 use hapax_providers::sending::Sending;
-use hapax_store::{Answer, InboxLease, NewMessage};
+use hapax_store::{Answer, InboxLease, NewMessage, Origin};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -90,7 +90,7 @@ pub(super) fn read(
     } else {
         return Replies::default();
     };
-    let found: Vec<Result<Wanted, String>> = match found {
+    let found: Vec<Result<Draft, String>> = match found {
         Ok(found) => found,
         Err(why) => return Replies::none(&why),
     };
@@ -114,17 +114,12 @@ pub(super) fn read(
     replies
 }
 
-/// A reply before it is a message: for whom, if it says so, and what.
-struct Wanted {
-    to: Option<String>,
-    payload: Bytes,
+fn own_way((to, payload): (String, Bytes)) -> Result<Draft, String> {
+    let to = Some(to).filter(|to| !to.is_empty());
+    Draft::read(to, None, Some(&String::from_utf8_lossy(&payload))).map_err(|bad| bad.to_string())
 }
 
-fn own_way((to, payload): (String, Bytes)) -> Result<Wanted, String> {
-    Ok(Wanted { to: Some(to).filter(|to| !to.is_empty()), payload })
-}
-
-fn read_declared(body: &[u8]) -> Result<Vec<Result<Wanted, String>>, String> {
+fn read_declared(body: &[u8]) -> Result<Vec<Result<Draft, String>>, String> {
     let body: Body<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("the answer is not {{\"replies\": [..]}}: {}", where_it_is_odd(&error)))?;
     Ok(body.replies.into_iter().map(|raw| read_one(raw.get())).collect())
@@ -140,53 +135,24 @@ fn where_it_is_odd(error: &serde_json::Error) -> String {
     format!("{what}, at line {} column {}", error.line(), error.column())
 }
 
-fn read_one(text: &str) -> Result<Wanted, String> {
+fn read_one(text: &str) -> Result<Draft, String> {
     let reply: Reply<'_> = serde_json::from_str(text).map_err(|error| where_it_is_odd(&error))?;
-    let payload = match (reply.text, reply.payload) {
-        (Some(text), None) => serde_json::json!({ "text": text }).to_string(),
-        (None, Some(payload)) if payload.get().starts_with('{') => payload.get().to_owned(),
-        (None, Some(_)) => return Err("`payload` is not an object".to_owned()),
-        (Some(_), Some(_)) => return Err("it has both `text` and `payload`".to_owned()),
-        (None, None) => return Err("it has neither `text` nor `payload`".to_owned()),
-    };
-    if payload.len() > MESSAGE_MAX_BYTES {
-        return Err(format!("it is larger than {} KB", MESSAGE_MAX_BYTES >> 10));
-    }
-    let to = match reply.to {
-        Some(Peer::Text(to)) if to.is_empty() || to.len() > NAME_MAX_BYTES => return Err("`to` is empty or too long".to_owned()),
-        Some(Peer::Text(to)) => Some(to),
-        Some(Peer::Number(to)) => Some(to.to_string()),
-        None => None,
-    };
-    Ok(Wanted { to, payload: Bytes::from(payload) })
+    let to = reply.to.map(|to| match to {
+        Peer::Text(to) => to,
+        Peer::Number(to) => to.to_string(),
+    });
+    Draft::read(to, reply.text.as_deref(), reply.payload.map(RawValue::get)).map_err(|bad| bad.to_string())
 }
 
-fn message(lease: &InboxLease, thread: &ThreadId, index: usize, wanted: Wanted, sending: &dyn Sending) -> NewMessage {
+fn message(lease: &InboxLease, thread: &ThreadId, index: usize, draft: Draft, sending: &dyn Sending) -> NewMessage {
     let event = super::first_event(lease);
     // A replay is asked for by a person: its replies are sends of their own.
     let run = lease.replay.map_or_else(String::new, |number| format!(".r{number}"));
-    let peer = wanted.to.map_or_else(|| thread.peer.clone(), |to| sending.peer(&to));
-    NewMessage {
-        channel: Arc::clone(&lease.channel),
-        account: thread.account.clone(),
-        request_id: format!("{event}{run}.{index}"),
-        fingerprint: fingerprint(&peer, &wanted.payload),
-        peer,
-        text: sending.text(&wanted.payload),
-        payload: wanted.payload,
-        priority: Priority::Reply,
-        reply_to: Some(event),
-        send_at_ms: None,
-    }
-}
-
-fn fingerprint(peer: &str, payload: &[u8]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    for part in [peer.as_bytes(), payload] {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    *hasher.finalize().as_bytes()
+    let peer = draft.to.as_deref().map_or_else(|| thread.peer.clone(), |to| sending.peer(to));
+    let text = sending.text(draft.payload.as_bytes());
+    let origin = Origin { channel: Arc::clone(&lease.channel), account: thread.account.clone() };
+    let message = NewMessage::new(origin, peer, draft, text, format!("{event}{run}.{index}"));
+    NewMessage { priority: Priority::Reply, reply_to: Some(event), ..message }
 }
 
 impl Replies {
@@ -198,6 +164,7 @@ impl Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hapax_domain::limits::MESSAGE_MAX_BYTES;
     use hapax_domain::{EventId, Fence, ItemId, Kind};
     use hapax_providers::settings::Settings;
     use hapax_store::{KeptHeaders, LaneRef, LeasedEvent};
