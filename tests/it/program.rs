@@ -67,6 +67,16 @@ impl Poster {
         Some(Said { status, retry_after, word, accepted: answer["accepted"].as_u64().unwrap_or_default() })
     }
 
+    /// Posts as providers do: what a busy machine refuses for now is sent again.
+    pub(crate) async fn post_until_taken(&self, address: SocketAddr, body: String) -> Said {
+        loop {
+            match self.post(address, body.clone()).await.expect("an answer") {
+                said if said.status == 503 => {}
+                said => return said,
+            }
+        }
+    }
+
     /// Asks as an operator does; nothing when there was no whole answer.
     pub(crate) async fn get(&self, address: SocketAddr, path: &str) -> Option<String> {
         let response = self.0.get(format!("http://{address}{path}")).bearer_auth(ADMIN_TOKEN).send().await.ok()?;

@@ -53,6 +53,11 @@ impl Fleet {
         Self::start(["one", "two", "three"].map(|name| member(name, store, target, "5s", more)).into()).await
     }
 
+    /// Three of them, with a lease that no busy machine outlasts: whatever is called twice is called twice by mistake.
+    pub(crate) async fn unhurried(store: &str, target: &str) -> Self {
+        Self::start(["one", "two", "three"].map(|name| member(name, store, target, "10m", "")).into()).await
+    }
+
     pub(crate) fn doors(&self) -> Doors {
         self.there.subscribe()
     }

@@ -29,7 +29,7 @@ const CALLERS: usize = 48;
 
 async fn copies_spread_over_three_instances_are_delivered_once(server: Private) {
     let bot = FakeBot::willing().await.expect("a bot");
-    let fleet = Fleet::of_three(&server.fresh().await, &bot.url(), "").await;
+    let fleet = Fleet::unhurried(&server.fresh().await, &bot.url()).await;
     let at = fleet.addresses();
     let mut random = StdRng::seed_from_u64(SEED);
     let webhooks = Arc::new(storm(&mut random));
