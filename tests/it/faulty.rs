@@ -21,6 +21,7 @@ use crate::rig::{Opened, Rig, channel, eventually, text};
 
 on_every_store! {
     a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken
+    an_answer_that_is_refused_for_good_parks_its_item
     an_outcome_waits_for_the_store_to_come_back
     an_outcome_that_waits_holds_its_own_channel_only
     an_outcome_outlives_its_lease_while_the_store_is_away
@@ -37,6 +38,9 @@ pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     accepts_fail: AtomicBool,
     settles_fail: AtomicBool,
+    answers_are_refused: AtomicBool,
+    /// What is kept beside events waits until so many come at once.
+    together: Mutex<Option<Arc<tokio::sync::Barrier>>>,
     extends_fail: AtomicBool,
     leases_are_lost: AtomicBool,
     closed: AtomicBool,
@@ -79,6 +83,8 @@ impl Faulty {
             inner: Arc::clone(&opened.store),
             accepts_fail: AtomicBool::new(false),
             settles_fail: AtomicBool::new(false),
+            answers_are_refused: AtomicBool::new(false),
+            together: Mutex::default(),
             extends_fail: AtomicBool::new(false),
             leases_are_lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -118,6 +124,10 @@ impl Faulty {
 
     pub(crate) fn refuse(&self, part: Option<&str>) {
         *self.refused.lock().expect("no panic") = part.map(str::to_owned);
+    }
+
+    pub(crate) fn keep_together(&self, many: usize) {
+        *self.together.lock().expect("no panic") = Some(Arc::new(tokio::sync::Barrier::new(many)));
     }
 
     /// From now on what is taken in is taken in, and whoever asked for it never hears of it.
@@ -273,6 +283,11 @@ impl Store for Faulty {
         if self.refused.lock().expect("no panic").as_ref().is_some_and(|id| contains(&arrival.body, id)) {
             return Err(StoreError::Refused("told to refuse".to_owned()));
         }
+        let beside = arrival.events.iter().any(|new| new.event.id.starts_with("conflict:"));
+        let together = self.together.lock().expect("no panic").clone().filter(|_| beside);
+        if let Some(barrier) = together {
+            barrier.wait().await;
+        }
         let accepted = self.inner.accept(arrival).await;
         if self.accepts_are_not_heard.load(Ordering::SeqCst) {
             self.unheard.fetch_add(1, Ordering::SeqCst);
@@ -312,6 +327,9 @@ impl Store for Faulty {
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
         self.reach().await?;
         self.check(&self.settles_fail)?;
+        if matches!(outcome, Outcome::Delivered { .. }) && self.answers_are_refused.load(Ordering::SeqCst) {
+            return Err(StoreError::Refused("larger than it takes".to_owned()));
+        }
         self.step().await;
         let settled = self.inner.settle_inbox(lane, fence, outcome).await;
         self.step().await;
@@ -448,6 +466,22 @@ async fn a_store_that_cannot_commit_is_answered_503_and_the_repeat_is_taken(open
     // The failure must not have been remembered as a key that was taken.
     rig.accepted("shop", body).await;
     rig.counted(r#"hapax_store_failures_total{call="accept"}"#, 2).await;
+}
+
+async fn an_answer_that_is_refused_for_good_parks_its_item(opened: Opened) {
+    let faulty = Faulty::around(&opened);
+    let bot = FakeBot::willing().await.expect("a bot");
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", Some(bot.url()))]).await;
+    faulty.answers_are_refused.store(true, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    eventually("it is parked", async || rig.store.stats().await.expect("stats").channels[0].parked == 1).await;
+    let row = rig.inbox().await.remove(0);
+    assert!(row.why.as_ref().is_some_and(|why| why.contains("the store refuses to keep its answer")), "{row:?}");
+    faulty.answers_are_refused.store(false, Ordering::SeqCst);
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    bot.called(2).await;
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 2, "the first was not asked again, and its thread goes on");
 }
 
 async fn an_outcome_waits_for_the_store_to_come_back(opened: Opened) {

@@ -37,6 +37,7 @@ mod sending;
 mod server_away;
 mod servers;
 mod several;
+mod spool_windows;
 mod stopping;
 mod store_trouble;
 mod stores;

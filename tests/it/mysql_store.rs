@@ -14,6 +14,7 @@ use hapax_testkit::server_beds::{ServerBed, compare_with_model};
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_bed::{accept, message, webhook};
 use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_suite::sending::outgoing;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -227,6 +228,28 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
     }
     run(&url, "UPDATE hapax_schema SET version = 1").await;
     drop(mysql::open(&url, None).await.expect("it opens though all is done"));
+}
+
+/// Version 3 left the former name on a message that a person had retried; one that is being sent keeps the name it has.
+#[tokio::test]
+async fn a_message_that_was_retried_before_the_upgrade_has_its_name_behind_it() {
+    let Some((url, store)) = fresh().await else { return };
+    let (waits, begun) = (store.submit(outgoing("r1", "ana")).await, store.submit(outgoing("r2", "bob")).await);
+    let (waits, begun) = (waits.expect("queued").message(), begun.expect("queued").message());
+    drop(store);
+    for sql in [
+        "UPDATE hapax_messages SET provider_id = 'w', past = NULL",
+        "UPDATE hapax_outs SET begun_ms = 5 WHERE number = (SELECT number FROM hapax_messages WHERE request_id = 'r2')",
+        "UPDATE hapax_schema SET version = 3",
+    ] {
+        run(&url, sql).await;
+    }
+    let store = mysql::open(&url, None).await.expect("it is brought up to date");
+    let row = store.message(waits).await.expect("readable").expect("it is there");
+    let former: Vec<_> = row.past.rounds.iter().map(|round| round.provider_id.as_deref()).collect();
+    assert_eq!((row.provider_id.as_deref(), former), (None, vec![Some("w")]));
+    let row = store.message(begun).await.expect("readable").expect("it is there");
+    assert_eq!((row.provider_id.as_deref(), row.past.rounds.len()), (Some("w"), 0));
 }
 
 /// The server's own settings may be odd: what we rely on we say in every session, and what we cannot say is judged.

@@ -221,7 +221,7 @@ async fn each_channel_does_what_it_was_told_at_the_same_time(opened: Opened) {
 }
 
 /// What a kill would leave behind: the spool's files as they are now. Nothing may be writing.
-fn crash_image(folder: &Path) -> PathBuf {
+pub(crate) fn crash_image(folder: &Path) -> PathBuf {
     let image = folder.join("image");
     std::fs::create_dir(&image).expect("a folder");
     for ending in ["", "-wal", "-shm"] {

@@ -9,7 +9,7 @@ use hapax_store::steps::records::{
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax_store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
-use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, SendOutcome, Settled, Store, StoreError};
+use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, Reads, SendOutcome, Settled, Store, StoreError};
 use hapax_store_postgres as postgres;
 use hapax_testkit::server_beds::{ServerBed, compare_with_model};
 use hapax_testkit::servers::Engine;
@@ -455,6 +455,31 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
                     UPDATE hapax_schema SET version = 1";
         ask(&url, back).await;
     }
+    server.remove(&url).await;
+}
+
+/// Version 3 left the former name on a message that a person had retried; one that is being sent keeps the name it has.
+#[tokio::test]
+async fn a_message_that_was_retried_before_the_upgrade_has_its_name_behind_it() {
+    let Some(server) = Engine::Postgres.shared().await else { return };
+    let url = server.fresh().await;
+    let store = postgres::open(&url, None).await.expect("it opens");
+    let (waits, begun) = (store.submit(outgoing("r1", "ana")).await, store.submit(outgoing("r2", "bob")).await);
+    let (waits, begun) = (waits.expect("queued").message(), begun.expect("queued").message());
+    drop(store);
+    for sql in [
+        "UPDATE hapax_messages SET provider_id = 'w', past = NULL",
+        "UPDATE hapax_outs SET begun_ms = 5 WHERE number = (SELECT number FROM hapax_messages WHERE request_id = 'r2')",
+        "UPDATE hapax_schema SET version = 3",
+    ] {
+        ask(&url, sql).await;
+    }
+    let store = postgres::open(&url, None).await.expect("it is brought up to date");
+    let row = store.message(waits).await.expect("readable").expect("it is there");
+    let former: Vec<_> = row.past.rounds.iter().map(|round| round.provider_id.as_deref()).collect();
+    assert_eq!((row.provider_id.as_deref(), former), (None, vec![Some("w")]));
+    let row = store.message(begun).await.expect("readable").expect("it is there");
+    assert_eq!((row.provider_id.as_deref(), row.past.rounds.len()), (Some("w"), 0));
     server.remove(&url).await;
 }
 

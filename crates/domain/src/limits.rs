@@ -49,8 +49,10 @@ pub const SEND_WAIT_MAX_S: u64 = 25;
 pub const SEND_AHEAD_MAX_MS: i64 = 366 * 86_400_000;
 /// How much of a message's text a list of threads shows.
 pub const PREVIEW_CHARS: usize = 200;
-/// How many times a person's retries of one message are told of; the oldest are forgotten first.
+/// How often a person may send one message once more. Then a new one has to be written.
 pub const ROUNDS_MAX: usize = 50;
+/// Names that a message had before; tries of one round may have had several.
+pub const ROUNDS_KEPT: usize = 4 * ROUNDS_MAX;
 /// Messages of one account that wait in a channel's outbox where `[limits]` says nothing else, and as many replies beside them; more are refused
 /// until some have left.
 pub const OUTBOX_MAX: usize = 200_000;

@@ -2,7 +2,7 @@
 //!
 //! Plain data in, plain data out. The engines load it, ask the rule, and keep what it says; Redis has the only other copy, in Lua.
 
-use super::limits::ROUNDS_MAX;
+use super::limits::{ROUNDS_KEPT, ROUNDS_MAX};
 use super::{Status, Steps};
 
 /// All of a message that changes on its way.
@@ -317,7 +317,7 @@ impl Outgoing {
 
     fn put_aside(&mut self, round: Round) {
         self.past.rounds.push(round);
-        if self.past.rounds.len() > ROUNDS_MAX {
+        if self.past.rounds.len() > ROUNDS_KEPT {
             self.past.rounds.remove(0);
         }
     }
@@ -365,7 +365,8 @@ impl Outgoing {
     pub fn retry(&mut self, leased: bool, now_ms: i64) -> Changed {
         let failed = self.place.is_none() && self.steps.status() == Status::Failed;
         let doubted = self.place.is_some_and(|place| place.unknown);
-        if !(failed || doubted) || leased {
+        // The names of earlier rounds must stay known: a late word about one of them would be taken for this one's.
+        if !(failed || doubted) || leased || self.past.rounds.len() >= ROUNDS_MAX {
             return Changed::TooLate;
         }
         let attempt = self.place.map_or(self.past.tries, |place| place.attempt);

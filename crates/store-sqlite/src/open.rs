@@ -222,6 +222,8 @@ fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use hapax_store::steps::records::read_past;
+
     use super::*;
 
     /// No kill shows a missing sync, since the system's memory survives the process; so the setting itself is looked at.
@@ -234,6 +236,41 @@ mod tests {
         let mode: String = db.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("a setting");
         assert_eq!(mode, "wal");
         assert_eq!((read("application_id"), read("user_version")), (APPLICATION_ID, MIGRATIONS.len() as i64));
+    }
+
+    /// Version 3 left the former name on a message that a person had retried; one that is being sent keeps the name it has.
+    #[test]
+    fn a_message_that_was_retried_before_the_upgrade_has_its_name_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.db");
+        let old = Connection::open(&path).expect("opens");
+        for (done, migration) in MIGRATIONS[..3].iter().enumerate() {
+            let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", done + 1);
+            old.execute_batch(&format!("BEGIN; {migration}; {marks}; COMMIT")).expect("version 3");
+        }
+        for (number, begun) in [(1, "NULL"), (2, "5")] {
+            old.execute_batch(&format!(
+                "INSERT INTO messages VALUES ({number}, 1, 1, '7', '55', x'0{number}', 'r{number}', x'00', 'hi', x'7b7d', 1, NULL, 9, 0,
+                     'w{number}', 'queued 1', NULL);
+                 INSERT INTO outbox VALUES ({number}, 1, '7', 7, NULL, 1, 1, 1, {begun}, 0)"
+            ))
+            .expect("a message of version 3");
+        }
+        drop(old);
+        let db = writing(&path).expect("it is brought up to date");
+        let read = |number: i64| {
+            let sql = "SELECT provider_id, past FROM messages WHERE number = ?1";
+            db.query_row(sql, [number], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<String>>(1)?)))
+                .expect("it is there")
+        };
+        let (name, past) = read(1);
+        let rounds = read_past(past.as_deref()).rounds;
+        assert_eq!((name, rounds.len(), rounds[0].provider_id.as_deref()), (None, 1, Some("w1")));
+        assert_eq!(read(2), (Some("w2".to_owned()), None));
+        let leads_to: i64 = db
+            .query_row("SELECT number FROM provider_names WHERE account = '7' AND provider_id = 'w1'", [], |row| row.get(0))
+            .expect("the former name still leads to it");
+        assert_eq!(leads_to, 1);
     }
 
     #[cfg(unix)]

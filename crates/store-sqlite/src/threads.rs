@@ -238,6 +238,8 @@ impl Threads {
         self.talk(db, thread)?.unread = 0;
         self.write(db, thread)?;
         db.prepare_cached("UPDATE threads SET read_to = ?2 WHERE thread = ?1")?.execute([thread, last as i64])?;
+        // What comes after a restart must not get a number that was marked as read.
+        db.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'last_number'")?.execute([last as i64])?;
         Ok(true)
     }
 

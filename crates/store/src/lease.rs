@@ -53,6 +53,19 @@ pub struct LeasedEvent {
     pub thread: Option<ThreadId>,
 }
 
+/// No lease is given for longer.
+const LEASE_MAX_MS: i64 = 3_600_000;
+
+/// Where a lease ends once its store has followed a clock that was set back to `now_ms`. Those that were given or lengthened since are right
+/// already, and who has one works: only an end that no lease of now can have is moved, and one that is over.
+pub fn end_after_set_back(until_ms: i64, back_ms: i64, now_ms: i64) -> i64 {
+    match until_ms {
+        far if far > now_ms + LEASE_MAX_MS => (far - back_ms).min(now_ms + LEASE_MAX_MS),
+        over if over <= now_ms => over - back_ms,
+        living => living,
+    }
+}
+
 /// How work on an inbox item ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

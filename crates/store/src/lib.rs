@@ -38,7 +38,7 @@ pub use beside::{Beside, Reason, keep_beside, why_beside};
 pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
 pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
-pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled};
+pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled, end_after_set_back};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use outbox::{
     Changed, NewMessage, Origin, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id,

@@ -21,7 +21,7 @@ use hapax_store::steps::records::{
 use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
 use hapax_store::{
     After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
-    StoreError, Table, ThreadQuery,
+    StoreError, Table, ThreadQuery, end_after_set_back,
 };
 
 #[derive(Clone, Default)]
@@ -82,7 +82,8 @@ impl Data {
         for lane in self.lanes.values_mut().filter(|lane| lane.queue == Queue::Inbox || moved.contains(&lane.first)) {
             lane.due_ms -= back_ms;
             if let Some(held) = &mut lane.held {
-                held.until_ms -= back_ms;
+                held.until_ms = end_after_set_back(held.until_ms, back_ms, now_ms);
+                lane.due_ms = held.until_ms;
             }
         }
         self.provider_names.values_mut().for_each(|name| name.heard_ms = name.heard_ms.min(now_ms));

@@ -108,6 +108,7 @@ macro_rules! store_suite {
         );
         $crate::store_suite!(@doubting $bed;
             a_doubt_outlives_the_tries_after_it
+            a_message_is_retried_so_often
             one_that_was_heard_of_is_not_sent_again
             one_that_was_heard_of_after_its_lease_is_not_begun
             a_name_of_an_earlier_round_is_not_found_again
@@ -125,6 +126,8 @@ macro_rules! store_suite {
             keys_outlive_a_clock_that_is_set
             rows_from_the_future_stop_no_purge
             a_thread_from_the_future_goes_with_its_words
+            leases_given_after_a_clock_was_set_back_hold
+            what_comes_after_a_restart_is_not_read
         );
         $crate::store_suite!(@talking $bed;
             a_message_makes_and_updates_its_thread

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use hapax_domain::limits::ROUNDS_MAX;
 use hapax_domain::{MessageId, ThreadId};
 use hapax_store::{Changed, MessageRow, TryRow, asked_request_id};
 use serde::Serialize;
@@ -67,7 +68,7 @@ pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id):
         Changed::Done => show(&api, &caller, id).await,
         Changed::NotFound => Err(no_such_message(id)),
         Changed::TooLate => Err(Problem::too_late(format!(
-            "{id} cannot be sent once more{}; only messages that failed or are in doubt can",
+            "{id} cannot be sent once more{}; only messages that failed or are in doubt can, {ROUNDS_MAX} times. Write a new one",
             standing(&api, id).await
         ))),
     }

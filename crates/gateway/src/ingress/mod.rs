@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use hyper::body::Body;
 use tokio::time::Instant;
@@ -45,6 +46,9 @@ pub const PATH: &str = "/in/";
 
 /// The longest a provider's request is kept open in proxy mode; most providers give up at 30 s.
 const PROXY_WAIT_MAX_MS: i64 = 25_000;
+
+/// Conflicts of one webhook that are kept at the same time.
+const CONFLICTS_AT_ONCE: usize = 64;
 
 /// How long the store may take to count copies; a count is a hint.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -323,11 +327,12 @@ impl Ingress {
             return Ok(());
         }
         let parsed = door.provider.parse(verified);
+        let mut beside = Vec::new();
         for (sent, accepted) in sent.iter().zip(accepted) {
             let Accepted::Conflict(first) = *accepted else { continue };
             let event = parsed.events.iter().find(|event| event.index == sent.index);
             let alone = door.provider.rewrap(verified.body(), &[sent.index]).map(Bytes::from);
-            let beside = Beside {
+            beside.push(Beside {
                 reason: Reason::Conflict,
                 first,
                 channel: Arc::clone(&door.name),
@@ -336,8 +341,12 @@ impl Ingress {
                 why: "the same id came with another content".to_owned(),
                 content: alone.unwrap_or_else(|| verified.body().clone()),
                 fingerprint: sent.fingerprint,
-            };
-            keep_beside(&*self.store, beside).await?;
+            });
+        }
+        // A store far away takes its time for each: many at once share its transactions.
+        while !beside.is_empty() {
+            let some = beside.split_off(beside.len().saturating_sub(CONFLICTS_AT_ONCE));
+            try_join_all(some.into_iter().map(|beside| keep_beside(&*self.store, beside))).await?;
         }
         Ok(())
     }

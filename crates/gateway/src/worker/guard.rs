@@ -160,13 +160,20 @@ mod tests {
         assert!(!age.allows_a_call());
     }
 
+    /// Also a body that is empty: nobody asks for the bytes of one that is known to have none.
     #[tokio::test]
     async fn a_call_under_an_old_lease_sends_not_one_byte() {
+        for body in ["hello", ""] {
+            an_old_lease_sends_nothing(Bytes::from_static(body.as_bytes())).await;
+        }
+    }
+
+    async fn an_old_lease_sends_nothing(body: Bytes) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let clock = HandClock::at(0);
         let guard = CallGuard::new(aged(&clock));
-        let call = reqwest::Client::new().post(url).body(guard.body(Bytes::from_static(b"hello"))).send();
+        let call = reqwest::Client::new().post(url).body(guard.body(body)).send();
         // The process stands still while the connection is being made.
         clock.advance(HOLD_MS);
         let (answer, taken) = tokio::join!(call, listener.accept());

@@ -265,3 +265,16 @@ async fn pages_and_cursors_tell_nothing_of_other_channels() {
         assert!(seen.len() == 8 && seen.iter().all(|channel| channel != "phone"), "{seen:?}");
     }
 }
+
+/// The start could not ask the store: whoever first shows a token has it asked.
+#[tokio::test]
+async fn a_made_token_is_forgotten_later_when_the_store_was_away_at_the_start() {
+    let fixture = Fixture::new();
+    fixture
+        .store
+        .remember(auth::MADE_TOKEN, &hex::encode(auth::hash_token("made at the first start")))
+        .await
+        .expect("remembered");
+    assert_eq!(fixture.with("GET", "/v1/inbox", "made at the first start", json!({})).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(fixture.store.amend(auth::MADE_TOKEN, None, None).await.expect("readable"), None, "the operator's own is set");
+}

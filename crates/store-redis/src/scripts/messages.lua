@@ -5,7 +5,7 @@
 -- `pid:` leads from a provider's name to its message; `es:` is what was heard of a name that nobody has yet, and `early:` are those names.
 local QUEUED, SENDING, UNKNOWN, SENT, FAILED = 0, 1, 2, 3, 4
 local STATUSES = { 'queued', 'sending', 'unknown', 'sent', 'failed', 'delivered', 'read', 'played' }
-local ROUNDS_MAX = 50
+local ROUNDS_MAX, ROUNDS_KEPT = 50, 200
 
 local function first_of(lane)
   if not is_own(lane) then return redis.call('ZRANGE', key('oli', lane), 0, 0)[1] or false end
@@ -141,7 +141,7 @@ local function in_doubt(state) return state.past.doubt or (state.place and state
 
 local function put_aside(past, round)
   past.rounds[#past.rounds + 1] = round
-  if #past.rounds > ROUNDS_MAX then table.remove(past.rounds, 1) end
+  if #past.rounds > ROUNDS_KEPT then table.remove(past.rounds, 1) end
 end
 
 -- Says of the last try what is known, and of an earlier one that it is not known.

@@ -7,7 +7,7 @@ return once(function()
   local state = outgoing(seq)
   local past, failed = state.past, not state.place and status_of(state.steps) == FAILED
   local doubted = state.place and state.place.unknown
-  if not (failed or doubted) or is_leased(seq) then return 'L', true end
+  if not (failed or doubted) or is_leased(seq) or #past.rounds >= ROUNDS_MAX then return 'L', true end
   local attempt = attempt_of(state)
   if doubted then past.doubt = past.doubt or attempt end
   put_aside(past, { provider_id = state.provider_id, steps = write_steps(state.steps), why = state.why })

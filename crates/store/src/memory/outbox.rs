@@ -8,7 +8,7 @@ use hapax_domain::{Event, Fence, MessageId, Outgoing, Place, Steps, Word, ids, l
 
 use crate::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
-    Submitted, TryRow,
+    Submitted, TryRow, end_after_set_back,
 };
 
 /// Everything about messages that go out.
@@ -404,7 +404,7 @@ impl Outbox {
     pub(super) fn follow_clock(&mut self, back: i64, now: i64) {
         let places = self.messages.values_mut().filter_map(|message| message.state.place.as_mut());
         places.filter(|place| !place.held).filter_map(|place| place.due_ms.as_mut()).for_each(|due_ms| *due_ms -= back);
-        self.leases.values_mut().for_each(|held| held.until_ms -= back);
+        self.leases.values_mut().for_each(|held| held.until_ms = end_after_set_back(held.until_ms, back, now));
         self.early.values_mut().for_each(|(_, heard_ms)| *heard_ms = now.min(*heard_ms));
     }
 

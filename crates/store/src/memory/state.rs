@@ -13,7 +13,8 @@ use super::outbox::Outbox;
 use super::threads::{Said, Threads};
 use crate::{
     Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
-    OutboxAsk, OutboxLease, Outcome, Purged, SUSPECTED, Settled, StoreError, Submitted, Then, suspected, why_kept,
+    OutboxAsk, OutboxLease, Outcome, Purged, SUSPECTED, Settled, StoreError, Submitted, Then, end_after_set_back, suspected,
+    why_kept,
 };
 
 #[derive(Default)]
@@ -124,7 +125,8 @@ impl State {
         if back > 0 {
             let waiting = self.items.values_mut().filter(|item| matches!(item.place, Place::InLane(_)));
             waiting.for_each(|item| item.due_ms -= back);
-            self.lanes.values_mut().filter_map(|lane| lane.lease.as_mut()).for_each(|held| held.until_ms -= back);
+            let leases = self.lanes.values_mut().filter_map(|lane| lane.lease.as_mut());
+            leases.for_each(|held| held.until_ms = end_after_set_back(held.until_ms, back, now));
             self.outbox.follow_clock(back, now);
         }
     }
@@ -480,18 +482,20 @@ impl State {
         if let Some(longest) = longest {
             self.outbox.purge_early(now - longest);
         }
-        if !more {
-            let (events, outbox) = (&self.events, &self.outbox);
-            let is_there = |entry| match entry {
-                EntryId::Event(id) => events.contains_key(&id),
-                EntryId::Message(id) => outbox.holds(id),
-            };
-            self.threads.purge(
-                |channel, last_ms| keep_of(channel).is_some_and(|keep_ms| last_ms + keep_ms <= now || last_ms > now),
-                is_there,
-            );
+        if !more && longest.is_some() {
+            self.purge_threads(is_over, now);
         }
         Purged { keys: expired.len() as u64, events: gone.len() as u64, more }
+    }
+
+    /// Those whose last words are from the future go with what said them.
+    fn purge_threads(&mut self, is_over: impl Fn(&str, i64) -> bool, now: i64) {
+        let (events, outbox) = (&self.events, &self.outbox);
+        let is_there = |entry| match entry {
+            EntryId::Event(id) => events.contains_key(&id),
+            EntryId::Message(id) => outbox.holds(id),
+        };
+        self.threads.purge(|channel, last_ms| last_ms > now || is_over(channel, last_ms), is_there);
     }
 
     pub(super) fn submit(&mut self, new: NewMessage, now: i64) -> Result<Submitted, StoreError> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use hapax_domain::{Status, ThreadId};
 use hapax_store::{Accepted, Outcome, Purged, SendOutcome, Settled, Store, StoreError, Submitted, ThreadQuery};
 
 use super::sending::{ask_out, outgoing};
-use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
+use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook};
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -75,6 +76,61 @@ pub async fn a_clock_set_back_holds_nothing_up(bed: &dyn Bed) {
         "leases end as they would have"
     );
     assert!(inbox.iter().all(|lease| lease.fence > held[1].fence));
+}
+
+/// The clock is set back while somebody runs; what is leased before the store has followed it is held to its end.
+pub async fn leases_given_after_a_clock_was_set_back_hold(bed: &dyn Bed) {
+    if !bed.may_be_set_back() {
+        return;
+    }
+    let store = bed.open();
+    accept_one(&*store, message("m1", "1")).await;
+    fine(store.submit(outgoing("r1", "1")).await);
+    purge(&*store, 3 * YEAR_MS).await;
+    bed.clock().advance(-HOUR_MS);
+    // What was due is due an hour later by this clock, unless the store has followed it; something new is due at once.
+    accept_one(&*store, message("m2", "2")).await;
+    fine(store.submit(outgoing("r2", "2")).await);
+    let (items, sends) = (lease(&*store, 10).await, fine(store.lease_outbox(ask_out(10)).await));
+    assert!(!items.is_empty() && !sends.is_empty());
+    purge(&*store, 3 * YEAR_MS).await;
+    bed.clock().advance(HOLD_MS / 2);
+    let held: Vec<_> = items.iter().map(|held| (held.lane, held.fence)).collect();
+    let sending: Vec<_> = sends.iter().map(|held| (held.lane, held.fence)).collect();
+    let lanes: Vec<_> = held.iter().chain(&sending).map(|(lane, _)| *lane).collect();
+    let others = lease(&*store, 10).await.into_iter().map(|held| held.lane);
+    let others: Vec<_> = others.chain(fine(store.lease_outbox(ask_out(10)).await).into_iter().map(|held| held.lane)).collect();
+    assert!(others.iter().all(|lane| !lanes.contains(lane)), "nobody else gets what is held");
+    assert!(fine(store.extend(held, HOLD_MS).await).into_iter().all(|still| still));
+    assert!(fine(store.extend_outbox(sending, HOLD_MS).await).into_iter().all(|still| still));
+}
+
+/// All was marked as read, replayed and gone; the process dies. What comes then is unread, whatever number it gets.
+pub async fn what_comes_after_a_restart_is_not_read(bed: &dyn Bed) {
+    let store = bed.open();
+    let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
+    let deliver = async |store: &dyn Store| {
+        for held in lease(store, 10).await {
+            let done = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
+            assert_eq!(fine(store.settle_inbox(held.lane, held.fence, done).await), Settled::Done);
+        }
+    };
+    let first = accept_one(&*store, message("m1", "ana")).await;
+    deliver(&*store).await;
+    for n in 0..3 {
+        // Numbers that no row shows any more.
+        accept_one(&*store, notice(&format!("n{n}"))).await;
+        fine(store.replay(first).await);
+        deliver(&*store).await;
+    }
+    bed.clock().advance(10_000);
+    assert!(fine(store.mark_read(&thread).await));
+    drop(store);
+    let store = bed.crash();
+    accept_one(&*store, message("m2", "ana")).await;
+    let said = fine(store.thread_messages(&thread, None, 10).await).rows;
+    let statuses: Vec<_> = said.iter().map(|entry| entry.status).collect();
+    assert_eq!(statuses, [Some(Status::Delivered), Some(Status::Read)]);
 }
 
 pub async fn keys_outlive_a_clock_that_is_set(bed: &dyn Bed) {

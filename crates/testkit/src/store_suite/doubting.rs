@@ -1,10 +1,28 @@
 //! Doubt: a send that may have gone out stays in doubt, and what its provider has named does not go out again.
 
 use hapax_domain::Status;
+use hapax_domain::limits::ROUNDS_MAX;
 use hapax_store::{Changed, SendOutcome, Settled};
 
 use super::sending::{fine, outgoing, row, sent, settle, status, submit, take};
 use crate::store_bed::{Bed, accept, webhook};
+
+/// After so many rounds a new message has to be written: the first round's name is still no name of the last.
+pub async fn a_message_is_retried_so_often(bed: &dyn Bed) {
+    let store = bed.open();
+    let id = submit(&*store, outgoing("r1", "ana")).await;
+    for round in 0..=ROUNDS_MAX {
+        let held = take(&*store, 1).await.remove(0);
+        fine(store.begin(held.lane, held.fence).await);
+        settle(&*store, &held, sent(&format!("w{round}"))).await;
+        accept(&*store, webhook(vec![status(&format!("w{round}"), Status::Failed, Some(id), 7)])).await;
+        let changed = fine(store.retry_message(id).await);
+        assert_eq!(changed, if round < ROUNDS_MAX { Changed::Done } else { Changed::TooLate }, "{round}");
+    }
+    accept(&*store, webhook(vec![status("w0", Status::Delivered, Some(id), 8)])).await;
+    let last = row(&*store, id).await;
+    assert_eq!((last.steps.status(), last.provider_id), (Status::Failed, Some(format!("w{ROUNDS_MAX}"))));
+}
 
 /// Sent but unheard, sent again by choice, and then refused: nobody can say that it did not go out.
 pub async fn a_doubt_outlives_the_tries_after_it(bed: &dyn Bed) {

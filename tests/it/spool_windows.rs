@@ -1,0 +1,86 @@
+//! How long the spool, and the store behind it, know what came: not longer than the channel's window, and long enough for what waits in it.
+
+use std::sync::Arc;
+
+use hapax::{StoreAddress, StoreUrl};
+use hapax_gateway::settings::{Channel, OnStoreFailure};
+use hapax_providers::settings::Settings;
+use hapax_server::config::Config;
+use hapax_store::memory::MemoryStore;
+use hapax_testkit::hand_clock::HandClock;
+
+use crate::faulty::{Faulty, Outage, with};
+use crate::rig::{Opened, Rig, SECRET, channel, config, eventually, text};
+
+const MINUTE_MS: i64 = 60_000;
+
+fn spooling(folder: &std::path::Path, channel: Channel) -> Config {
+    let store = StoreUrl::Postgres(StoreAddress::new("postgres://elsewhere/hapax"));
+    let channel = Channel { on_store_failure: OnStoreFailure::Spool, target: None, ..channel };
+    Config { store, spool: folder.join("spool.db"), ..config(vec![channel]) }
+}
+
+fn opened(clock: &HandClock) -> Opened {
+    let store = Arc::new(MemoryStore::new(Arc::new(clock.clone())));
+    Opened { store, clock: Arc::new(clock.clone()), folder: None }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_short_window_it_is_new_in_the_spool_too() {
+    let (folder, clock) = (crate::quick_folder(), HandClock::at(1_760_000_000_000));
+    let opened = opened(&clock);
+    let faulty = Faulty::around(&opened);
+    let shop = Channel { window_ms: 10 * MINUTE_MS, ..channel("shop", None) };
+    let rig = Rig::start_with(with(&faulty, opened), spooling(folder.path(), shop)).await;
+    faulty.outage(Outage::Fails);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    clock.advance(9 * MINUTE_MS);
+    assert_eq!(rig.post("shop", text("wamid.A", "1")).await.1["status"], "duplicate");
+    clock.advance(2 * MINUTE_MS);
+    rig.accepted("shop", text("wamid.A", "1")).await;
+}
+
+/// Taken in by the store, and the spool did not hear of it: minutes later the store still knows it, although it has no id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_id_it_is_known_until_it_has_left_the_spool() {
+    let (folder, clock) = (crate::quick_folder(), HandClock::at(1_760_000_000_000));
+    let first = opened(&clock);
+    let again = Opened { store: Arc::clone(&first.store), clock: Arc::clone(&first.clock), folder: None };
+    let faulty = Faulty::around(&first);
+    let phone = || Channel { provider: Settings::Gowa { secrets: vec![SECRET.into()] }, ..channel("phone", None) };
+    let rig = Rig::start_with(with(&faulty, first), spooling(folder.path(), phone())).await;
+    let payload = serde_json::json!({"chat_id": "1@s.whatsapp.net", "from": "1@s.whatsapp.net", "body": "oi"});
+    let body = serde_json::json!({"event": "message", "device_id": "2@s.whatsapp.net", "payload": payload}).to_string();
+    faulty.outage(Outage::Fails);
+    rig.accepted("phone", body).await;
+    faulty.swallow_answers();
+    faulty.outage(Outage::Over);
+    eventually("the store has it, and the spool does not know", async || faulty.swallowed() == 1).await;
+    let image = crate::outage::crash_image(folder.path());
+    rig.kill();
+    clock.advance(10 * MINUTE_MS);
+    let rig = Rig::start_with(again, spooling(&image, phone())).await;
+    rig.counted(r#"hapax_spool_drained_total{channel="phone"}"#, 1).await;
+    assert_eq!(rig.events().await.len(), 1);
+}
+
+/// A store far away takes its time for each other content that is kept; together they are in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_conflicts_of_one_webhook_are_kept_together() {
+    const CONFLICTS: usize = 20;
+    let opened = Opened::memory();
+    let faulty = Faulty::around(&opened);
+    let rig = Rig::start(with(&faulty, opened), vec![channel("shop", None)]).await;
+    let messages = |word: &str| {
+        let of = |n| {
+            let mut message = crate::rig::message(&format!("wamid.{n}"), "1");
+            message["text"]["body"] = format!("{word} {n}").into();
+            message
+        };
+        crate::rig::webhook(&[crate::rig::change(&(0..CONFLICTS).map(of).collect::<Vec<_>>(), &[])])
+    };
+    rig.accepted("shop", messages("one")).await;
+    faulty.keep_together(CONFLICTS);
+    let (status, answer) = rig.post("shop", messages("other")).await;
+    assert_eq!((status, &answer["status"]), (200, &"conflict".into()), "{answer}");
+}
