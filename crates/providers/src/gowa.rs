@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
+use super::jid::{is_lid, is_phone, without_device};
 use super::lenient::{Flag, List, Text};
 use super::reading::{Reading, fingerprint_of, name, peer_of};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
@@ -271,23 +272,6 @@ impl<'p> People<'p> {
             None => peer_of(&[sender, lid]),
         }
     }
-}
-
-fn is_phone(jid: &str) -> bool {
-    jid.ends_with("@s.whatsapp.net")
-}
-
-fn is_lid(jid: &str) -> bool {
-    jid.ends_with("@lid")
-}
-
-/// `5511:3@s.whatsapp.net` is the third device of `5511@s.whatsapp.net`, and the same person.
-fn without_device(jid: &str) -> Cow<'_, str> {
-    let bare = jid.split_once('@').filter(|_| is_phone(jid) || is_lid(jid)).and_then(|(user, server)| {
-        let (user, device) = user.split_once(':')?;
-        device.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{user}@{server}"))
-    });
-    bare.map_or(Cow::Borrowed(jid), Cow::Owned)
 }
 
 /// A receipt with fewer ids. Everything else is one event and cannot be split.

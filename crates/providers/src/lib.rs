@@ -10,12 +10,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+mod evolution;
 pub mod form;
 mod generic;
 mod github;
 mod gowa;
 mod hmac;
+mod jid;
 mod json;
+mod jwt;
 mod lenient;
 mod reading;
 pub mod samples;
@@ -55,6 +58,8 @@ impl fmt::Debug for RawRequest {
 #[derive(Debug)]
 pub struct Verified<'r> {
     request: &'r RawRequest,
+    /// The body without what must never be kept; `None`: there was nothing of that.
+    redacted: Option<Bytes>,
     /// When it was signed, where the signature says so.
     signed_ms: Option<i64>,
 }
@@ -62,24 +67,29 @@ pub struct Verified<'r> {
 impl<'r> Verified<'r> {
     /// Adapters call this after the check, and nobody else does.
     pub(crate) fn after_check(request: &'r RawRequest) -> Self {
-        Self { request, signed_ms: None }
+        Self { request, redacted: None, signed_ms: None }
     }
 
     pub(crate) fn signed_at(self, signed_ms: Option<i64>) -> Self {
         Self { signed_ms, ..self }
     }
 
+    /// Everybody after the check sees this body in place of the one that came.
+    pub(crate) fn with_body(self, redacted: Option<Bytes>) -> Self {
+        Self { redacted, ..self }
+    }
+
     /// For a request that was checked when it came and has been in our own keeping since: signatures grow old, and are never stored.
     pub fn kept(request: &'r RawRequest) -> Self {
-        Self { request, signed_ms: None }
+        Self { request, redacted: None, signed_ms: None }
     }
 
     pub fn signed_ms(&self) -> Option<i64> {
         self.signed_ms
     }
 
-    pub fn body(&self) -> &'r Bytes {
-        &self.request.body
+    pub fn body(&self) -> &Bytes {
+        self.redacted.as_ref().unwrap_or(&self.request.body)
     }
 
     pub fn headers(&self) -> &'r HeaderMap {
@@ -195,6 +205,7 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Whatsapp { secrets, verify_token } => Arc::new(whatsapp::Whatsapp::new(secrets, verify_token.as_ref())),
         Settings::Telegram { secrets, bot } => Arc::new(telegram::Telegram::new(secrets, bot)),
         Settings::Gowa { secrets } => Arc::new(gowa::Gowa::new(secrets)),
+        Settings::Evolution { proof, token } => Arc::new(evolution::Evolution::new(proof, token.as_ref())),
         Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
         Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
         Settings::Standard { secrets } => Arc::new(standard::Standard::new(secrets)),
@@ -209,6 +220,7 @@ pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Optio
         Settings::Whatsapp { .. } => Some(Arc::new(sending::whatsapp::Whatsapp::new(token))),
         Settings::Telegram { .. } => Some(Arc::new(sending::telegram::Telegram::new(token))),
         Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
+        Settings::Evolution { .. } => Some(Arc::new(sending::evolution::Evolution::new(token))),
         Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
         Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
     }

@@ -7,9 +7,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 mod answer;
 mod body;
 mod credentials;
+pub(super) mod evolution;
 pub(super) mod generic;
 pub(super) mod gowa;
 mod multipart;
+mod numbers;
 pub(super) mod telegram;
 #[cfg(test)]
 mod tests;

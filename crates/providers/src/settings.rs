@@ -5,14 +5,44 @@ use secrecy::SecretString;
 /// A provider's settings in one channel.
 #[derive(Clone, Debug)]
 pub enum Settings {
-    Whatsapp { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
-    Telegram { secrets: Vec<SecretString>, bot: String },
-    Gowa { secrets: Vec<SecretString> },
-    Stripe { secrets: Vec<SecretString> },
-    Github { secrets: Vec<SecretString> },
-    Standard { secrets: Vec<SecretString> },
-    Shopify { secrets: Vec<SecretString> },
+    Whatsapp {
+        secrets: Vec<SecretString>,
+        verify_token: Option<SecretString>,
+    },
+    Telegram {
+        secrets: Vec<SecretString>,
+        bot: String,
+    },
+    Gowa {
+        secrets: Vec<SecretString>,
+    },
+    /// `token` is what the channel sends with. Where webhooks carry the same key, the bot gets it back; it is kept nowhere else.
+    Evolution {
+        proof: EvolutionProof,
+        token: Option<SecretString>,
+    },
+    Stripe {
+        secrets: Vec<SecretString>,
+    },
+    Github {
+        secrets: Vec<SecretString>,
+    },
+    Standard {
+        secrets: Vec<SecretString>,
+    },
+    Shopify {
+        secrets: Vec<SecretString>,
+    },
     Generic(GenericSettings),
+}
+
+/// How an Evolution server proves that a webhook is its own. It never signs bodies.
+#[derive(Clone, Debug)]
+pub enum EvolutionProof {
+    /// `Authorization: Bearer` with a token made of the secret, which Evolution calls `jwt_key`.
+    Jwt { secrets: Vec<SecretString> },
+    /// A fixed header, or nothing at all.
+    Header(SignatureRule),
 }
 
 /// Any other webhook, described by where its parts are.
@@ -112,6 +142,8 @@ impl Settings {
             // The schedule that the specification gives as an example ends after 75 hours; Svix gives up after 28.
             Settings::Standard { .. } => 76 * HOUR_MS,
             Settings::Shopify { .. } => 4 * HOUR_MS,
+            // Ten tries with up to five minutes between them, each of which may take a minute.
+            Settings::Evolution { .. } => 40 * MINUTE_MS,
             Settings::Github { .. } | Settings::Generic(_) => HOUR_MS,
         }
     }
@@ -121,6 +153,7 @@ impl Settings {
             Settings::Whatsapp { .. } => "whatsapp",
             Settings::Telegram { .. } => "telegram",
             Settings::Gowa { .. } => "gowa",
+            Settings::Evolution { .. } => "evolution",
             Settings::Stripe { .. } => "stripe",
             Settings::Github { .. } => "github",
             Settings::Standard { .. } => "standard",

@@ -7,6 +7,7 @@ mod fixtures;
 mod never_panics;
 mod subjects;
 mod vectors;
+mod whatsapp_web;
 
 use std::collections::HashSet;
 

@@ -50,7 +50,7 @@ fn sending_channels<'a>(api: &'a Api, caller: &Caller) -> impl Iterator<Item = &
 
 fn names<'c>(channels: impl Iterator<Item = &'c Channel>) -> String {
     let names: Vec<_> = channels.map(|channel| format!("`{}`", channel.name())).collect();
-    if names.is_empty() { "none; give a channel its `token` (gowa and generic: `api_base`)".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "none; give a channel its `token`, or its `api_base`".to_owned() } else { names.join(", ") }
 }
 
 fn named<'a>(api: &'a Api, caller: &Caller, name: &str) -> Result<&'a Channel, Problem> {
@@ -152,9 +152,8 @@ fn check_account(channel: &Channel, account: &str) -> Result<(), Problem> {
 }
 
 fn cannot_send(channel: &str) -> Problem {
-    let detail = format!(
-        "channel `{channel}` only receives: its provider cannot send, or its config has no `token` (gowa and generic: `api_base`)"
-    );
+    let detail =
+        format!("channel `{channel}` only receives: its provider cannot send, or its config lacks `token` or `api_base`");
     Problem::unprocessable(detail)
 }
 

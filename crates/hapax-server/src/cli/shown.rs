@@ -4,7 +4,7 @@ use hapax_domain::Kind;
 use hapax_domain::address::hide_userinfo;
 use hapax_domain::units::{write_bytes, write_ms};
 use hapax_gateway::settings::{Channel, Mode, OnPoison, OnUnknown, Rate, Send};
-use hapax_providers::settings::{Settings, SignatureRule};
+use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use serde::Serialize;
 
 use crate::config::Config;
@@ -199,6 +199,7 @@ fn secrets(settings: &Settings) -> (bool, bool) {
         | Settings::Github { secrets }
         | Settings::Standard { secrets }
         | Settings::Shopify { secrets } => (!secrets.is_empty(), false),
+        Settings::Evolution { proof, .. } => (!matches!(proof, EvolutionProof::Header(SignatureRule::None)), false),
         Settings::Generic(generic) => (!matches!(generic.signature, SignatureRule::None), false),
     }
 }

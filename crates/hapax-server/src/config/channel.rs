@@ -14,7 +14,7 @@ use super::mistake::Mistakes;
 use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
 use super::tree::{Node, Table};
-use super::{generic, send};
+use super::{evolution, generic, send};
 
 const KEYS: &[&str] = &[
     "provider",
@@ -48,9 +48,12 @@ const KEYS: &[&str] = &[
 
 const KEYS_LATER: &[&str] = &["coalesce", "coalesce_max", "typing", "replay"];
 
+/// Keys of "generic" that mean something for "evolution" too.
+const EVOLUTION_KEYS: &[&str] = &["signature", "allow_unsigned"];
+
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
-const PROVIDERS_LATER: &[&str] = &["evolution", "waha", "slack", "twilio", "messenger"];
+const PROVIDERS_LATER: &[&str] = &["waha", "slack", "twilio", "messenger"];
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -77,10 +80,12 @@ const fn once(facts: Facts) -> Facts {
     Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
-const PROVIDERS: [Facts; 8] = [
+const PROVIDERS: [Facts; 9] = [
     facts("whatsapp", 8 * DAY),
     facts("telegram", 2 * DAY),
     once(facts("gowa", 2 * DAY)),
+    // Media may stand in the body.
+    Facts { max_body: 26 << 20, ..facts("evolution", 2 * DAY) },
     facts("stripe", 4 * DAY),
     Facts { max_body: 26 << 20, ..once(facts("github", 2 * DAY)) },
     facts("standard", 4 * DAY),
@@ -121,7 +126,7 @@ pub(super) fn read(
     if let Some(facts) = facts {
         refuse_foreign(own, table, facts, mistakes);
     }
-    let provider = read_settings(name, own, section, facts, mistakes);
+    let mut provider = read_settings(name, own, section, facts, mistakes);
     let target = section.get("target").and_then(|found| read_target(&found, mistakes));
     // Everything is read before anything is given up: all mistakes are reported at once.
     let facts = facts.unwrap_or(&UNKNOWN);
@@ -137,6 +142,9 @@ pub(super) fn read(
     let replay_guard = section.get("replay_guard").and_then(|found| found.truth(mistakes)).unwrap_or(facts.name == "github");
     let concurrency = whole(section, "concurrency", 1..=1_000, mistakes) as usize;
     let send = send::facts_of(facts.name).and_then(|facts| send::read(own, section, facts, retry, mistakes));
+    if let Some(Settings::Evolution { token, .. }) = &mut provider {
+        *token = send.as_ref().and_then(|send| send.token.clone());
+    }
     let mut ms = |key: &str, allowed| section.get(key).and_then(|found| found.ms(allowed, mistakes));
     Some(Channel {
         retention_ms: ms("retention", SECOND..=10 * YEAR).unwrap_or_default(),
@@ -187,6 +195,7 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
         "verify_token" => facts.name != "whatsapp",
         "replay_guard" => !matches!(facts.name, "github" | "shopify" | "generic"),
         key if send::KEYS.contains(&key) => !sends,
+        key if facts.name == "evolution" && EVOLUTION_KEYS.contains(&key) => false,
         key => GENERIC_KEYS.contains(&key) && facts.name != "generic",
     };
     // Saying that a provider which signs must sign is no contradiction.
@@ -219,6 +228,10 @@ fn read_settings(
     let facts = facts?;
     if facts.name == "generic" {
         return generic::read(name, own, section, secrets, allow_unsigned, mistakes).map(Settings::Generic);
+    }
+    if facts.name == "evolution" {
+        let proof = evolution::read(own, section, secrets, allow_unsigned, mistakes)?;
+        return Some(Settings::Evolution { proof, token: None });
     }
     let secrets = secret::require(own, secrets, Unsigned::NotPossible, mistakes);
     match facts.name {

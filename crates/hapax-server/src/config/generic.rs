@@ -57,7 +57,7 @@ const TYPES: [(&str, Type); 5] = [
     ("none", Type::None),
 ];
 
-fn read_signature(
+pub(super) fn read_signature(
     own: &Found<'_>,
     section: &Section<'_>,
     secrets: Option<Vec<SecretString>>,

@@ -1,6 +1,7 @@
 //! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
 
 mod channel;
+mod evolution;
 mod generic;
 mod load;
 mod mistake;

@@ -30,6 +30,7 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
             "whatsapp" => (secret, "# Meta: App settings > Basic > App secret"),
             "telegram" => (secret, "# setWebhook: secret_token"),
             "gowa" => (secret, "# --webhook-secret, or WHATSAPP_WEBHOOK_SECRET"),
+            "evolution" => (secret, "# POST /webhook/set/INSTANCE: \"headers\": {\"jwt_key\": \"..\"}"),
             "stripe" => (format!("whsec_{secret}"), "# Developers > Webhooks > Signing secret"),
             "standard" => (format!("whsec_{secret}"), "# the endpoint's signing secret"),
             "shopify" => (secret, "# the app's client secret"),

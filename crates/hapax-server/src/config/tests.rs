@@ -226,7 +226,7 @@ fn mistakes_about_sending_say_what_to_do() {
         (
             "stripe",
             "token = 'x'",
-            "token: `token` is for providers that send (whatsapp, telegram, gowa, generic), this is \"stripe\"",
+            "token: `token` is for providers that send (whatsapp, telegram, gowa, evolution, generic), this is \"stripe\"",
         ),
     ] {
         let said = first_mistake(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
@@ -339,6 +339,7 @@ fn a_window_that_ends_before_the_retries_is_taken_and_warned_about() {
         ("shopify", "4h", "5h"),
         ("telegram", "24h", "25h"),
         ("gowa", "2m", "3m"),
+        ("evolution", "40m", "41m"),
     ] {
         let said = |window| {
             let text = format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\nwindow = '{window}'");
@@ -390,6 +391,37 @@ fn a_provider_that_signs_cannot_be_told_not_to() {
 }
 
 #[test]
+fn evolution_proves_itself_by_a_token_or_a_header_and_never_by_a_signature() {
+    use hapax_providers::settings::{EvolutionProof, SignatureRule};
+    let evolution = |rest: &str| format!("[channel.c]\nprovider = 'evolution'\n{rest}");
+    let proof = |rest: &str| match one(&evolution(rest)).provider {
+        Settings::Evolution { proof, .. } => proof,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(proof("secret = 'a-long-secret'"), EvolutionProof::Jwt { secrets } if secrets.len() == 1));
+    let header = "secret = 'a-long-secret'\nsignature = { type = 'token', header = 'X-Key' }";
+    assert!(matches!(proof(header), EvolutionProof::Header(SignatureRule::Token { .. })));
+    assert!(matches!(proof("allow_unsigned = true"), EvolutionProof::Header(SignatureRule::None)));
+    let open = load_with(&evolution("allow_unsigned = true"), &[], Flags::default()).expect("a good config");
+    assert!(warnings(&open).iter().any(|warning| warning.contains("takes unsigned webhooks")));
+    for (rest, says) in [
+        ("", "hapax.toml:1: channel.c: no `secret`: anybody could post here"),
+        (
+            "secret = 'a-long-secret'\nsignature = { type = 'hmac-sha256', header = 'X-Key' }",
+            "hapax.toml:4: channel.c.signature: Evolution signs no bodies",
+        ),
+        ("secret = 'a-long-secret'\nid = '/id'", "hapax.toml:4: channel.c.id: `id` is for provider \"generic\" only"),
+        ("secret = 'a-long-secret'\ntoken = 'x'", "hapax.toml:4: channel.c.token: sending needs `api_base` too"),
+    ] {
+        let said = first_mistake(&evolution(rest));
+        assert!(said.starts_with(says), "{said}");
+    }
+    let sends = one(&evolution("secret = 'a-long-secret'\ntoken = 'my-key'\napi_base = 'http://127.0.0.1:8080'"));
+    let Settings::Evolution { token: Some(token), .. } = &sends.provider else { panic!("the key that webhooks may carry") };
+    assert_eq!((token.expose_secret(), sends.send.map(|send| send.on_unknown)), ("my-key", Some(OnUnknown::Reconcile)));
+}
+
+#[test]
 fn telegram_secrets_keep_to_its_alphabet() {
     let said = first_mistake("[channel.c]\nprovider = 'telegram'\nsecret = 'not for telegram!'");
     assert!(said.starts_with("hapax.toml:3: channel.c.secret: Telegram takes only"), "{said}");
@@ -417,9 +449,10 @@ fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
     let config = load_with(&text, &[], Flags::default()).expect("a good config");
     let mut names: Vec<_> = config.channels.iter().map(|channel| (&*channel.name, channel.provider.provider())).collect();
     names.sort_unstable();
-    let all = ["generic", "github", "gowa", "shopify", "standard", "stripe", "telegram", "whatsapp"];
-    assert_eq!(names, all.map(|name| (name, name)));
-    assert_eq!(asked.len(), all.len() + 1);
+    let mut all: Vec<_> = super::channel::provider_names().map(|name| (name, name)).collect();
+    all.sort_unstable();
+    assert_eq!(names, all);
+    assert_eq!(asked.iter().filter(|name| !name.contains('.')).count(), all.len());
     assert!(config.channels.iter().all(|channel| channel.target.is_none()));
     assert!(!warnings(&config).iter().any(|warning| warning.contains("verify_token")));
 }

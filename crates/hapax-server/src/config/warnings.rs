@@ -3,7 +3,7 @@
 use hapax::StoreUrl;
 use hapax_domain::units::write_ms;
 use hapax_gateway::settings::{Channel, OnStoreFailure, OnUnknown, Send};
-use hapax_providers::settings::{Settings, SignatureRule};
+use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use secrecy::ExposeSecret;
 
 use super::Config;
@@ -53,9 +53,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
         }
         said.extend(window(channel));
         said.extend(on_store_failure(config, channel));
-        let unsigned =
-            matches!(&channel.provider, Settings::Generic(generic) if matches!(generic.signature, SignatureRule::None));
-        if unsigned {
+        if matches!(rule_of(&channel.provider), Some(SignatureRule::None)) {
             said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
         }
     }
@@ -79,13 +77,23 @@ fn shortest_secret(provider: &Settings) -> Option<usize> {
         | Settings::Github { secrets }
         | Settings::Standard { secrets }
         | Settings::Shopify { secrets } => secrets,
-        Settings::Generic(generic) => match &generic.signature {
+        Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, .. } => secrets,
+        Settings::Evolution { .. } | Settings::Generic(_) => match rule_of(provider)? {
             SignatureRule::Hmac { secrets, .. } | SignatureRule::Token { secrets, .. } => secrets,
             SignatureRule::Basic { passwords, .. } => passwords,
             SignatureRule::None => return None,
         },
     };
     secrets.iter().map(|secret| secret.expose_secret().len()).min()
+}
+
+/// How webhooks prove themselves, where the channel says so.
+fn rule_of(provider: &Settings) -> Option<&SignatureRule> {
+    match provider {
+        Settings::Generic(generic) => Some(&generic.signature),
+        Settings::Evolution { proof: EvolutionProof::Header(rule), .. } => Some(rule),
+        _ => None,
+    }
 }
 
 /// What a window costs that ends before the provider has given up.

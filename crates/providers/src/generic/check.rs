@@ -17,7 +17,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-pub(super) struct Check {
+pub(crate) struct Check {
     rule: Rule,
     /// The header that carries the proof; none when there is no proof.
     headers: Vec<HeaderName>,
@@ -32,7 +32,7 @@ enum Rule {
 }
 
 impl Check {
-    pub(super) fn new(rule: &SignatureRule) -> Self {
+    pub(crate) fn new(rule: &SignatureRule) -> Self {
         match rule {
             SignatureRule::Hmac { algorithm, encoding, header, prefix, secrets } => Self {
                 rule: Rule::Hmac { keys: MacKeys::new(*algorithm, secrets), encoding: *encoding },
@@ -55,19 +55,19 @@ impl Check {
         Self { rule, headers: vec![header], prefix: prefix.to_owned() }
     }
 
-    pub(super) fn headers(&self) -> &[HeaderName] {
+    pub(crate) fn headers(&self) -> &[HeaderName] {
         &self.headers
     }
 
     /// What can be said before the body has come.
-    pub(super) fn may_pass(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn may_pass(&self, headers: &HeaderMap) -> bool {
         match (&self.rule, self.headers.first()) {
             (Rule::Hmac { .. }, Some(header)) => headers.contains_key(header),
             (Rule::Token { .. } | Rule::Unsigned, _) | (_, None) => self.check(headers, &[]).is_ok(),
         }
     }
 
-    pub(super) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
         let Some(header) = self.headers.first() else {
             return Ok(());
         };
@@ -87,7 +87,7 @@ impl Check {
         if accepted { Ok(()) } else { Err(Refused::BadSignature) }
     }
 
-    pub(super) fn sign(&self, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
+    pub(crate) fn sign(&self, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
         let proof = match &self.rule {
             Rule::Hmac { keys, encoding } => keys.sign(&[body]).map(|mac| match encoding {
                 Encoding::Hex => hex::encode(mac.as_bytes()),

@@ -8,7 +8,7 @@ use super::reading::{Reading, fingerprint_of, name};
 use super::settings::GenericSettings;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
-mod check;
+pub(super) mod check;
 mod finder;
 
 use check::Check;

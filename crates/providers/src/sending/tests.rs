@@ -9,7 +9,9 @@ use secrecy::SecretString;
 
 use super::*;
 use crate::build_sending;
-use crate::settings::{GenericSettings, Settings, SignatureRule};
+use crate::settings::{EvolutionProof, GenericSettings, Settings, SignatureRule};
+
+mod evolution;
 
 const ID: &str = "msg_0190000000007000800000000000002a";
 const TOKEN: &str = "EAAtoken";
@@ -22,6 +24,7 @@ fn settings(name: &str) -> Settings {
         "whatsapp" => Settings::Whatsapp { secrets, verify_token: None },
         "telegram" => Settings::Telegram { secrets, bot: "bot".to_owned() },
         "gowa" => Settings::Gowa { secrets },
+        "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },
         "stripe" => Settings::Stripe { secrets },
         "github" => Settings::Github { secrets },
         "standard" => Settings::Standard { secrets },
@@ -266,6 +269,8 @@ fn documents_may_ask_only_for_what_is_listed() {
         ("gowa", r#"{"message":"a"}"#, true),
         ("gowa", r#"{"method":"image","image_url":"x"}"#, true),
         ("gowa", r#"{"method":"revoke","message_id":"x"}"#, false),
+        ("evolution", r#"{"text":"a"}"#, true),
+        ("evolution", r#"{"method":"sendPresence"}"#, false),
         ("whatsapp", r#"{"type":"image","image":{"id":"1"}}"#, true),
     ] {
         let said = sending(provider, "123:abc").check_unattended(payload.as_bytes());
@@ -468,7 +473,7 @@ fn generic_calls_and_verdicts() {
 
 #[test]
 fn without_a_token_nothing_is_called() {
-    for name in ["whatsapp", "telegram"] {
+    for name in ["whatsapp", "telegram", "evolution"] {
         let sending = build_sending(&settings(name), None).expect("it sends");
         let payload = Bytes::from(r#"{"text":"a"}"#);
         let said = sending.call(&outgoing("1", "5511988887777", &payload)).expect_err("no token");
@@ -485,6 +490,7 @@ fn what_a_person_reads_is_found() {
         ("whatsapp", r#"{"type":"template","template":{"name":"x"}}"#, None),
         ("telegram", r#"{"method":"sendPhoto","caption":"d"}"#, Some("d")),
         ("gowa", r#"{"message":"e"}"#, Some("e")),
+        ("evolution", r#"{"mediatype":"image","caption":"g"}"#, Some("g")),
         ("generic", r#"{"text":"f"}"#, Some("f")),
         ("generic", "no json", None),
     ] {
@@ -495,7 +501,7 @@ fn what_a_person_reads_is_found() {
 proptest! {
     #[test]
     fn nothing_panics(bytes in "\\PC{0,60}|\\{\"(text|method|error|result|results|messages)\":[\\{\\[\"a0-9:,\\]\\}]{0,30}\\}", status in 100u16..600, peer in "\\PC{0,20}") {
-        for name in ["whatsapp", "telegram", "gowa", "generic"] {
+        for name in ["whatsapp", "telegram", "gowa", "evolution", "generic"] {
             let sending = sending(name, TOKEN);
             let payload = Bytes::from(bytes.clone());
             let message = outgoing("1", &peer, &payload);

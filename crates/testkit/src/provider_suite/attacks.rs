@@ -14,6 +14,7 @@ fn with_id(provider: &str, id: &str) -> Option<Fixture> {
     match provider {
         "whatsapp" => Some(Fixture::named("whatsapp", "text").with_text("wamid.AAA", id)),
         "gowa" => Some(Fixture::named("gowa", "text").with_text("3EB0AA", id)),
+        "evolution" => Some(Fixture::named("evolution", "text").with_text("3A01", id)),
         "stripe" => Some(Fixture::named("stripe", "invoice_paid").with_text("evt_1", id)),
         "generic" => Some(Fixture::named("generic", "id").with_text("e-1", id)),
         "github" => Fixture::named("github", "push").with_header("x-github-delivery", id.as_bytes()),
@@ -93,6 +94,7 @@ fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
     for (name, identity) in [
         ("whatsapp", Identity::Fallback),
         ("gowa", Identity::Fallback),
+        ("evolution", Identity::Fallback),
         ("stripe", Identity::Fallback),
         ("github", Identity::Unknown),
         ("standard", Identity::Fallback),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hapax_providers::settings::{Encoding, GenericSettings, HmacAlgorithm, Place, Settings, SignatureRule};
+use hapax_providers::settings::{Encoding, EvolutionProof, GenericSettings, HmacAlgorithm, Place, Settings, SignatureRule};
 use hapax_providers::{Provider, RawRequest, Refused, build};
 use secrecy::SecretString;
 
@@ -12,7 +12,7 @@ pub(super) const NOW_MS: i64 = 1_760_000_000_000;
 pub(super) const SECRET: &str = "hapax-test-secret";
 pub(super) const OLD_SECRET: &str = "hapax-old-secret";
 
-const NAMES: [&str; 8] = ["whatsapp", "telegram", "gowa", "stripe", "github", "standard", "shopify", "generic"];
+const NAMES: [&str; 9] = ["whatsapp", "telegram", "gowa", "evolution", "stripe", "github", "standard", "shopify", "generic"];
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -32,6 +32,7 @@ impl Subject {
             "whatsapp" => Settings::Whatsapp { secrets, verify_token: Some(SecretString::from("verify me")) },
             "telegram" => Settings::Telegram { secrets, bot: "shop_bot".to_owned() },
             "gowa" => Settings::Gowa { secrets },
+            "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },
             "stripe" => Settings::Stripe { secrets },
             "github" => Settings::Github { secrets },
             "standard" => Settings::Standard { secrets },
@@ -48,7 +49,7 @@ impl Subject {
         assert_eq!(settings.provider(), name);
         let provider = build(&settings);
         assert_eq!(provider.name(), name);
-        Subject { name, provider, signs_body: name != "telegram" }
+        Subject { name, provider, signs_body: !matches!(name, "telegram" | "evolution") }
     }
 
     pub(super) fn signed(&self, fixture: &Fixture) -> RawRequest {

@@ -247,9 +247,12 @@ fn a_hostile_contact_cannot_take_anothers_message_id() {
 
 #[test]
 fn accounts_keep_equal_ids_apart() {
-    for (provider, name, from) in
-        [("whatsapp", "text", "700001"), ("gowa", "text", "551190000@s.whatsapp.net"), ("stripe", "connect", "acct_7")]
-    {
+    for (provider, name, from) in [
+        ("whatsapp", "text", "700001"),
+        ("gowa", "text", "551190000@s.whatsapp.net"),
+        ("evolution", "text", "shop1"),
+        ("stripe", "connect", "acct_7"),
+    ] {
         let subject = Subject::of(provider, &[SECRET]);
         let fixture = Fixture::named(provider, name);
         assert_ne!(only_key(&subject, &fixture.with_text(from, "another")).0, only_key(&subject, &fixture).0, "{provider}");

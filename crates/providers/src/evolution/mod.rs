@@ -1,0 +1,99 @@
+//! Evolution API: one event per webhook, proved by a token or a fixed header, never by a signature over the body.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+
+use super::generic::check::Check;
+use super::jwt::Jwt;
+use super::settings::EvolutionProof;
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
+
+mod events;
+
+pub(super) use events::wording;
+
+const NAME: &str = "evolution";
+/// Evolution puts the instance's own key into the body, where it is set to.
+const APIKEY: &str = "apikey";
+/// Stand in for a key that is kept nowhere; the first for the one that the channel sends with, so that it can be put back for the bot.
+const OUR_KEY: &str = "[token]";
+const ANOTHER_KEY: &str = "[redacted]";
+
+pub(super) struct Evolution {
+    proof: Proof,
+    token: Option<SecretString>,
+}
+
+enum Proof {
+    Jwt(Jwt),
+    Header(Check),
+}
+
+impl Evolution {
+    pub(super) fn new(proof: &EvolutionProof, token: Option<&SecretString>) -> Self {
+        let proof = match proof {
+            EvolutionProof::Jwt { secrets } => Proof::Jwt(Jwt::new(secrets)),
+            EvolutionProof::Header(rule) => Proof::Header(Check::new(rule)),
+        };
+        Self { proof, token: token.cloned() }
+    }
+
+    /// The body without the instance's key. What cannot be read as JSON is left as it is.
+    fn redacted(&self, body: &Bytes) -> Option<Bytes> {
+        let text = std::str::from_utf8(body).ok().filter(|text| text.contains(APIKEY))?;
+        let found = json::member(text, APIKEY).filter(|found| found.get() != "null")?;
+        let given = json::text(Some(found)).unwrap_or_default();
+        let is_ours =
+            self.token.as_ref().is_some_and(|token| bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())));
+        let stands_in = if is_ours { OUR_KEY } else { ANOTHER_KEY };
+        json::with_member_replaced(text, APIKEY, format!("\"{stands_in}\"").as_bytes()).map(Bytes::from)
+    }
+}
+
+impl Provider for Evolution {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn may_pass(&self, headers: &HeaderMap) -> bool {
+        match &self.proof {
+            Proof::Jwt(jwt) => jwt.headers().iter().any(|name| headers.contains_key(name)),
+            Proof::Header(check) => check.may_pass(headers),
+        }
+    }
+
+    fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused> {
+        let signed_ms = match &self.proof {
+            Proof::Jwt(jwt) => jwt.check(&request.headers, now_ms)?,
+            Proof::Header(check) => check.check(&request.headers, &request.body).map(|()| None)?,
+        };
+        Ok(Verified::after_check(request).signed_at(signed_ms).with_body(self.redacted(&request.body)))
+    }
+
+    fn parse(&self, request: &Verified<'_>) -> Parsed {
+        events::read(request.body())
+    }
+
+    fn restore(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(body).ok().filter(|text| text.contains(OUR_KEY))?;
+        let (token, stands_in) = (self.token.as_ref()?, json::text(json::member(text, APIKEY))?);
+        let token = serde_json::Value::from(token.expose_secret()).to_string();
+        (stands_in == OUR_KEY).then(|| json::with_member_replaced(text, APIKEY, token.as_bytes()))?
+    }
+
+    fn sign(&self, webhook: Unsigned<'_>, now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
+        match &self.proof {
+            Proof::Jwt(jwt) => jwt.sign(now_ms),
+            Proof::Header(check) => check.sign(webhook.body),
+        }
+    }
+
+    fn signature_headers(&self) -> &[HeaderName] {
+        match &self.proof {
+            Proof::Jwt(jwt) => jwt.headers(),
+            Proof::Header(check) => check.headers(),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Sending through Evolution: one path per kind of message, and a database that can be searched afterwards, where it keeps one.
+
+use http::{HeaderName, HeaderValue, Method};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::answer::by_status;
+use super::body::{Body, check_text, quoted, segment};
+use super::credentials::{Credentials, json_content};
+use super::numbers::{digits_of, is_jid, is_number};
+use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
+use crate::hmac::sensitive;
+use crate::jid::without_device;
+use crate::json;
+use crate::lenient::{Flag, List, Object, Text};
+
+static APIKEY: HeaderName = HeaderName::from_static("apikey");
+
+/// WhatsApp cuts longer texts off.
+const TEXT_MAX_CHARS: usize = 65_536;
+/// The largest page that is asked for.
+const LOOKUP_ROWS: u32 = 100;
+/// By how much WhatsApp's clock may be behind ours.
+const CLOCK_SLACK_MS: i64 = 5_000;
+/// A try that took longer has long been given up.
+const TRY_MAX_MS: i64 = 15 * 60_000;
+const PHONE_SERVER: &str = "@s.whatsapp.net";
+
+/// The word in `method`, and the member by which such a body is known when it does not say.
+const SENDS: [(&str, &[&str]); 12] = [
+    ("sendMedia", &["mediatype"]),
+    ("sendWhatsAppAudio", &["audio"]),
+    ("sendSticker", &["sticker"]),
+    ("sendPtv", &["video"]),
+    ("sendLocation", &["latitude"]),
+    ("sendContact", &["contact"]),
+    ("sendReaction", &["reaction"]),
+    ("sendPoll", &["selectableCount"]),
+    ("sendList", &["sections"]),
+    ("sendButtons", &["buttons"]),
+    ("sendTemplate", &["components"]),
+    ("sendText", &[]),
+];
+
+/// What makes no message.
+const ACTIONS: [&str; 2] = ["markMessageAsRead", "sendPresence"];
+/// These name messages, and nobody beside them.
+const WITHOUT_NUMBER: [&str; 2] = ["sendReaction", "markMessageAsRead"];
+
+pub(crate) struct Evolution {
+    credentials: Credentials,
+}
+
+impl Evolution {
+    pub(crate) fn new(token: Option<&SecretString>) -> Self {
+        Self { credentials: Credentials::new(token) }
+    }
+
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+        let key = sensitive(self.credentials.token()?).ok_or("the channel's `token` cannot stand in a header")?;
+        Ok(vec![(APIKEY.clone(), key), json_content()])
+    }
+}
+
+impl Sending for Evolution {
+    /// Evolution's webhooks name people by their JID.
+    fn peer(&self, to: &str) -> String {
+        digits_of(to).map_or_else(|| to.to_owned(), |digits| format!("{digits}{PHONE_SERVER}"))
+    }
+
+    fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
+        let body = Body::read(payload)?;
+        if !is_number(peer) && !is_jid(peer) {
+            return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a JID".to_owned());
+        }
+        if method_of(&body)? == "sendText" {
+            let text = body.text("text").ok_or("`text` is missing; write {\"text\": \"..\"}")?;
+            check_text(&text, TEXT_MAX_CHARS)?;
+        }
+        Ok(())
+    }
+
+    fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
+        let method = method_of(&Body::read(payload)?)?;
+        match SENDS.iter().any(|(word, _)| *word == method) {
+            true => Ok(()),
+            false => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
+        }
+    }
+
+    fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
+        let mut body = Body::read(message.payload)?;
+        let method = method_of(&body)?;
+        body.remove("method");
+        if !WITHOUT_NUMBER.contains(&method) {
+            // Bare digits: Evolution then finds out how the number is spelt in WhatsApp (Brazil, Mexico, Argentina).
+            body.set_text("number", message.peer.strip_suffix(PHONE_SERVER).unwrap_or(message.peer));
+        }
+        if let Some(reply_to) = body.text("reply_to") {
+            if !body.has("quoted") {
+                body.set("quoted", format!("{{\"key\":{{\"id\":{}}}}}", quoted(&reply_to)));
+            }
+            body.remove("reply_to");
+        }
+        let group = if ACTIONS.contains(&method) { "chat" } else { "message" };
+        let path = format!("/{group}/{method}/{}", segment("the account", message.account)?);
+        Ok(Call { method: Method::POST, path, headers: self.headers()?, body: body.write() })
+    }
+
+    fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
+        let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+        if answer.status.is_success() {
+            let taken = json::object::<Record<'_>>(text).ok();
+            let id = taken.as_ref().and_then(|taken| taken.key.0.as_ref()?.id.name());
+            return match id {
+                Some(id) => Verdict::Sent { provider_id: id.to_owned() },
+                None if !makes_message(message.payload) => Verdict::Sent { provider_id: message.id.to_string() },
+                None => Verdict::Unknown { why: "Evolution took it without giving it an id".to_owned() },
+            };
+        }
+        let words = json::object::<Refusal<'_>>(text).ok().and_then(|refusal| refusal.response.0?.message);
+        let words = words.map(RawValue::get).unwrap_or_default();
+        let why = format!("Evolution answered {}: {}", answer.status.as_u16(), self.credentials.fit_to_show(words));
+        match answer.status.as_u16() {
+            400 if is_refusal(words) => Verdict::Failed { why },
+            // Everything that goes wrong while it sends is a 400 too: a connection that closed, a time that ran out.
+            400 => Verdict::Unknown { why },
+            403 => Verdict::StopAccount { why },
+            404 if words.contains("instance does not exist") || words.contains("Cannot POST") => Verdict::StopAccount { why },
+            _ => by_status(answer, why),
+        }
+    }
+
+    fn reconcile(&self) -> Reconcile {
+        Reconcile::ByLookup
+    }
+
+    fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
+        self.text(message.payload).filter(|_| makes_message(message.payload))?;
+        let since = jiff::Timestamp::from_second(since_s(message)?).ok()?;
+        let until = jiff::Timestamp::from_millisecond(message.begun_ms?.checked_add(TRY_MAX_MS)?).ok()?;
+        // Not by the chat: it may be kept under a LID. Whose each row is, is looked at afterwards.
+        let body = format!(
+            r#"{{"where":{{"key":{{"fromMe":true}},"messageTimestamp":{{"gte":"{since}","lte":"{until}"}}}},"page":1,"offset":{LOOKUP_ROWS}}}"#
+        );
+        let path = format!("/chat/findMessages/{}", segment("the account", message.account).ok()?);
+        Some(Call { method: Method::POST, path, headers: self.headers().ok()?, body: body.into() })
+    }
+
+    fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {
+        if !answer.status.is_success() {
+            return Found::NoAnswer { why: format!("Evolution answered {} to the search", answer.status.as_u16()) };
+        }
+        let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+        let rows = json::object::<History<'_>>(text).ok().and_then(|history| history.messages.0);
+        let Some(Page { records: List::Items(rows) }) = rows else {
+            return Found::NoAnswer { why: "Evolution's history is not readable".to_owned() };
+        };
+        let (Some(text), Some(since_s)) = (self.text(message.payload), since_s(message)) else { return Found::Nothing };
+        let wanted = Wanted { peer: self.peer(message.peer), text, sort: sort_of(message.payload), since_s };
+        let mut alike: Vec<(i64, String)> = rows.iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect();
+        alike.sort();
+        match alike.is_empty() {
+            true => Found::Nothing,
+            false => Found::OneOf { provider_ids: alike.into_iter().map(|(_, id)| id).collect() },
+        }
+    }
+
+    fn text(&self, payload: &[u8]) -> Option<String> {
+        let body = Body::read(payload).ok()?;
+        ["text", "caption", "reaction"].into_iter().find_map(|member| body.text(member))
+    }
+}
+
+fn method_of(body: &Body<'_>) -> Result<&'static str, String> {
+    if !body.has("method") {
+        let by_member = SENDS.iter().find(|(_, members)| members.iter().any(|member| body.has(member)));
+        return Ok(by_member.map_or("sendText", |(word, _)| *word));
+    }
+    let asked = body.text("method").unwrap_or_default();
+    let mut known = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS);
+    known.clone().find(|word| *word == asked).ok_or_else(|| {
+        let list: Vec<&str> = known.by_ref().collect();
+        format!("`method` is none of {}", list.join(", "))
+    })
+}
+
+/// False for presence and read, which make nothing that could have an id.
+fn makes_message(payload: &[u8]) -> bool {
+    Body::read(payload).and_then(|body| method_of(&body)).is_ok_and(|method| !ACTIONS.contains(&method))
+}
+
+/// True for what Evolution says before it has sent anything: a number that is not on WhatsApp, or a body that its rules refuse.
+fn is_refusal(words: &str) -> bool {
+    let nobody = words.replace(' ', "").contains(r#""exists":false"#);
+    let by_the_rules = ["instance requires property", "instance.", "is not of a type", "cannot be empty", "Invalid format"];
+    nobody || by_the_rules.iter().any(|rule| words.contains(rule))
+}
+
+/// From when on the history is searched, in the whole seconds that WhatsApp keeps.
+fn since_s(message: &Outgoing<'_>) -> Option<i64> {
+    message.begun_ms.map(|begun_ms| (begun_ms - CLOCK_SLACK_MS).div_euclid(1_000))
+}
+
+/// How Evolution's database calls the kind of what is sent.
+fn sort_of(payload: &[u8]) -> &'static [&'static str] {
+    let Ok(body) = Body::read(payload) else { return &[] };
+    match (method_of(&body), body.text("mediatype").as_deref()) {
+        (Ok("sendText"), _) => &["conversation", "extendedTextMessage"],
+        (Ok("sendMedia"), Some("image")) => &["imageMessage"],
+        (Ok("sendMedia"), Some("video")) => &["videoMessage"],
+        (Ok("sendMedia"), Some("document")) => &["documentMessage", "documentWithCaptionMessage"],
+        (Ok("sendReaction"), _) => &["reactionMessage"],
+        _ => &[],
+    }
+}
+
+/// What a message in doubt looks like in the history.
+struct Wanted {
+    peer: String,
+    text: String,
+    sort: &'static [&'static str],
+    since_s: i64,
+}
+
+#[derive(Deserialize)]
+struct Refusal<'a> {
+    #[serde(borrow, default)]
+    response: Object<Words<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Words<'a> {
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct History<'a> {
+    #[serde(borrow, default)]
+    messages: Object<Page<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow, default)]
+    records: List<Object<Record<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Record<'a> {
+    #[serde(borrow, default)]
+    key: Object<RecordKey<'a>>,
+    #[serde(borrow, default, rename = "messageType")]
+    message_type: Text<'a>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "messageTimestamp")]
+    timestamp: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RecordKey<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default, rename = "remoteJid")]
+    remote_jid: Text<'a>,
+    #[serde(borrow, default, rename = "remoteJidAlt")]
+    remote_jid_alt: Text<'a>,
+    #[serde(default, rename = "fromMe")]
+    from_me: Flag,
+}
+
+impl Record<'_> {
+    /// Time and id, when it says the same to the same chat, is of the same kind, and is not older than what is searched.
+    fn alike(&self, wanted: &Wanted) -> Option<(i64, String)> {
+        let key = self.key.0.as_ref().filter(|key| key.from_me.0)?;
+        let at: i64 = self.timestamp?.get().trim_matches('"').parse().ok().filter(|at| *at >= wanted.since_s)?;
+        let chat = [&key.remote_jid, &key.remote_jid_alt]
+            .iter()
+            .any(|jid| jid.name().map(without_device).as_deref() == Some(&wanted.peer));
+        let kind = wanted.sort.contains(&self.message_type.get().unwrap_or_default());
+        let same = crate::evolution::wording(self.message?.get()).as_deref() == Some(&wanted.text);
+        (chat && kind && same).then(|| key.id.name().map(|id| (at, id.to_owned())))?
+    }
+}

@@ -1,0 +1,129 @@
+//! Servers that are a WhatsApp phone's companion: contacts choose message ids, and one person comes under two names.
+
+use hapax_domain::{Event, EventKey, Kind};
+use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
+use hapax_providers::{Provider, build};
+use secrecy::SecretString;
+
+use super::fixtures::Fixture;
+use super::read;
+use super::subjects::{NOW_MS, SECRET, Subject};
+
+const PHONE: &str = "551188887777@s.whatsapp.net";
+
+fn only(provider: &'static str, fixture: &Fixture) -> Event {
+    let mut events = read(&Subject::of(provider, &[SECRET]), fixture).events;
+    assert_eq!(events.len(), 1, "{}", fixture.name);
+    events.remove(0)
+}
+
+fn key(provider: &'static str, fixture: &Fixture) -> EventKey {
+    only(provider, fixture).key
+}
+
+#[test]
+fn a_hostile_contact_of_evolution_cannot_take_anothers_message_id() {
+    let text = Fixture::named("evolution", "text");
+    let hostile = text.with_text(PHONE, "666@s.whatsapp.net").with_text("99@lid", "66@lid");
+    assert_ne!(key("evolution", &hostile), key("evolution", &text));
+    let group = Fixture::named("evolution", "group");
+    let hostile = group.with_text(PHONE, "666@s.whatsapp.net").with_text("99@lid", "66@lid");
+    assert_ne!(key("evolution", &hostile), key("evolution", &group));
+    // Nor can he move the status of a message of ours by giving his own the same id.
+    let (ours, theirs) = (
+        only("evolution", &Fixture::named("evolution", "read")),
+        only("evolution", &Fixture::named("evolution", "status_of_theirs")),
+    );
+    assert_eq!((ours.id.as_str(), theirs.id.as_str()), ("BAE5X", "BAE5X"));
+    assert!(ours.says().is_some() && theirs.says().is_none() && ours.key != theirs.key);
+}
+
+#[test]
+fn a_lid_and_a_phone_are_one_person_to_evolution() {
+    let text = only("evolution", &Fixture::named("evolution", "text"));
+    for other in ["lid", "sender_pn"] {
+        let other = only("evolution", &Fixture::named("evolution", other));
+        assert_eq!((other.key, &other.peer, &other.aliases), (text.key, &text.peer, &text.aliases));
+    }
+}
+
+#[test]
+fn the_global_and_the_instance_webhook_of_evolution_are_one_event() {
+    for name in ["text", "read", "connection", "edited_without_time", "send_message"] {
+        let local = Fixture::named("evolution", name);
+        let global = local
+            .with_text("https://hapax.example/in/shop", "https://hapax.example/in/shop/messages-upsert")
+            .with_text("http://evolution:8080", "https://evolution.example");
+        let (local, global) = (only("evolution", &local), only("evolution", &global));
+        assert_eq!((local.key, local.fingerprint), (global.key, global.fingerprint), "{name}");
+    }
+    // What is added to a picture on the way is no other picture.
+    let image = Fixture::named("evolution", "image");
+    let renewed = image.with_text("https://s3.example/x", "https://s3.example/y").with_text("Ana", "Bia");
+    let (image, renewed) = (only("evolution", &image), only("evolution", &renewed));
+    assert_eq!((image.key, image.fingerprint), (renewed.key, renewed.fingerprint));
+}
+
+#[test]
+fn two_edits_of_a_message_are_two_events() {
+    let first = Fixture::named("evolution", "edited");
+    for (from, to) in [("novo", "mais novo"), ("1760000009000", "1760000010000")] {
+        assert_ne!(key("evolution", &first.with_text(from, to)), key("evolution", &first), "{to}");
+    }
+    let timeless = Fixture::named("evolution", "edited_without_time");
+    let later = timeless.with_text("2026-08-22T07:00:00.000Z", "2026-08-22T07:01:00.000Z");
+    assert_ne!(key("evolution", &later), key("evolution", &timeless));
+}
+
+#[test]
+fn evolutions_history_is_never_delivered() {
+    let history = read(&Subject::of("evolution", &[SECRET]), &Fixture::named("evolution", "history"));
+    assert_eq!((history.events.len(), history.problems.len(), history.ignored), (0, 0, 1));
+}
+
+fn evolution(proof: EvolutionProof, token: Option<&str>) -> std::sync::Arc<dyn Provider> {
+    build(&Settings::Evolution { proof, token: token.map(SecretString::from) })
+}
+
+#[test]
+fn the_instances_key_is_kept_nowhere_and_comes_back_only_where_it_is_our_own() {
+    let fixture = Fixture::named("evolution", "with_apikey");
+    let apikey = "B6D711FCDE4D4FD5936544120E713976";
+    let request = Subject::of("evolution", &[SECRET]).signed(&fixture);
+    for (token, comes_back) in [(Some(apikey), true), (Some("another-key"), false), (None, false)] {
+        let provider = evolution(EvolutionProof::Jwt { secrets: vec![SecretString::from(SECRET)] }, token);
+        let verified = provider.verify(&request, NOW_MS).expect("a good token");
+        let kept = String::from_utf8(verified.body().to_vec()).expect("text");
+        assert!(!kept.contains(apikey), "{kept}");
+        assert!(!format!("{:?} {verified:?}", provider.parse(&verified)).contains(apikey));
+        assert_eq!(provider.parse(&verified).events[0].kind, Kind::Message);
+        let restored = provider.restore(kept.as_bytes());
+        assert_eq!(restored.is_some(), comes_back);
+        if let Some(restored) = restored {
+            let same = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).expect("JSON");
+            assert_eq!(same(&restored), same(&fixture.body));
+        }
+    }
+}
+
+#[test]
+fn evolution_may_prove_itself_by_a_fixed_header() {
+    let rule = SignatureRule::Token {
+        header: http::HeaderName::from_static("x-webhook-secret"),
+        prefix: String::new(),
+        secrets: vec![SecretString::from(SECRET)],
+    };
+    let provider = evolution(EvolutionProof::Header(rule), None);
+    let mut request = Fixture::named("evolution", "text").request();
+    assert!(!provider.may_pass(&request.headers) && provider.verify(&request, NOW_MS).is_err());
+    request.headers.insert("x-webhook-secret", http::HeaderValue::from_static("wrong"));
+    assert!(!provider.may_pass(&request.headers) && provider.verify(&request, NOW_MS).is_err());
+    for (name, value) in provider.sign(Fixture::named("evolution", "text").unsigned(), NOW_MS) {
+        request.headers.insert(name, value);
+    }
+    assert!(provider.may_pass(&request.headers) && provider.verify(&request, NOW_MS).is_ok());
+    // The global webhook sends no headers at all.
+    let open = evolution(EvolutionProof::Header(SignatureRule::None), None);
+    let bare = Fixture::named("evolution", "text").request();
+    assert!(open.may_pass(&bare.headers) && open.verify(&bare, NOW_MS).is_ok());
+}
