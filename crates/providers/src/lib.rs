@@ -29,6 +29,7 @@ mod standard;
 mod stripe;
 mod telegram;
 mod tokens;
+mod waha;
 mod whatsapp;
 
 pub use standard::{is_key as is_standard_key, is_public_key as is_standard_public_key};
@@ -206,6 +207,7 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Telegram { secrets, bot } => Arc::new(telegram::Telegram::new(secrets, bot)),
         Settings::Gowa { secrets } => Arc::new(gowa::Gowa::new(secrets)),
         Settings::Evolution { proof, token } => Arc::new(evolution::Evolution::new(proof, token.as_ref())),
+        Settings::Waha { secrets } => Arc::new(waha::Waha::new(secrets)),
         Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
         Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
         Settings::Standard { secrets } => Arc::new(standard::Standard::new(secrets)),
@@ -221,6 +223,7 @@ pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Optio
         Settings::Telegram { .. } => Some(Arc::new(sending::telegram::Telegram::new(token))),
         Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
         Settings::Evolution { .. } => Some(Arc::new(sending::evolution::Evolution::new(token))),
+        Settings::Waha { .. } => Some(Arc::new(sending::waha::Waha::new(token))),
         Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
         Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
     }

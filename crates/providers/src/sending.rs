@@ -15,6 +15,7 @@ mod numbers;
 pub(super) mod telegram;
 #[cfg(test)]
 mod tests;
+pub(super) mod waha;
 pub(super) mod whatsapp;
 
 /// A message as the adapter sees it.

@@ -3,36 +3,19 @@
 use secrecy::SecretString;
 
 /// A provider's settings in one channel.
+///
+/// Evolution's `token` is what the channel sends with: where webhooks carry the same key, the bot gets it back, and it is kept nowhere.
 #[derive(Clone, Debug)]
 pub enum Settings {
-    Whatsapp {
-        secrets: Vec<SecretString>,
-        verify_token: Option<SecretString>,
-    },
-    Telegram {
-        secrets: Vec<SecretString>,
-        bot: String,
-    },
-    Gowa {
-        secrets: Vec<SecretString>,
-    },
-    /// `token` is what the channel sends with. Where webhooks carry the same key, the bot gets it back; it is kept nowhere else.
-    Evolution {
-        proof: EvolutionProof,
-        token: Option<SecretString>,
-    },
-    Stripe {
-        secrets: Vec<SecretString>,
-    },
-    Github {
-        secrets: Vec<SecretString>,
-    },
-    Standard {
-        secrets: Vec<SecretString>,
-    },
-    Shopify {
-        secrets: Vec<SecretString>,
-    },
+    Whatsapp { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
+    Telegram { secrets: Vec<SecretString>, bot: String },
+    Gowa { secrets: Vec<SecretString> },
+    Evolution { proof: EvolutionProof, token: Option<SecretString> },
+    Waha { secrets: Vec<SecretString> },
+    Stripe { secrets: Vec<SecretString> },
+    Github { secrets: Vec<SecretString> },
+    Standard { secrets: Vec<SecretString> },
+    Shopify { secrets: Vec<SecretString> },
     Generic(GenericSettings),
 }
 
@@ -137,8 +120,8 @@ impl Settings {
             Settings::Whatsapp { .. } => 7 * DAY_MS,
             Settings::Telegram { .. } => DAY_MS,
             Settings::Stripe { .. } => 3 * DAY_MS,
-            // Five tries within 30 seconds; the rest is for a slow network.
-            Settings::Gowa { .. } => 2 * MINUTE_MS,
+            // All tries within half a minute, unless told otherwise; the rest is for a slow network.
+            Settings::Gowa { .. } | Settings::Waha { .. } => 2 * MINUTE_MS,
             // The schedule that the specification gives as an example ends after 75 hours; Svix gives up after 28.
             Settings::Standard { .. } => 76 * HOUR_MS,
             Settings::Shopify { .. } => 4 * HOUR_MS,
@@ -154,6 +137,7 @@ impl Settings {
             Settings::Telegram { .. } => "telegram",
             Settings::Gowa { .. } => "gowa",
             Settings::Evolution { .. } => "evolution",
+            Settings::Waha { .. } => "waha",
             Settings::Stripe { .. } => "stripe",
             Settings::Github { .. } => "github",
             Settings::Standard { .. } => "standard",

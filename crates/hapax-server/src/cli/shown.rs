@@ -195,6 +195,7 @@ fn secrets(settings: &Settings) -> (bool, bool) {
         Settings::Whatsapp { secrets, verify_token } => (!secrets.is_empty(), verify_token.is_some()),
         Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
+        | Settings::Waha { secrets }
         | Settings::Stripe { secrets }
         | Settings::Github { secrets }
         | Settings::Standard { secrets }

@@ -28,7 +28,7 @@ Examples:
   hapax trigger whatsapp.text --nonce 7        the same message as the last time with --nonce 7
 
 Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, telegram.text, telegram.callback, gowa.text, gowa.ack,
-evolution.text, evolution.status, stripe.invoice_paid, github.push, github.ping, standard.event, shopify.orders_create, generic.json")]
+evolution.text, evolution.status, waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping, standard.event, shopify.orders_create, generic.json")]
 pub struct Trigger {
     /// What to send
     #[arg(value_name = "PROVIDER.KIND", value_parser = read_name)]

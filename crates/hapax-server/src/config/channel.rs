@@ -53,7 +53,7 @@ const EVOLUTION_KEYS: &[&str] = &["signature", "allow_unsigned"];
 
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
-const PROVIDERS_LATER: &[&str] = &["waha", "slack", "twilio", "messenger"];
+const PROVIDERS_LATER: &[&str] = &["slack", "twilio", "messenger"];
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -80,12 +80,13 @@ const fn once(facts: Facts) -> Facts {
     Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
-const PROVIDERS: [Facts; 9] = [
+const PROVIDERS: [Facts; 10] = [
     facts("whatsapp", 8 * DAY),
     facts("telegram", 2 * DAY),
     once(facts("gowa", 2 * DAY)),
     // Media may stand in the body.
     Facts { max_body: 26 << 20, ..facts("evolution", 2 * DAY) },
+    once(facts("waha", 2 * DAY)),
     facts("stripe", 4 * DAY),
     Facts { max_body: 26 << 20, ..once(facts("github", 2 * DAY)) },
     facts("standard", 4 * DAY),
@@ -249,6 +250,7 @@ fn read_settings(
             Some(Settings::Telegram { secrets, bot: name.to_owned() })
         }
         "gowa" => Some(Settings::Gowa { secrets }),
+        "waha" => Some(Settings::Waha { secrets }),
         "stripe" => Some(Settings::Stripe { secrets }),
         "standard" => {
             secret::check_standard(own, section, &secrets, mistakes);

@@ -32,7 +32,7 @@ const fn rate(count: u32, per_ms: i64, burst: u32) -> Rate {
     Rate { count, per_ms, burst }
 }
 
-const PROVIDERS: [SendFacts; 5] = [
+const PROVIDERS: [SendFacts; 6] = [
     SendFacts {
         name: "whatsapp",
         api_base: Some("https://graph.facebook.com"),
@@ -61,6 +61,14 @@ const PROVIDERS: [SendFacts; 5] = [
         name: "evolution",
         api_base: None,
         needs_token: true,
+        reconciles: true,
+        rate: rate(20, SECOND, 20),
+        chat_rate: rate(5, SECOND, 5),
+    },
+    SendFacts {
+        name: "waha",
+        api_base: None,
+        needs_token: false,
         reconciles: true,
         rate: rate(20, SECOND, 20),
         chat_rate: rate(5, SECOND, 5),

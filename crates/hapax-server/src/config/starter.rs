@@ -31,6 +31,7 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
             "telegram" => (secret, "# setWebhook: secret_token"),
             "gowa" => (secret, "# --webhook-secret, or WHATSAPP_WEBHOOK_SECRET"),
             "evolution" => (secret, "# POST /webhook/set/INSTANCE: \"headers\": {\"jwt_key\": \"..\"}"),
+            "waha" => (secret, "# config.webhooks[].hmac.key, or WHATSAPP_HOOK_HMAC_KEY"),
             "stripe" => (format!("whsec_{secret}"), "# Developers > Webhooks > Signing secret"),
             "standard" => (format!("whsec_{secret}"), "# the endpoint's signing secret"),
             "shopify" => (secret, "# the app's client secret"),

@@ -86,6 +86,8 @@ fn what_a_store_failure_means_follows_the_provider_and_the_store() {
     };
     for (provider, chosen) in [
         ("gowa", "spool"),
+        ("waha", "spool"),
+        ("evolution", "retry"),
         ("github", "spool"),
         ("whatsapp", "retry"),
         ("telegram", "retry"),
@@ -226,7 +228,7 @@ fn mistakes_about_sending_say_what_to_do() {
         (
             "stripe",
             "token = 'x'",
-            "token: `token` is for providers that send (whatsapp, telegram, gowa, evolution, generic), this is \"stripe\"",
+            "token: `token` is for providers that send (whatsapp, telegram, gowa, evolution, waha, generic), this is \"stripe\"",
         ),
     ] {
         let said = first_mistake(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
@@ -340,6 +342,7 @@ fn a_window_that_ends_before_the_retries_is_taken_and_warned_about() {
         ("telegram", "24h", "25h"),
         ("gowa", "2m", "3m"),
         ("evolution", "40m", "41m"),
+        ("waha", "2m", "3m"),
     ] {
         let said = |window| {
             let text = format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\nwindow = '{window}'");

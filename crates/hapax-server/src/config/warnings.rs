@@ -73,6 +73,7 @@ fn shortest_secret(provider: &Settings) -> Option<usize> {
         Settings::Whatsapp { secrets, .. }
         | Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
+        | Settings::Waha { secrets }
         | Settings::Stripe { secrets }
         | Settings::Github { secrets }
         | Settings::Standard { secrets }

@@ -12,6 +12,7 @@ use crate::build_sending;
 use crate::settings::{EvolutionProof, GenericSettings, Settings, SignatureRule};
 
 mod evolution;
+mod waha;
 
 const ID: &str = "msg_0190000000007000800000000000002a";
 const TOKEN: &str = "EAAtoken";
@@ -25,6 +26,7 @@ fn settings(name: &str) -> Settings {
         "telegram" => Settings::Telegram { secrets, bot: "bot".to_owned() },
         "gowa" => Settings::Gowa { secrets },
         "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },
+        "waha" => Settings::Waha { secrets },
         "stripe" => Settings::Stripe { secrets },
         "github" => Settings::Github { secrets },
         "standard" => Settings::Standard { secrets },
@@ -271,6 +273,8 @@ fn documents_may_ask_only_for_what_is_listed() {
         ("gowa", r#"{"method":"revoke","message_id":"x"}"#, false),
         ("evolution", r#"{"text":"a"}"#, true),
         ("evolution", r#"{"method":"sendPresence"}"#, false),
+        ("waha", r#"{"text":"a"}"#, true),
+        ("waha", r#"{"method":"sendSeen"}"#, false),
         ("whatsapp", r#"{"type":"image","image":{"id":"1"}}"#, true),
     ] {
         let said = sending(provider, "123:abc").check_unattended(payload.as_bytes());
@@ -501,7 +505,7 @@ fn what_a_person_reads_is_found() {
 proptest! {
     #[test]
     fn nothing_panics(bytes in "\\PC{0,60}|\\{\"(text|method|error|result|results|messages)\":[\\{\\[\"a0-9:,\\]\\}]{0,30}\\}", status in 100u16..600, peer in "\\PC{0,20}") {
-        for name in ["whatsapp", "telegram", "gowa", "evolution", "generic"] {
+        for name in ["whatsapp", "telegram", "gowa", "evolution", "waha", "generic"] {
             let sending = sending(name, TOKEN);
             let payload = Bytes::from(bytes.clone());
             let message = outgoing("1", &peer, &payload);

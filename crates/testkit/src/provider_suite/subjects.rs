@@ -12,7 +12,8 @@ pub(super) const NOW_MS: i64 = 1_760_000_000_000;
 pub(super) const SECRET: &str = "hapax-test-secret";
 pub(super) const OLD_SECRET: &str = "hapax-old-secret";
 
-const NAMES: [&str; 9] = ["whatsapp", "telegram", "gowa", "evolution", "stripe", "github", "standard", "shopify", "generic"];
+const NAMES: [&str; 10] =
+    ["whatsapp", "telegram", "gowa", "evolution", "waha", "stripe", "github", "standard", "shopify", "generic"];
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -33,6 +34,7 @@ impl Subject {
             "telegram" => Settings::Telegram { secrets, bot: "shop_bot".to_owned() },
             "gowa" => Settings::Gowa { secrets },
             "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },
+            "waha" => Settings::Waha { secrets },
             "stripe" => Settings::Stripe { secrets },
             "github" => Settings::Github { secrets },
             "standard" => Settings::Standard { secrets },

@@ -46,6 +46,19 @@ fn hub_signatures_agree_with_the_official_libraries() {
 }
 
 #[test]
+fn waha_signatures_agree_with_its_documentation() {
+    let subject = Subject::of("waha", &[SECRET]);
+    assert_eq!(subject.refusal(&request(BODY, &[("x-webhook-hmac", SHA512)])), None);
+    assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, SHA512);
+    let documented = "208f8a55dde9e05519e898b10b89bf0d0b3b0fdf11fdbf09b6b90476301b98d8\
+                      097c462b2b17a6ce93b6b47a136cf2e78a33a63f6752c2c1631777076153fa89";
+    let body = br#"{"event":"message","session":"default","engine":"WEBJS"}"#;
+    let subject = Subject::of("waha", &["my-secret-key"]);
+    assert_eq!(subject.refusal(&request(body, &[("x-webhook-hmac", documented)])), None);
+    assert_eq!(subject.refusal(&request(BODY, &[("x-webhook-hmac", documented)])), Some(Refused::BadSignature));
+}
+
+#[test]
 fn stripe_signatures_agree_with_the_official_libraries() {
     let subject = Subject::of("stripe", &["whsec_test"]);
     let code = "8f1baf01dc7e0cb78e87f75ac94f938d154619d167032c8326d50ab1d577aead";
@@ -251,6 +264,7 @@ fn accounts_keep_equal_ids_apart() {
         ("whatsapp", "text", "700001"),
         ("gowa", "text", "551190000@s.whatsapp.net"),
         ("evolution", "text", "shop1"),
+        ("waha", "text", "shop1"),
         ("stripe", "connect", "acct_7"),
     ] {
         let subject = Subject::of(provider, &[SECRET]);

@@ -127,3 +127,50 @@ fn evolution_may_prove_itself_by_a_fixed_header() {
     let bare = Fixture::named("evolution", "text").request();
     assert!(open.may_pass(&bare.headers) && open.verify(&bare, NOW_MS).is_ok());
 }
+
+#[test]
+fn a_hostile_contact_of_waha_cannot_take_anothers_message_id() {
+    let text = Fixture::named("waha", "bare");
+    assert_ne!(key("waha", &text.with_text("551188887777@c.us", "666@c.us")), key("waha", &text));
+    let group = Fixture::named("waha", "group");
+    let hostile = group
+        .with_text("false_12@g.us_3EB0AC_99@lid", "false_12@g.us_3EB0AC_66@lid")
+        .with_text("99@lid", "66@lid")
+        .with_text(PHONE, "666@s.whatsapp.net");
+    assert_ne!(key("waha", &hostile), key("waha", &group));
+    let (ours, theirs) = (only("waha", &Fixture::named("waha", "read")), only("waha", &Fixture::named("waha", "ack_of_theirs")));
+    assert_eq!((ours.id.as_str(), theirs.id.as_str()), ("3EB0X", "3EB0X"));
+    assert!(ours.says().is_some() && theirs.says().is_none() && ours.key != theirs.key);
+}
+
+#[test]
+fn a_lid_and_a_phone_are_one_person_to_waha() {
+    let text = only("waha", &Fixture::named("waha", "text"));
+    for engine in ["lid_noweb", "lid_gows"] {
+        let other = only("waha", &Fixture::named("waha", engine));
+        assert_eq!((other.key, other.fingerprint, &other.peer), (text.key, text.fingerprint, &text.peer), "{engine}");
+        assert_eq!(other.aliases, ["99@lid"], "{engine}");
+    }
+}
+
+#[test]
+fn both_events_and_both_forms_of_a_waha_message_are_one() {
+    let text = only("waha", &Fixture::named("waha", "text"));
+    for form in ["any", "bare"] {
+        let other = only("waha", &Fixture::named("waha", form));
+        assert_eq!((other.key, other.fingerprint), (text.key, text.fingerprint), "{form}");
+    }
+    // It never claims the key of the message that it announces.
+    assert_ne!(key("waha", &Fixture::named("waha", "waiting")), text.key);
+}
+
+#[test]
+fn edits_that_share_the_messages_id_are_told_apart() {
+    let edit = Fixture::named("waha", "edited_webjs");
+    assert_ne!(key("waha", &edit.with_text("evt_01a", "evt_01b")), key("waha", &edit));
+    let named = Fixture::named("waha", "edited");
+    assert_eq!(key("waha", &named.with_text("evt_01a", "evt_01b")), key("waha", &named));
+    let group = Fixture::named("waha", "group_ack");
+    let another = group.with_text("true_12@g.us_3EB0X_9999@lid", "true_12@g.us_3EB0X_8888@lid").with_text("9999@lid", "8888@lid");
+    assert_ne!(key("waha", &another), key("waha", &group));
+}
