@@ -20,6 +20,7 @@ mod jid;
 mod json;
 mod jwt;
 mod lenient;
+mod messenger;
 mod reading;
 pub mod samples;
 pub mod sending;
@@ -37,6 +38,7 @@ pub use standard::{is_key as is_standard_key, is_public_key as is_standard_publi
 use hapax_domain::Event;
 use secrecy::SecretString;
 use sending::Sending;
+use sending::messenger::{Messenger, Platform};
 use settings::Settings;
 
 /// A request as it came from the network, nothing believed yet.
@@ -204,6 +206,12 @@ pub trait Provider: Send + Sync {
 pub fn build(settings: &Settings) -> Arc<dyn Provider> {
     match settings {
         Settings::Whatsapp { secrets, verify_token } => Arc::new(whatsapp::Whatsapp::new(secrets, verify_token.as_ref())),
+        Settings::Messenger { secrets, verify_token } => {
+            Arc::new(messenger::Messenger::new("messenger", secrets, verify_token.as_ref()))
+        }
+        Settings::Instagram { secrets, verify_token } => {
+            Arc::new(messenger::Messenger::new("instagram", secrets, verify_token.as_ref()))
+        }
         Settings::Telegram { secrets, bot } => Arc::new(telegram::Telegram::new(secrets, bot)),
         Settings::Gowa { secrets } => Arc::new(gowa::Gowa::new(secrets)),
         Settings::Evolution { proof, token } => Arc::new(evolution::Evolution::new(proof, token.as_ref())),
@@ -220,6 +228,8 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
 pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Option<Arc<dyn Sending>> {
     match settings {
         Settings::Whatsapp { .. } => Some(Arc::new(sending::whatsapp::Whatsapp::new(token))),
+        Settings::Messenger { .. } => Some(Arc::new(Messenger::new(Platform::Messenger, token))),
+        Settings::Instagram { .. } => Some(Arc::new(Messenger::new(Platform::Instagram, token))),
         Settings::Telegram { .. } => Some(Arc::new(sending::telegram::Telegram::new(token))),
         Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
         Settings::Evolution { .. } => Some(Arc::new(sending::evolution::Evolution::new(token))),

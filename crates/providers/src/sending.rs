@@ -10,6 +10,7 @@ mod credentials;
 pub(super) mod evolution;
 pub(super) mod generic;
 pub(super) mod gowa;
+pub(super) mod messenger;
 mod multipart;
 mod numbers;
 pub(super) mod telegram;

@@ -8,6 +8,8 @@ use secrecy::SecretString;
 #[derive(Clone, Debug)]
 pub enum Settings {
     Whatsapp { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
+    Messenger { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
+    Instagram { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
     Telegram { secrets: Vec<SecretString>, bot: String },
     Gowa { secrets: Vec<SecretString> },
     Evolution { proof: EvolutionProof, token: Option<SecretString> },
@@ -118,6 +120,7 @@ impl Settings {
     pub fn retries_ms(&self) -> i64 {
         match self {
             Settings::Whatsapp { .. } => 7 * DAY_MS,
+            Settings::Messenger { .. } | Settings::Instagram { .. } => 36 * HOUR_MS,
             Settings::Telegram { .. } => DAY_MS,
             Settings::Stripe { .. } => 3 * DAY_MS,
             // All tries within half a minute, unless told otherwise; the rest is for a slow network.
@@ -134,6 +137,8 @@ impl Settings {
     pub fn provider(&self) -> &'static str {
         match self {
             Settings::Whatsapp { .. } => "whatsapp",
+            Settings::Messenger { .. } => "messenger",
+            Settings::Instagram { .. } => "instagram",
             Settings::Telegram { .. } => "telegram",
             Settings::Gowa { .. } => "gowa",
             Settings::Evolution { .. } => "evolution",

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod fixtures;
+mod meta;
 mod never_panics;
 mod subjects;
 mod vectors;

@@ -192,7 +192,9 @@ fn write_rate(rate: Rate) -> String {
 /// Tells whether there are secrets, and whether there is a verify token.
 fn secrets(settings: &Settings) -> (bool, bool) {
     match settings {
-        Settings::Whatsapp { secrets, verify_token } => (!secrets.is_empty(), verify_token.is_some()),
+        Settings::Whatsapp { secrets, verify_token }
+        | Settings::Messenger { secrets, verify_token }
+        | Settings::Instagram { secrets, verify_token } => (!secrets.is_empty(), verify_token.is_some()),
         Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
         | Settings::Waha { secrets }

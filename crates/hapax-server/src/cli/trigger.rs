@@ -27,7 +27,8 @@ Examples:
   hapax trigger stripe.invoice_paid --times 50 --concurrent
   hapax trigger whatsapp.text --nonce 7        the same message as the last time with --nonce 7
 
-Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, telegram.text, telegram.callback, gowa.text, gowa.ack,
+Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, messenger.text, messenger.delivery, instagram.text,
+telegram.text, telegram.callback, gowa.text, gowa.ack,
 evolution.text, evolution.status, waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping, standard.event, shopify.orders_create, generic.json")]
 pub struct Trigger {
     /// What to send

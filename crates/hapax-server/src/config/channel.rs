@@ -48,12 +48,15 @@ const KEYS: &[&str] = &[
 
 const KEYS_LATER: &[&str] = &["coalesce", "coalesce_max", "typing", "replay"];
 
+/// Those that ask for a word back before they post.
+const META: [&str; 3] = ["whatsapp", "messenger", "instagram"];
+
 /// Keys of "generic" that mean something for "evolution" too.
 const EVOLUTION_KEYS: &[&str] = &["signature", "allow_unsigned"];
 
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
-const PROVIDERS_LATER: &[&str] = &["slack", "twilio", "messenger"];
+const PROVIDERS_LATER: &[&str] = &["slack", "twilio"];
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
@@ -80,8 +83,10 @@ const fn once(facts: Facts) -> Facts {
     Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
-const PROVIDERS: [Facts; 10] = [
+const PROVIDERS: [Facts; 12] = [
     facts("whatsapp", 8 * DAY),
+    facts("messenger", 2 * DAY),
+    facts("instagram", 2 * DAY),
     facts("telegram", 2 * DAY),
     once(facts("gowa", 2 * DAY)),
     // Media may stand in the body.
@@ -193,7 +198,7 @@ fn read_provider(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes
 fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut Mistakes) {
     let sends = send::facts_of(facts.name).is_some();
     let foreign = |key: &&str| match *key {
-        "verify_token" => facts.name != "whatsapp",
+        "verify_token" => !META.contains(&facts.name),
         "replay_guard" => !matches!(facts.name, "github" | "shopify" | "generic"),
         key if send::KEYS.contains(&key) => !sends,
         key if facts.name == "evolution" && EVOLUTION_KEYS.contains(&key) => false,
@@ -210,7 +215,9 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
                 "`{key}` is for \"github\", \"shopify\" and \"generic\", whose ids may be unsigned; \"{}\" signs them; take it out",
                 facts.name
             ),
-            "verify_token" => format!("`{key}` is for provider \"whatsapp\" only, this is \"{}\"; take it out", facts.name),
+            "verify_token" => {
+                format!("`{key}` is for Meta's providers ({}), this is \"{}\"; take it out", META.join(", "), facts.name)
+            }
             _ => format!("`{key}` is for provider \"generic\" only, this is \"{}\"; take it out", facts.name),
         };
         mistakes.add(&entry.origin, super::section::join(&own.path, key), what);
@@ -235,15 +242,13 @@ fn read_settings(
         return Some(Settings::Evolution { proof, token: None });
     }
     let secrets = secret::require(own, secrets, Unsigned::NotPossible, mistakes);
+    let verify_token = section.get("verify_token").filter(|_| META.contains(&facts.name));
+    let verify_token =
+        verify_token.and_then(|found| found.text(mistakes)).filter(|token| !token.is_empty()).map(SecretString::from);
     match facts.name {
-        "whatsapp" => {
-            let verify_token = section
-                .get("verify_token")
-                .and_then(|found| found.text(mistakes))
-                .filter(|token| !token.is_empty())
-                .map(SecretString::from);
-            Some(Settings::Whatsapp { secrets, verify_token })
-        }
+        "whatsapp" => Some(Settings::Whatsapp { secrets, verify_token }),
+        "messenger" => Some(Settings::Messenger { secrets, verify_token }),
+        "instagram" => Some(Settings::Instagram { secrets, verify_token }),
         "telegram" => {
             secret::check_telegram(own, section, &secrets, mistakes);
             // Telegram's updates do not say whose they are; the channel stands for the bot.

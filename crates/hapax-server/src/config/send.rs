@@ -32,7 +32,7 @@ const fn rate(count: u32, per_ms: i64, burst: u32) -> Rate {
     Rate { count, per_ms, burst }
 }
 
-const PROVIDERS: [SendFacts; 6] = [
+const PROVIDERS: [SendFacts; 8] = [
     SendFacts {
         name: "whatsapp",
         api_base: Some("https://graph.facebook.com"),
@@ -40,6 +40,22 @@ const PROVIDERS: [SendFacts; 6] = [
         reconciles: true,
         rate: rate(80, SECOND, 80),
         chat_rate: rate(1, 6 * SECOND, 45),
+    },
+    SendFacts {
+        name: "messenger",
+        api_base: Some("https://graph.facebook.com"),
+        needs_token: true,
+        reconciles: true,
+        rate: rate(20, SECOND, 20),
+        chat_rate: rate(5, SECOND, 5),
+    },
+    SendFacts {
+        name: "instagram",
+        api_base: Some("https://graph.instagram.com"),
+        needs_token: true,
+        reconciles: false,
+        rate: rate(20, SECOND, 20),
+        chat_rate: rate(5, SECOND, 5),
     },
     SendFacts {
         name: "telegram",

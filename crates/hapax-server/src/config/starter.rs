@@ -27,7 +27,7 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
         };
         let secret = secret_for(provider);
         let (secret, why) = match provider {
-            "whatsapp" => (secret, "# Meta: App settings > Basic > App secret"),
+            "whatsapp" | "messenger" | "instagram" => (secret, "# Meta: App settings > Basic > App secret"),
             "telegram" => (secret, "# setWebhook: secret_token"),
             "gowa" => (secret, "# --webhook-secret, or WHATSAPP_WEBHOOK_SECRET"),
             "evolution" => (secret, "# POST /webhook/set/INSTANCE: \"headers\": {\"jwt_key\": \"..\"}"),
@@ -40,8 +40,8 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
         };
         line(&format!("\n[channel.{provider}]\nprovider"), provider, "");
         line("secret", &secret, why);
-        if provider == "whatsapp" {
-            line("verify_token", &secret_for("whatsapp.verify_token"), "# what you type beside the callback URL");
+        if matches!(provider, "whatsapp" | "messenger" | "instagram") {
+            line("verify_token", &secret_for(&format!("{provider}.verify_token")), "# what you type beside the callback URL");
         }
         if provider == "generic" {
             line("id", "/id", "# where a webhook says which one it is: \"header:X-Id\", \"/json/pointer\", \"$.json.path\"");

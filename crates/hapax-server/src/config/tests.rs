@@ -228,7 +228,7 @@ fn mistakes_about_sending_say_what_to_do() {
         (
             "stripe",
             "token = 'x'",
-            "token: `token` is for providers that send (whatsapp, telegram, gowa, evolution, waha, generic), this is \"stripe\"",
+            "token: `token` is for providers that send (whatsapp, messenger, instagram, telegram, gowa, evolution, waha, generic), this is \"stripe\"",
         ),
     ] {
         let said = first_mistake(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
@@ -309,7 +309,7 @@ hapax.toml:19: channel.Tele.secret: `${TG_SECRET}` is not set; set it in the env
 hapax.toml:20: channel.Tele.timeout: `soon` is not a time with its unit, like "30s", "5m" or "8d"
 hapax.toml:21: channel.Tele.deliver: `messages` is none of "message", "status", "reaction", "edit", "delete", "action", "notice", "echo"; did you mean `message`?
 hapax.toml:25: channel.pay.secrets: both `secret` and `secrets` are set; keep `secrets = [..]` while rotating, else `secret`
-hapax.toml:26: channel.pay.verify_token: `verify_token` is for provider "whatsapp" only, this is "stripe"; take it out
+hapax.toml:26: channel.pay.verify_token: `verify_token` is for Meta's providers (whatsapp, messenger, instagram), this is "stripe"; take it out
 hapax.toml:27: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
 hapax.toml:28: channel.pay.on_store_failure: `spol` is none of "retry", "spool", "pass", "drop"; did you mean `spool`?
 hapax.toml:29: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
@@ -343,6 +343,7 @@ fn a_window_that_ends_before_the_retries_is_taken_and_warned_about() {
         ("gowa", "2m", "3m"),
         ("evolution", "40m", "41m"),
         ("waha", "2m", "3m"),
+        ("messenger", "36h", "37h"),
     ] {
         let said = |window| {
             let text = format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\nwindow = '{window}'");

@@ -37,7 +37,10 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "channel.{name}: `target` is http:// and not on this machine: messages can be read and changed on the way"
             ));
         }
-        if matches!(&channel.provider, Settings::Whatsapp { verify_token: None, .. }) {
+        if let Settings::Whatsapp { verify_token: None, .. }
+        | Settings::Messenger { verify_token: None, .. }
+        | Settings::Instagram { verify_token: None, .. } = &channel.provider
+        {
             said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
         }
         if channel.send.as_ref().is_some_and(|send| send.on_unknown == OnUnknown::Resend) {
@@ -71,6 +74,8 @@ const SECRET_SOON_BYTES: usize = 16;
 fn shortest_secret(provider: &Settings) -> Option<usize> {
     let secrets = match provider {
         Settings::Whatsapp { secrets, .. }
+        | Settings::Messenger { secrets, .. }
+        | Settings::Instagram { secrets, .. }
         | Settings::Telegram { secrets, .. }
         | Settings::Gowa { secrets }
         | Settings::Waha { secrets }

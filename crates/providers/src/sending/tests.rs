@@ -12,6 +12,7 @@ use crate::build_sending;
 use crate::settings::{EvolutionProof, GenericSettings, Settings, SignatureRule};
 
 mod evolution;
+mod messenger;
 mod waha;
 
 const ID: &str = "msg_0190000000007000800000000000002a";
@@ -23,6 +24,8 @@ fn settings(name: &str) -> Settings {
     let secrets = vec![SecretString::from("a-long-secret")];
     match name {
         "whatsapp" => Settings::Whatsapp { secrets, verify_token: None },
+        "messenger" => Settings::Messenger { secrets, verify_token: None },
+        "instagram" => Settings::Instagram { secrets, verify_token: None },
         "telegram" => Settings::Telegram { secrets, bot: "bot".to_owned() },
         "gowa" => Settings::Gowa { secrets },
         "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },
@@ -477,7 +480,7 @@ fn generic_calls_and_verdicts() {
 
 #[test]
 fn without_a_token_nothing_is_called() {
-    for name in ["whatsapp", "telegram", "evolution"] {
+    for name in ["whatsapp", "telegram", "evolution", "messenger", "instagram"] {
         let sending = build_sending(&settings(name), None).expect("it sends");
         let payload = Bytes::from(r#"{"text":"a"}"#);
         let said = sending.call(&outgoing("1", "5511988887777", &payload)).expect_err("no token");
@@ -505,7 +508,7 @@ fn what_a_person_reads_is_found() {
 proptest! {
     #[test]
     fn nothing_panics(bytes in "\\PC{0,60}|\\{\"(text|method|error|result|results|messages)\":[\\{\\[\"a0-9:,\\]\\}]{0,30}\\}", status in 100u16..600, peer in "\\PC{0,20}") {
-        for name in ["whatsapp", "telegram", "gowa", "evolution", "waha", "generic"] {
+        for name in ["whatsapp", "telegram", "gowa", "evolution", "waha", "messenger", "instagram", "generic"] {
             let sending = sending(name, TOKEN);
             let payload = Bytes::from(bytes.clone());
             let message = outgoing("1", &peer, &payload);

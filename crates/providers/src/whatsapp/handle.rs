@@ -9,8 +9,10 @@ use crate::json::{items, member, members, text, with_member_replaced, write_arra
 pub(crate) const MEMBER: &str = "biz_opaque_callback_data";
 const MAX_CHARS: usize = 512;
 const ID_CHARS: usize = MessageId::PREFIX.len() + 32;
-/// What is left for the caller, after our id and the bar.
-pub(crate) const OWN_MAX_CHARS: usize = MAX_CHARS - ID_CHARS - 1;
+/// What our id and the bar take of such a member.
+pub(crate) const ROOM_CHARS: usize = ID_CHARS + 1;
+/// What is left for the caller.
+pub(crate) const OWN_MAX_CHARS: usize = MAX_CHARS - ROOM_CHARS;
 
 pub(crate) fn write(id: MessageId, own: Option<&str>) -> String {
     match own {
@@ -30,19 +32,24 @@ pub(crate) fn read(value: &str) -> Option<(MessageId, Option<&str>)> {
 
 /// The body with every handle of ours taken out of its statuses; `None` when there is none.
 pub(super) fn restore(body: &str) -> Option<Vec<u8>> {
-    if !body.contains(MessageId::PREFIX) {
+    if !may_be_in(body) {
         return None;
     }
     each(body, "entry", |entry| {
         each(entry, "changes", |change| {
-            let value = each(member(change, "value")?.get(), "statuses", without_handle)?;
+            let value = each(member(change, "value")?.get(), "statuses", |status| without(status, MEMBER))?;
             with_member_replaced(change, "value", &value)
         })
     })
 }
 
+/// A quick look, for most bodies.
+pub(crate) fn may_be_in(body: &str) -> bool {
+    body.contains(MessageId::PREFIX)
+}
+
 /// The object with every item of its list changed that `change` has something else for; `None` when it has for none.
-fn each(object: &str, list: &str, change: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+pub(crate) fn each(object: &str, list: &str, change: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let items: Vec<&RawValue> = items(member(object, list)?.get())?;
     let changed: Vec<Option<Vec<u8>>> = items.iter().map(|item| change(item.get())).collect();
     if changed.iter().all(Option::is_none) {
@@ -54,15 +61,16 @@ fn each(object: &str, list: &str, change: impl Fn(&str) -> Option<Vec<u8>>) -> O
     with_member_replaced(object, list, &out)
 }
 
-fn without_handle(status: &str) -> Option<Vec<u8>> {
-    let value = text(member(status, MEMBER))?;
+/// The object with our handle taken out of a member, and the member itself where nothing else was in it.
+pub(crate) fn without(object: &str, name_of_member: &str) -> Option<Vec<u8>> {
+    let value = text(member(object, name_of_member))?;
     let (_, own) = read(&value)?;
     match own {
-        Some(own) => with_member_replaced(status, MEMBER, serde_json::Value::from(own).to_string().as_bytes()),
+        Some(own) => with_member_replaced(object, name_of_member, serde_json::Value::from(own).to_string().as_bytes()),
         None => {
-            let members = members(status)?;
-            let others = members.iter().filter(|(name, _)| name != MEMBER);
-            let mut out = Vec::with_capacity(status.len());
+            let members = members(object)?;
+            let others = members.iter().filter(|(name, _)| name != name_of_member);
+            let mut out = Vec::with_capacity(object.len());
             write_object(&mut out, others.map(|(name, raw)| (name.as_ref(), raw.get().as_bytes().into())));
             Some(out)
         }

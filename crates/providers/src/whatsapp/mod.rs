@@ -33,19 +33,7 @@ impl Provider for Whatsapp {
     }
 
     fn handshake(&self, request: &RawRequest) -> Option<Reply> {
-        if request.method != Method::GET {
-            return None;
-        }
-        let value_of = |name| form::value_of(&request.query, name);
-        let mode = value_of("hub.mode")?;
-        let token = value_of("hub.verify_token").unwrap_or_default();
-        let reply = |status, body| Reply { status, content_type: "text/plain; charset=utf-8", body };
-        match value_of("hub.challenge") {
-            Some(challenge) if mode == "subscribe" && self.verify_tokens.accept(token.as_bytes()) => {
-                Some(reply(200, challenge.into_owned()))
-            }
-            _ => Some(reply(403, "the verify token does not match\n".to_owned())),
-        }
+        shake_hands(request, &self.verify_tokens)
     }
 
     fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
@@ -74,5 +62,22 @@ impl Provider for Whatsapp {
 
     fn signature_headers(&self) -> &[HeaderName] {
         &HUB_SIGNATURE_HEADERS
+    }
+}
+
+/// Answers the GET by which Meta makes sure of a new callback URL.
+pub(super) fn shake_hands(request: &RawRequest, verify_tokens: &Tokens) -> Option<Reply> {
+    if request.method != Method::GET {
+        return None;
+    }
+    let value_of = |name| form::value_of(&request.query, name);
+    let mode = value_of("hub.mode")?;
+    let token = value_of("hub.verify_token").unwrap_or_default();
+    let reply = |status, body| Reply { status, content_type: "text/plain; charset=utf-8", body };
+    match value_of("hub.challenge") {
+        Some(challenge) if mode == "subscribe" && verify_tokens.accept(token.as_bytes()) => {
+            Some(reply(200, challenge.into_owned()))
+        }
+        _ => Some(reply(403, "the verify token does not match\n".to_owned())),
     }
 }

@@ -13,6 +13,8 @@ use super::{keys, read};
 fn with_id(provider: &str, id: &str) -> Option<Fixture> {
     match provider {
         "whatsapp" => Some(Fixture::named("whatsapp", "text").with_text("wamid.AAA", id)),
+        "messenger" => Some(Fixture::named("messenger", "text").with_text("m_1", id)),
+        "instagram" => Some(Fixture::named("instagram", "text").with_text("m_1", id)),
         "gowa" => Some(Fixture::named("gowa", "text").with_text("3EB0AA", id)),
         "evolution" => Some(Fixture::named("evolution", "text").with_text("3A01", id)),
         "waha" => Some(Fixture::named("waha", "bare").with_text("3EB0AA", id)),
@@ -94,6 +96,8 @@ fn an_id_too_long_to_keep_is_a_problem_and_never_cut() {
 fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
     for (name, identity) in [
         ("whatsapp", Identity::Fallback),
+        ("messenger", Identity::Fallback),
+        ("instagram", Identity::Fallback),
         ("gowa", Identity::Fallback),
         ("evolution", Identity::Fallback),
         ("waha", Identity::Fallback),

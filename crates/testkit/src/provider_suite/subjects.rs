@@ -12,8 +12,20 @@ pub(super) const NOW_MS: i64 = 1_760_000_000_000;
 pub(super) const SECRET: &str = "hapax-test-secret";
 pub(super) const OLD_SECRET: &str = "hapax-old-secret";
 
-const NAMES: [&str; 10] =
-    ["whatsapp", "telegram", "gowa", "evolution", "waha", "stripe", "github", "standard", "shopify", "generic"];
+const NAMES: [&str; 12] = [
+    "whatsapp",
+    "messenger",
+    "instagram",
+    "telegram",
+    "gowa",
+    "evolution",
+    "waha",
+    "stripe",
+    "github",
+    "standard",
+    "shopify",
+    "generic",
+];
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -31,6 +43,8 @@ impl Subject {
         let secrets: Vec<SecretString> = secrets.iter().map(|secret| SecretString::from(*secret)).collect();
         let settings = match name {
             "whatsapp" => Settings::Whatsapp { secrets, verify_token: Some(SecretString::from("verify me")) },
+            "messenger" => Settings::Messenger { secrets, verify_token: Some(SecretString::from("verify me")) },
+            "instagram" => Settings::Instagram { secrets, verify_token: Some(SecretString::from("verify me")) },
             "telegram" => Settings::Telegram { secrets, bot: "shop_bot".to_owned() },
             "gowa" => Settings::Gowa { secrets },
             "evolution" => Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, token: None },

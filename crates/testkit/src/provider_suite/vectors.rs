@@ -34,7 +34,7 @@ fn request(body: &[u8], headers: &[(&'static str, &str)]) -> RawRequest {
 
 #[test]
 fn hub_signatures_agree_with_the_official_libraries() {
-    for name in ["whatsapp", "gowa", "github"] {
+    for name in ["whatsapp", "messenger", "instagram", "gowa", "github"] {
         let subject = Subject::of(name, &[SECRET]);
         let value = format!("sha256={SHA256}");
         assert_eq!(subject.refusal(&request(BODY, &[("x-hub-signature-256", &value)])), None, "{name}");
@@ -195,7 +195,20 @@ fn generic_signatures_come_in_every_configured_shape() {
 
 #[test]
 fn only_metas_own_get_with_the_right_token_is_answered() {
-    let subject = Subject::of("whatsapp", &[SECRET]);
+    for name in ["whatsapp", "messenger", "instagram"] {
+        handshake(&Subject::of(name, &[SECRET]));
+    }
+    let tokenless = build(&hapax_providers::settings::Settings::Whatsapp { secrets: vec![], verify_token: None });
+    let request = RawRequest {
+        method: Method::GET,
+        query: "hub.mode=subscribe&hub.challenge=1&hub.verify_token=".to_owned(),
+        headers: HeaderMap::new(),
+        body: Default::default(),
+    };
+    assert_eq!(tokenless.handshake(&request).map(|reply| reply.status), Some(403));
+}
+
+fn handshake(subject: &Subject) {
     let ask = |method: Method, query: &str| {
         let request = RawRequest { method, query: query.to_owned(), headers: HeaderMap::new(), body: Default::default() };
         subject.provider.handshake(&request).map(|reply| (reply.status, reply.body))
@@ -211,14 +224,6 @@ fn only_metas_own_get_with_the_right_token_is_answered() {
         let (status, body) = ask(Method::GET, &bad).expect("an answer");
         assert!(status == 403 && !body.contains("11"), "{bad}");
     }
-    let tokenless = build(&hapax_providers::settings::Settings::Whatsapp { secrets: vec![], verify_token: None });
-    let request = RawRequest {
-        method: Method::GET,
-        query: "hub.mode=subscribe&hub.challenge=1&hub.verify_token=".to_owned(),
-        headers: HeaderMap::new(),
-        body: Default::default(),
-    };
-    assert_eq!(tokenless.handshake(&request).map(|reply| reply.status), Some(403));
 }
 
 fn only_key(subject: &Subject, fixture: &Fixture) -> (EventKey, u32) {
@@ -262,6 +267,8 @@ fn a_hostile_contact_cannot_take_anothers_message_id() {
 fn accounts_keep_equal_ids_apart() {
     for (provider, name, from) in [
         ("whatsapp", "text", "700001"),
+        ("messenger", "text", "106000"),
+        ("instagram", "text", "178000"),
         ("gowa", "text", "551190000@s.whatsapp.net"),
         ("evolution", "text", "shop1"),
         ("waha", "text", "shop1"),
