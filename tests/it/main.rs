@@ -21,6 +21,7 @@ mod moving;
 mod mysql_store;
 mod old_leases;
 mod outage;
+mod own_words;
 mod phones;
 mod postgres_store;
 #[cfg(target_os = "linux")]

@@ -36,6 +36,7 @@ const TWICE: &[&str] = &[
     "hashbrown",
     "rand",
     "rand_core",
+    "sha1",
     "sha2",
     "syn",
     "untrusted",

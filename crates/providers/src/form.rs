@@ -18,12 +18,26 @@ pub fn pairs(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     })
 }
 
+/// All pairs in their order, decoded, whatever letters they are made of.
+pub(crate) fn raw_pairs(form: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = match pair.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&pair[..at], &pair[at + 1..]),
+            None => (pair, &[][..]),
+        };
+        (decode_bytes(name), decode_bytes(value))
+    })
+}
+
 /// Undoes percent and plus encoding; `None` when the result is not UTF-8.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
     }
-    let bytes = text.as_bytes();
+    String::from_utf8(decode_bytes(text.as_bytes())).ok().map(Cow::Owned)
+}
+
+fn decode_bytes(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -39,7 +53,7 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
         }
         at += 1;
     }
-    String::from_utf8(out).ok().map(Cow::Owned)
+    out
 }
 
 fn escaped_byte(bytes: &[u8], at: usize) -> Option<u8> {

@@ -3,6 +3,7 @@
 use ::hmac::{Hmac, KeyInit};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 use subtle::ConstantTimeEq;
 
@@ -15,6 +16,7 @@ pub(super) struct MacKeys(Vec<MacKey>);
 enum MacKey {
     Sha256(Box<Hmac<Sha256>>),
     Sha512(Box<Hmac<Sha512>>),
+    Sha1(Box<Hmac<Sha1>>),
 }
 
 /// A computed code. Compared in constant time only.
@@ -63,6 +65,7 @@ impl MacKey {
         Some(match algorithm {
             HmacAlgorithm::Sha256 => MacKey::Sha256(Box::new(Hmac::new_from_slice(secret).ok()?)),
             HmacAlgorithm::Sha512 => MacKey::Sha512(Box::new(Hmac::new_from_slice(secret).ok()?)),
+            HmacAlgorithm::Sha1 => MacKey::Sha1(Box::new(Hmac::new_from_slice(secret).ok()?)),
         })
     }
 
@@ -70,6 +73,7 @@ impl MacKey {
         match self {
             MacKey::Sha256(keyed) => finish(Hmac::<Sha256>::clone(keyed), parts),
             MacKey::Sha512(keyed) => finish(Hmac::<Sha512>::clone(keyed), parts),
+            MacKey::Sha1(keyed) => finish(Hmac::<Sha1>::clone(keyed), parts),
         }
     }
 }

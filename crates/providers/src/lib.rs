@@ -26,13 +26,16 @@ pub mod samples;
 pub mod sending;
 pub mod settings;
 mod shopify;
+mod slack;
 mod standard;
 mod stripe;
 mod telegram;
 mod tokens;
+mod twilio;
 mod waha;
 mod whatsapp;
 
+pub use sending::twilio::is_login as is_twilio_login;
 pub use standard::{is_key as is_standard_key, is_public_key as is_standard_public_key};
 
 use hapax_domain::Event;
@@ -93,6 +96,11 @@ impl<'r> Verified<'r> {
 
     pub fn body(&self) -> &Bytes {
         self.redacted.as_ref().unwrap_or(&self.request.body)
+    }
+
+    /// Empty when it was kept meanwhile.
+    pub fn query(&self) -> &'r str {
+        &self.request.query
     }
 
     pub fn headers(&self) -> &'r HeaderMap {
@@ -219,6 +227,8 @@ pub fn build(settings: &Settings) -> Arc<dyn Provider> {
         Settings::Stripe { secrets } => Arc::new(stripe::Stripe::new(secrets)),
         Settings::Github { secrets } => Arc::new(github::Github::new(secrets)),
         Settings::Standard { secrets } => Arc::new(standard::Standard::new(secrets)),
+        Settings::Slack { secrets } => Arc::new(slack::Slack::new(secrets)),
+        Settings::Twilio { secrets, public_url } => Arc::new(twilio::Twilio::new(secrets, public_url)),
         Settings::Shopify { secrets } => Arc::new(shopify::Shopify::new(secrets)),
         Settings::Generic(settings) => Arc::new(generic::Generic::new(settings)),
     }
@@ -234,6 +244,8 @@ pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Optio
         Settings::Gowa { .. } => Some(Arc::new(sending::gowa::Gowa::new(token))),
         Settings::Evolution { .. } => Some(Arc::new(sending::evolution::Evolution::new(token))),
         Settings::Waha { .. } => Some(Arc::new(sending::waha::Waha::new(token))),
+        Settings::Slack { .. } => Some(Arc::new(sending::slack::Slack::new(token))),
+        Settings::Twilio { public_url, .. } => Some(Arc::new(sending::twilio::Twilio::new(token, public_url))),
         Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
         Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
     }

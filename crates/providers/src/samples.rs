@@ -42,6 +42,10 @@ pub fn list() -> &'static [(&'static str, &'static str)] {
         ("github.ping", "the first delivery of a new webhook"),
         ("standard.event", "an event in the shape that Standard Webhooks suggests"),
         ("shopify.orders_create", "a new order in a shop"),
+        ("twilio.sms", "a text message to a number"),
+        ("twilio.status", "a sent message was delivered"),
+        ("slack.message", "a message in a channel"),
+        ("slack.mention", "a message that mentions the app"),
         ("generic.json", "a JSON body with an id"),
     ]
 }
@@ -63,7 +67,7 @@ pub fn sample(name: &str, nonce: u64, now_ms: i64) -> Option<Sample> {
         |(name, value): &(&'static str, &str)| Some((HeaderName::from_static(name), HeaderValue::from_str(&fill(value)).ok()?));
     Some(Sample {
         provider: template.provider,
-        content_type: "application/json",
+        content_type: if template.provider == "twilio" { "application/x-www-form-urlencoded" } else { "application/json" },
         headers: template.headers.iter().filter_map(header).collect(),
         // The files are laid out for people; providers send one line.
         body: template.body.lines().map(|line| fill(line.trim_start())).collect::<String>().into_bytes(),
@@ -92,6 +96,10 @@ fn template(name: &str) -> Option<Template> {
         "github.ping" => (GITHUB_PING_HEADERS, include_str!("samples/github.ping.json")),
         "standard.event" => (STANDARD_HEADERS, include_str!("samples/standard.event.json")),
         "shopify.orders_create" => (SHOPIFY_HEADERS, include_str!("samples/shopify.orders_create.json")),
+        "slack.message" => (&[], include_str!("samples/slack.message.json")),
+        "slack.mention" => (&[], include_str!("samples/slack.mention.json")),
+        "twilio.sms" => (TWILIO_HEADERS, include_str!("samples/twilio.sms.form")),
+        "twilio.status" => (TWILIO_HEADERS, include_str!("samples/twilio.status.form")),
         "generic.json" => (&[], include_str!("samples/generic.json.json")),
         _ => return None,
     };
@@ -100,6 +108,7 @@ fn template(name: &str) -> Option<Template> {
     Some(Template { provider, headers, body })
 }
 
+const TWILIO_HEADERS: &[(&str, &str)] = &[("i-twilio-idempotency-token", "<guid>")];
 const STANDARD_HEADERS: &[(&str, &str)] = &[("webhook-id", "msg_<hex>")];
 const SHOPIFY_HEADERS: &[(&str, &str)] = &[
     ("x-shopify-topic", "orders/create"),

@@ -13,9 +13,11 @@ pub(super) mod gowa;
 pub(super) mod messenger;
 mod multipart;
 mod numbers;
+pub(super) mod slack;
 pub(super) mod telegram;
 #[cfg(test)]
 mod tests;
+pub(super) mod twilio;
 pub(super) mod waha;
 pub(super) mod whatsapp;
 

@@ -5,6 +5,7 @@ use secrecy::SecretString;
 /// A provider's settings in one channel.
 ///
 /// Evolution's `token` is what the channel sends with: where webhooks carry the same key, the bot gets it back, and it is kept nowhere.
+/// Twilio's `public_url` is the address that it was told to call.
 #[derive(Clone, Debug)]
 pub enum Settings {
     Whatsapp { secrets: Vec<SecretString>, verify_token: Option<SecretString> },
@@ -18,6 +19,8 @@ pub enum Settings {
     Github { secrets: Vec<SecretString> },
     Standard { secrets: Vec<SecretString> },
     Shopify { secrets: Vec<SecretString> },
+    Slack { secrets: Vec<SecretString> },
+    Twilio { secrets: Vec<SecretString>, public_url: String },
     Generic(GenericSettings),
 }
 
@@ -101,6 +104,8 @@ pub enum SignatureRule {
 pub enum HmacAlgorithm {
     Sha256,
     Sha512,
+    /// Twilio alone; nobody can choose it.
+    Sha1,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +135,9 @@ impl Settings {
             Settings::Shopify { .. } => 4 * HOUR_MS,
             // Ten tries with up to five minutes between them, each of which may take a minute.
             Settings::Evolution { .. } => 40 * MINUTE_MS,
-            Settings::Github { .. } | Settings::Generic(_) => HOUR_MS,
+            // The last of three retries comes after five minutes.
+            Settings::Slack { .. } => 10 * MINUTE_MS,
+            Settings::Github { .. } | Settings::Twilio { .. } | Settings::Generic(_) => HOUR_MS,
         }
     }
 
@@ -147,6 +154,8 @@ impl Settings {
             Settings::Github { .. } => "github",
             Settings::Standard { .. } => "standard",
             Settings::Shopify { .. } => "shopify",
+            Settings::Slack { .. } => "slack",
+            Settings::Twilio { .. } => "twilio",
             Settings::Generic(_) => "generic",
         }
     }

@@ -201,7 +201,9 @@ fn secrets(settings: &Settings) -> (bool, bool) {
         | Settings::Stripe { secrets }
         | Settings::Github { secrets }
         | Settings::Standard { secrets }
-        | Settings::Shopify { secrets } => (!secrets.is_empty(), false),
+        | Settings::Shopify { secrets }
+        | Settings::Slack { secrets }
+        | Settings::Twilio { secrets, .. } => (!secrets.is_empty(), false),
         Settings::Evolution { proof, .. } => (!matches!(proof, EvolutionProof::Header(SignatureRule::None)), false),
         Settings::Generic(generic) => (!matches!(generic.signature, SignatureRule::None), false),
     }

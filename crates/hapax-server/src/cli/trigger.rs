@@ -29,7 +29,8 @@ Examples:
 
 Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, messenger.text, messenger.delivery, instagram.text,
 telegram.text, telegram.callback, gowa.text, gowa.ack,
-evolution.text, evolution.status, waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping, standard.event, shopify.orders_create, generic.json")]
+evolution.text, evolution.status, waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping, standard.event,
+shopify.orders_create, slack.message, slack.mention, twilio.sms, twilio.status, generic.json")]
 pub struct Trigger {
     /// What to send
     #[arg(value_name = "PROVIDER.KIND", value_parser = read_name)]

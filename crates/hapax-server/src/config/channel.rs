@@ -14,13 +14,14 @@ use super::mistake::Mistakes;
 use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
 use super::tree::{Node, Table};
-use super::{evolution, generic, send};
+use super::{evolution, generic, send, twilio};
 
 const KEYS: &[&str] = &[
     "provider",
     "secret",
     "secrets",
     "verify_token",
+    "public_url",
     "target",
     "mode",
     "deliver",
@@ -56,8 +57,6 @@ const EVOLUTION_KEYS: &[&str] = &["signature", "allow_unsigned"];
 
 const GENERIC_KEYS: &[&str] = &["id", "id_parts", "thread", "signature", "allow_unsigned"];
 
-const PROVIDERS_LATER: &[&str] = &["slack", "twilio"];
-
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
@@ -83,7 +82,7 @@ const fn once(facts: Facts) -> Facts {
     Facts { on_store_failure: OnStoreFailure::Spool, ..facts }
 }
 
-const PROVIDERS: [Facts; 12] = [
+const PROVIDERS: [Facts; 14] = [
     facts("whatsapp", 8 * DAY),
     facts("messenger", 2 * DAY),
     facts("instagram", 2 * DAY),
@@ -96,6 +95,8 @@ const PROVIDERS: [Facts; 12] = [
     Facts { max_body: 26 << 20, ..once(facts("github", 2 * DAY)) },
     facts("standard", 4 * DAY),
     facts("shopify", 2 * DAY),
+    once(facts("slack", 2 * DAY)),
+    once(facts("twilio", 2 * DAY)),
     facts("generic", 2 * DAY),
 ];
 
@@ -185,7 +186,7 @@ fn check_name(name: &str, own: &Found<'_>, mistakes: &mut Mistakes) {
 fn read_provider(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes) -> Option<&'static Facts> {
     let words: Vec<(&str, &'static Facts)> = PROVIDERS.iter().map(|facts| (facts.name, facts)).collect();
     match section.get("provider") {
-        Some(found) => found.choice(&words, PROVIDERS_LATER, mistakes),
+        Some(found) => found.choice(&words, &[], mistakes),
         None => {
             let list = provider_names().collect::<Vec<_>>().join(", ");
             own.refuse(mistakes, format!("`provider` is missing; add provider = \"..\", one of {list}"));
@@ -198,6 +199,7 @@ fn read_provider(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes
 fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut Mistakes) {
     let sends = send::facts_of(facts.name).is_some();
     let foreign = |key: &&str| match *key {
+        "public_url" => facts.name != "twilio",
         "verify_token" => !META.contains(&facts.name),
         "replay_guard" => !matches!(facts.name, "github" | "shopify" | "generic"),
         key if send::KEYS.contains(&key) => !sends,
@@ -215,6 +217,7 @@ fn refuse_foreign(own: &Found<'_>, table: &Table, facts: &Facts, mistakes: &mut 
                 "`{key}` is for \"github\", \"shopify\" and \"generic\", whose ids may be unsigned; \"{}\" signs them; take it out",
                 facts.name
             ),
+            "public_url" => format!("`{key}` is for provider \"twilio\" only, this is \"{}\"; take it out", facts.name),
             "verify_token" => {
                 format!("`{key}` is for Meta's providers ({}), this is \"{}\"; take it out", META.join(", "), facts.name)
             }
@@ -262,6 +265,8 @@ fn read_settings(
             Some(Settings::Standard { secrets })
         }
         "shopify" => Some(Settings::Shopify { secrets }),
+        "slack" => Some(Settings::Slack { secrets }),
+        "twilio" => twilio::read(own, section, secrets, mistakes),
         _ => Some(Settings::Github { secrets }),
     }
 }

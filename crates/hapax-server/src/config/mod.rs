@@ -10,6 +10,7 @@ mod section;
 mod send;
 mod starter;
 mod tree;
+mod twilio;
 mod warnings;
 
 use std::net::SocketAddr;

@@ -3,6 +3,7 @@
 use hapax_domain::RetryPolicy;
 use hapax_domain::units::{read_ms, write_ms};
 use hapax_gateway::settings::{OnUnknown, Rate, Send};
+use hapax_providers::is_twilio_login;
 use secrecy::SecretString;
 
 use super::mistake::Mistakes;
@@ -32,7 +33,7 @@ const fn rate(count: u32, per_ms: i64, burst: u32) -> Rate {
     Rate { count, per_ms, burst }
 }
 
-const PROVIDERS: [SendFacts; 8] = [
+const PROVIDERS: [SendFacts; 10] = [
     SendFacts {
         name: "whatsapp",
         api_base: Some("https://graph.facebook.com"),
@@ -88,6 +89,22 @@ const PROVIDERS: [SendFacts; 8] = [
         reconciles: true,
         rate: rate(20, SECOND, 20),
         chat_rate: rate(5, SECOND, 5),
+    },
+    SendFacts {
+        name: "slack",
+        api_base: Some("https://slack.com"),
+        needs_token: true,
+        reconciles: true,
+        rate: rate(5, SECOND, 20),
+        chat_rate: rate(1, SECOND, 3),
+    },
+    SendFacts {
+        name: "twilio",
+        api_base: Some("https://api.twilio.com"),
+        needs_token: true,
+        reconciles: true,
+        rate: rate(20, SECOND, 20),
+        chat_rate: rate(1, SECOND, 5),
     },
     SendFacts {
         name: "generic",
@@ -151,11 +168,13 @@ fn read_token(found: &Found<'_>, facts: &SendFacts, mistakes: &mut Mistakes) -> 
     let trimmed = text.trim() == text;
     // A path is made of it: `123:abc`.
     let fits = facts.name != "telegram" || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":_-".contains(&byte));
+    let fits = fits && (facts.name != "twilio" || is_twilio_login(text));
     if graphic && trimmed && fits {
         return Some(SecretString::from(text));
     }
     let what = match (text.is_empty(), facts.name) {
         (true, _) => "the token is empty; put in the one that the provider's API gave you",
+        (_, "twilio") => "this is no Twilio login; write \"AC..:AUTH_TOKEN\", or \"AC..:SK..:SECRET\" for an API key",
         (_, "telegram") => "this is no bot token; copy it whole from @BotFather, like 123456:ABC-xyz",
         _ => "the token holds spaces around it, line breaks or odd letters; copy it again",
     };

@@ -35,6 +35,8 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
             "stripe" => (format!("whsec_{secret}"), "# Developers > Webhooks > Signing secret"),
             "standard" => (format!("whsec_{secret}"), "# the endpoint's signing secret"),
             "shopify" => (secret, "# the app's client secret"),
+            "slack" => (secret, "# Basic Information > App Credentials > Signing Secret"),
+            "twilio" => (secret, "# Account > API keys & tokens > Auth token"),
             "github" => (secret, "# Settings > Webhooks > Secret"),
             _ => (secret, "# X-Hub-Signature-256: sha256=HMAC of the body, unless `signature` says otherwise"),
         };
@@ -42,6 +44,9 @@ pub fn starter(mut secret_for: impl FnMut(&str) -> String) -> String {
         line("secret", &secret, why);
         if matches!(provider, "whatsapp" | "messenger" | "instagram") {
             line("verify_token", &secret_for(&format!("{provider}.verify_token")), "# what you type beside the callback URL");
+        }
+        if provider == "twilio" {
+            line("public_url", "https://your.host/in/twilio", "# the address that you give to Twilio, which it signs");
         }
         if provider == "generic" {
             line("id", "/id", "# where a webhook says which one it is: \"header:X-Id\", \"/json/pointer\", \"$.json.path\"");

@@ -70,6 +70,7 @@ fn windows_and_body_sizes_follow_the_provider() {
         ("github", 2 * day, 26 << 20),
         ("standard", 4 * day, 4 << 20),
         ("shopify", 2 * day, 4 << 20),
+        ("slack", 2 * day, 4 << 20),
     ] {
         let channel = one(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'"));
         assert_eq!((channel.window_ms, channel.max_body), (window, max_body), "{provider}");
@@ -79,7 +80,10 @@ fn windows_and_body_sizes_follow_the_provider() {
 #[test]
 fn what_a_store_failure_means_follows_the_provider_and_the_store() {
     let with = |store: &str, provider: &str, more: &str| {
-        let text = format!("store = '{store}'\n[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{more}");
+        let text = format!(
+            "store = '{store}'\n[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{more}\n{}",
+            if provider == "twilio" { "public_url = 'https://h/in/c'" } else { "" }
+        );
         let config = load_with(&text, &[], Flags::default()).expect("a good config");
         let said = warnings(&config).into_iter().find(|warning| warning.contains("on_store_failure"));
         (config.on_store_failure(&config.channels[0]).name(), said)
@@ -94,6 +98,8 @@ fn what_a_store_failure_means_follows_the_provider_and_the_store() {
         ("stripe", "retry"),
         ("standard", "retry"),
         ("shopify", "retry"),
+        ("slack", "spool"),
+        ("twilio", "spool"),
         ("generic", "retry"),
     ] {
         assert_eq!(with("postgres://db/x", provider, ""), (chosen, None), "{provider} behind a server");
@@ -177,7 +183,7 @@ fn a_channel_sends_when_it_has_what_its_provider_needs() {
     let channel =
         |provider: &str, rest: &str| one(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
     let send = |provider: &str, rest: &str| channel(provider, rest).send.expect("it sends");
-    for provider in ["whatsapp", "telegram", "gowa", "generic", "stripe", "github", "standard", "shopify"] {
+    for provider in ["whatsapp", "telegram", "gowa", "generic", "stripe", "github", "standard", "shopify", "slack"] {
         assert!(channel(provider, "").send.is_none(), "{provider}");
     }
     let rate = |count, per_ms, burst| Rate { count, per_ms, burst };
@@ -194,6 +200,9 @@ fn a_channel_sends_when_it_has_what_its_provider_needs() {
     let gowa = send("gowa", "api_base = 'http://gowa:3000/base'\nrate = '2/m'\nchat_rate = '1/s burst 3'\non_unknown = 'resend'");
     assert_eq!((gowa.rate, gowa.chat_rate), (rate(2, 60_000, 2), rate(1, 1_000, 3)));
     assert!(gowa.token.is_none() && gowa.on_unknown == OnUnknown::Resend);
+    let slack = send("slack", "token = 'xoxb-1'");
+    assert_eq!((slack.api_base.as_str(), slack.on_unknown), ("https://slack.com", OnUnknown::Reconcile));
+    assert_eq!(slack.chat_rate, rate(1, 1_000, 3));
     assert_eq!(send("generic", "api_base = 'https://x.example/send'").on_unknown, OnUnknown::Hold);
 }
 
@@ -228,7 +237,7 @@ fn mistakes_about_sending_say_what_to_do() {
         (
             "stripe",
             "token = 'x'",
-            "token: `token` is for providers that send (whatsapp, messenger, instagram, telegram, gowa, evolution, waha, generic), this is \"stripe\"",
+            "token: `token` is for providers that send (whatsapp, messenger, instagram, telegram, gowa, evolution, waha, slack, twilio, generic), this is \"stripe\"",
         ),
     ] {
         let said = first_mistake(&format!("[channel.c]\nprovider = '{provider}'\nsecret = 'a-long-secret'\n{rest}"));
@@ -286,8 +295,6 @@ provider = "generic"
 secret = "a-long-secret"
 id = "data.id"
 signature = { type = "hmac-md5", headr = "X-Sig" }
-[channel.later]
-provider = "slack"
 "#;
 
 /// What is said about them: each with its line and its way out.
@@ -318,8 +325,7 @@ hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4
 hapax.toml:36: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
 hapax.toml:37: channel.own.signature.headr: `headr` is not a key here; did you mean `header`?
 hapax.toml:37: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
-hapax.toml:39: channel.later.provider: `slack` is not available in this version; write PROVIDERS
-28 mistakes in the config"#;
+27 mistakes in the config"#;
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
@@ -339,6 +345,7 @@ fn a_window_that_ends_before_the_retries_is_taken_and_warned_about() {
         ("stripe", "3d", "73h"),
         ("standard", "76h", "77h"),
         ("shopify", "4h", "5h"),
+        ("slack", "10m", "11m"),
         ("telegram", "24h", "25h"),
         ("gowa", "2m", "3m"),
         ("evolution", "40m", "41m"),
@@ -441,6 +448,33 @@ fn standard_keys_are_keys_and_a_public_one_needs_sign_with() {
     assert!(said.starts_with("hapax.toml:3: channel.c.secret: with a public key nothing can be signed"), "{said}");
     one(&with(public));
     one(&with(&format!("{public}\ntarget = 'http://bot'\nsign_with = 'a-long-secret'")));
+}
+
+#[test]
+fn twilio_needs_the_address_that_it_was_given() {
+    let with = |rest: &str| format!("[channel.c]\nprovider = 'twilio'\nsecret = 'a-long-secret'\n{rest}");
+    let said = first_mistake(&with(""));
+    assert!(said.starts_with("hapax.toml:1: channel.c: `public_url` is missing: Twilio signs the address"), "{said}");
+    for (url, says) in [
+        ("your.host/in/sms", "this is not an http:// or https:// address"),
+        ("https://your.host", "this is the host alone"),
+        ("https://your.host/", "this is the host alone"),
+        ("https://your.host/in/sms?x=1", "leave out what follows `?` and `#`"),
+        ("https://your.host/in/sms#rc=5", "leave out what follows `?` and `#`"),
+        ("https://me:hush@your.host/in/sms", "a password does not belong in the address"),
+    ] {
+        let said = first_mistake(&with(&format!("public_url = '{url}'")));
+        assert!(said.starts_with(&format!("hapax.toml:4: channel.c.public_url: {says}")), "{said}");
+        assert!(!said.contains("hush"), "{said}");
+    }
+    let url = "public_url = 'https://your.host/in/sms'";
+    assert!(one(&with(url)).send.is_none());
+    let said = first_mistake(&with(&format!("{url}\ntoken = 'AC1:x'")));
+    assert!(said.starts_with("hapax.toml:5: channel.c.token: this is no Twilio login"), "{said}");
+    let send = one(&with(&format!("{url}\ntoken = 'AC{}:x'", "0".repeat(32)))).send.expect("it sends");
+    assert_eq!((send.api_base.as_str(), send.on_unknown), ("https://api.twilio.com", OnUnknown::Reconcile));
+    let said = first_mistake("[channel.c]\nprovider = 'gowa'\nsecret = 'a-long-secret'\npublic_url = 'https://x/y'");
+    assert!(said.starts_with("hapax.toml:4: channel.c.public_url: `public_url` is for provider \"twilio\" only"), "{said}");
 }
 
 #[test]

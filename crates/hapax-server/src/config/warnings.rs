@@ -82,7 +82,9 @@ fn shortest_secret(provider: &Settings) -> Option<usize> {
         | Settings::Stripe { secrets }
         | Settings::Github { secrets }
         | Settings::Standard { secrets }
-        | Settings::Shopify { secrets } => secrets,
+        | Settings::Shopify { secrets }
+        | Settings::Slack { secrets }
+        | Settings::Twilio { secrets, .. } => secrets,
         Settings::Evolution { proof: EvolutionProof::Jwt { secrets }, .. } => secrets,
         Settings::Evolution { .. } | Settings::Generic(_) => match rule_of(provider)? {
             SignatureRule::Hmac { secrets, .. } | SignatureRule::Token { secrets, .. } => secrets,

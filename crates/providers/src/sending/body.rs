@@ -29,6 +29,10 @@ impl<'p> Body<'p> {
         std::str::from_utf8(raw).ok().filter(|raw| *raw != "null")
     }
 
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.members.iter().filter_map(|(name, raw)| Some((name.as_ref(), std::str::from_utf8(raw).ok()?)))
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()
     }

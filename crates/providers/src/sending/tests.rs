@@ -1,5 +1,8 @@
 //! Tables: from payload to call, from answer to verdict.
 
+mod slack;
+mod twilio;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +20,7 @@ mod waha;
 
 const ID: &str = "msg_0190000000007000800000000000002a";
 const TOKEN: &str = "EAAtoken";
+const TWILIO_LOGIN: &str = "AC00000000000000000000000000000000:auth-token";
 /// 2026-08-22T10:00:00.500Z.
 const BEGUN_MS: i64 = 1_787_392_800_500;
 
@@ -34,6 +38,8 @@ fn settings(name: &str) -> Settings {
         "github" => Settings::Github { secrets },
         "standard" => Settings::Standard { secrets },
         "shopify" => Settings::Shopify { secrets },
+        "slack" => Settings::Slack { secrets },
+        "twilio" => Settings::Twilio { secrets, public_url: "https://your.host/in/sms".to_owned() },
         _ => Settings::Generic(GenericSettings {
             channel: "own".to_owned(),
             signature: SignatureRule::None,
@@ -214,6 +220,7 @@ fn a_token_that_the_provider_quotes_is_not_shown() {
     for (name, body) in [
         ("whatsapp", r#"{"error":{"code":190,"message":"Malformed access token EAAtoken"}}"#),
         ("telegram", r#"{"ok":false,"error_code":401,"description":"no bot EAAtoken"}"#),
+        ("slack", r#"{"ok":false,"error":"no EAAtoken"}"#),
         ("gowa", r#"{"code":"VALIDATION_ERROR","message":"what is EAAtoken"}"#),
     ] {
         let why = reason(verdict_on(&*sending(name, TOKEN), "{}", &answer(400, body)));
@@ -480,7 +487,7 @@ fn generic_calls_and_verdicts() {
 
 #[test]
 fn without_a_token_nothing_is_called() {
-    for name in ["whatsapp", "telegram", "evolution", "messenger", "instagram"] {
+    for name in ["whatsapp", "telegram", "evolution", "messenger", "instagram", "slack", "twilio"] {
         let sending = build_sending(&settings(name), None).expect("it sends");
         let payload = Bytes::from(r#"{"text":"a"}"#);
         let said = sending.call(&outgoing("1", "5511988887777", &payload)).expect_err("no token");
@@ -497,6 +504,8 @@ fn what_a_person_reads_is_found() {
         ("whatsapp", r#"{"type":"template","template":{"name":"x"}}"#, None),
         ("telegram", r#"{"method":"sendPhoto","caption":"d"}"#, Some("d")),
         ("gowa", r#"{"message":"e"}"#, Some("e")),
+        ("slack", r#"{"text":"g"}"#, Some("g")),
+        ("twilio", r#"{"Body":"h","text":"i"}"#, Some("h")),
         ("evolution", r#"{"mediatype":"image","caption":"g"}"#, Some("g")),
         ("generic", r#"{"text":"f"}"#, Some("f")),
         ("generic", "no json", None),
@@ -508,8 +517,8 @@ fn what_a_person_reads_is_found() {
 proptest! {
     #[test]
     fn nothing_panics(bytes in "\\PC{0,60}|\\{\"(text|method|error|result|results|messages)\":[\\{\\[\"a0-9:,\\]\\}]{0,30}\\}", status in 100u16..600, peer in "\\PC{0,20}") {
-        for name in ["whatsapp", "telegram", "gowa", "evolution", "waha", "messenger", "instagram", "generic"] {
-            let sending = sending(name, TOKEN);
+        for name in ["whatsapp", "telegram", "gowa", "evolution", "waha", "messenger", "instagram", "slack", "twilio", "generic"] {
+            let sending = sending(name, if name == "twilio" { TWILIO_LOGIN } else { TOKEN });
             let payload = Bytes::from(bytes.clone());
             let message = outgoing("1", &peer, &payload);
             let answer = answer(status, &bytes);

@@ -23,6 +23,15 @@ fn with_id(provider: &str, id: &str) -> Option<Fixture> {
         "github" => Fixture::named("github", "push").with_header("x-github-delivery", id.as_bytes()),
         "standard" => Fixture::named("standard", "event").with_header("webhook-id", id.as_bytes()),
         "shopify" => Fixture::named("shopify", "order").with_header("x-shopify-webhook-id", id.as_bytes()),
+        "twilio" => {
+            let body = String::from_utf8(Fixture::named("twilio", "message").body).expect("UTF-8");
+            let encoded: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Some(
+                Fixture::named("twilio", "message")
+                    .with_body(body.replace(&format!("SM{}", "f".repeat(32)), &encoded).into_bytes()),
+            )
+        }
+        "slack" => Some(Fixture::named("slack", "unknown").with_text("Ev9", id)),
         "telegram" => {
             id.parse::<i64>().ok()?;
             let body = String::from_utf8(Fixture::named("telegram", "text").body).expect("UTF-8").replace("1001", id);
@@ -105,6 +114,7 @@ fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
         ("github", Identity::Unknown),
         ("standard", Identity::Fallback),
         ("shopify", Identity::Fallback),
+        ("slack", Identity::Fallback),
     ] {
         let parsed = read(&Subject::of(name, &[SECRET]), &with_id(name, "").expect("legal"));
         assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0), "{name}");

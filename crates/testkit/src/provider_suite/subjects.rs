@@ -9,10 +9,11 @@ use secrecy::SecretString;
 use super::fixtures::Fixture;
 
 pub(super) const NOW_MS: i64 = 1_760_000_000_000;
+pub(super) const PUBLIC_URL: &str = "https://h.example/tw";
 pub(super) const SECRET: &str = "hapax-test-secret";
 pub(super) const OLD_SECRET: &str = "hapax-old-secret";
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "whatsapp",
     "messenger",
     "instagram",
@@ -24,6 +25,8 @@ const NAMES: [&str; 12] = [
     "github",
     "standard",
     "shopify",
+    "slack",
+    "twilio",
     "generic",
 ];
 
@@ -53,6 +56,8 @@ impl Subject {
             "github" => Settings::Github { secrets },
             "standard" => Settings::Standard { secrets },
             "shopify" => Settings::Shopify { secrets },
+            "twilio" => Settings::Twilio { secrets, public_url: PUBLIC_URL.to_owned() },
+            "slack" => Settings::Slack { secrets },
             "generic" => generic(SignatureRule::Hmac {
                 algorithm: HmacAlgorithm::Sha256,
                 encoding: Encoding::Hex,

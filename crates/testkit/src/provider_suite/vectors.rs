@@ -1,5 +1,6 @@
 //! Codes computed with the providers' own libraries, and the rules that only one provider has.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use hapax_domain::{EventKey, Identity};
@@ -153,6 +154,122 @@ fn shopify_signatures_agree_with_the_official_libraries() {
 }
 
 #[test]
+fn slack_signatures_agree_with_the_official_libraries() {
+    let subject = Subject::of("slack", &[SECRET]);
+    let code = "v0=419f74582d46fe65c9b861499d012f286cc474699c71227e3229e9e29729e960";
+    assert_eq!(subject.provider.sign(unsigned(BODY), 1_700_000_000_000)[0].1, code);
+    let refusal = |code: &str, time: &str, now_s: i64| {
+        let request = request(BODY, &[("x-slack-signature", code), ("x-slack-request-timestamp", time)]);
+        subject.provider.verify(&request, now_s * 1_000).err()
+    };
+    assert_eq!(refusal(code, "1700000000", 1_700_000_300), None);
+    assert_eq!(refusal(code, "1700000000", 1_699_999_700), None);
+    assert_eq!(refusal(code, "1700000000", 1_700_000_301), Some(Refused::Stale));
+    assert_eq!(refusal(code, "1700000000", 1_699_999_699), Some(Refused::Stale));
+    assert_eq!(refusal(code, "1700000001", 1_700_000_000), Some(Refused::BadSignature));
+    assert_eq!(refusal(&code[3..], "1700000000", 1_700_000_000), Some(Refused::BadSignature));
+    let timeless = request(BODY, &[("x-slack-signature", code)]);
+    assert_eq!(subject.provider.verify(&timeless, 1_700_000_000_000).err(), Some(Refused::BadSignature));
+}
+
+#[test]
+fn slacks_challenge_is_answered_when_it_is_signed() {
+    let subject = Subject::of("slack", &[SECRET]);
+    let asked = |fixture: &Fixture| {
+        let request = subject.signed(fixture);
+        let verified = subject.provider.verify(&request, NOW_MS).expect("signed");
+        subject.provider.challenge(&verified).map(|reply| (reply.status, reply.body))
+    };
+    let handshake = Fixture::named("slack", "handshake");
+    assert_eq!(asked(&handshake), Some((200, "3eZbrw1aB".to_owned())));
+    assert_eq!(asked(&handshake.with_text("url_verification", "event_callback")), None);
+    assert_eq!(asked(&Fixture::named("slack", "message")), None);
+    assert_eq!(subject.provider.handshake(&handshake.request()), None, "unsigned it is nothing");
+}
+
+#[test]
+fn a_mention_in_slack_is_two_events_with_one_name() {
+    let slack = Subject::of("slack", &[SECRET]);
+    let of = |name| super::read(&slack, &Fixture::named("slack", name)).events.remove(0);
+    let (message, mention) = (of("message"), of("app_mention"));
+    assert_eq!((&message.id, &message.peer, message.kind), (&mention.id, &mention.peer, mention.kind));
+    assert_ne!(message.key, mention.key);
+}
+
+#[test]
+fn twilio_signatures_agree_with_the_official_libraries() {
+    let subject = Subject::of("twilio", &[SECRET]);
+    let form = b"MessageSid=SM1&From=%2B15550001&Body=hi";
+    let code = "ix2gMrzb5vaizrbFw1ybsfS+FlY=";
+    let ask = |query: &str, body: &[u8], headers: &[(&'static str, &str)]| {
+        let request = RawRequest { query: query.to_owned(), ..request(body, headers) };
+        subject.refusal(&request)
+    };
+    let signed = |query: &str, body: &[u8], code: &str| ask(query, body, &[("x-twilio-signature", code)]);
+    assert_eq!(signed("x=1", form, code), None);
+    assert_eq!(signed("x=1", b"Body=hi&From=%2b15550001&MessageSid=SM1&", code), None, "order and spelling do not matter");
+    assert_eq!(signed("x=1", b"Body=ho&From=%2b15550001&MessageSid=SM1", code), Some(Refused::BadSignature));
+    assert_eq!(signed("x=2", form, code), Some(Refused::BadSignature));
+    assert_eq!(signed("", form, code), Some(Refused::BadSignature));
+    let sha256 = ("x-twilio-signature", "EPqMaZDEhoPsjYK7gGWOtewU+w6fo+FzIpn2tkoEKxM=");
+    let settings = ("x-twilio-webhooks-signature-settings", "key=K1,algorithm=HMAC_SHA256");
+    assert_eq!(ask("x=1", form, &[sha256, settings]), None);
+    assert_eq!(ask("x=1", form, &[sha256]), Some(Refused::BadSignature));
+    let hash = "x=1&bodySHA256=d53b10e7d7fe20687cefb31924bf099182560f385ae7e89d8cfc2dfc749135b4";
+    assert_eq!(signed(hash, BODY, "Cr8/hXoVwxAYOmygDbhSM2PNJnA="), None, "what is no form is known by its hash");
+    assert_eq!(signed(hash, b"{}", "Cr8/hXoVwxAYOmygDbhSM2PNJnA="), Some(Refused::BadSignature));
+}
+
+#[test]
+fn twilio_signs_for_the_address_that_the_target_has_and_takes_ports_as_they_come() {
+    let subject = Subject::of("twilio", &[SECRET]);
+    let message = Fixture::named("twilio", "message");
+    let sign = |url| subject.provider.sign(Unsigned { url, ..message.unsigned() }, NOW_MS).remove(0).1;
+    let refusal = |code: HeaderValue| {
+        let mut request = message.request();
+        request.headers.insert("x-twilio-signature", code);
+        subject.refusal(&request)
+    };
+    assert_eq!(sign(None), sign(Some("https://h.example/tw")));
+    assert_eq!(refusal(sign(None)), None);
+    assert_eq!(refusal(sign(Some("https://h.example:443/tw"))), None);
+    for other in ["https://h.example:8443/tw", "http://h.example/tw", "https://h.example/tw/", "http://127.0.0.1:3009/sms"] {
+        assert_eq!(refusal(sign(Some(other))), Some(Refused::BadSignature), "{other}");
+    }
+}
+
+#[test]
+fn twilio_hears_an_answer_that_asks_for_nothing() {
+    let thanks = Subject::of("twilio", &[SECRET]).provider.thanks().expect("words of its own");
+    assert_eq!((thanks.status, thanks.content_type), (200, "text/xml"));
+    assert!(thanks.body.ends_with("<Response/>"), "{}", thanks.body);
+    for name in ["whatsapp", "slack", "standard", "generic"] {
+        assert_eq!(Subject::of(name, &[SECRET]).provider.thanks(), None, "{name}");
+    }
+}
+
+#[test]
+fn a_status_of_twilio_brings_our_handle_back() {
+    let subject = Subject::of("twilio", &[SECRET]);
+    let id = "msg_0190000000007000800000000000002a";
+    let handle = |query: String| {
+        let mut request = RawRequest { query, ..Fixture::named("twilio", "delivered").request() };
+        let url = format!("https://h.example/tw?{}", request.query);
+        let unsigned = Unsigned { url: Some(&url), headers: &HeaderMap::new(), body: &request.body };
+        let signed = subject.provider.sign(unsigned, NOW_MS);
+        request.headers.extend(signed);
+        let verified = subject.provider.verify(&request, NOW_MS).expect("signed");
+        let event = subject.provider.parse(&verified).events.remove(0);
+        assert_eq!(event.account, if request.query.contains("hapax_by") { "MG1" } else { "+15550009999" });
+        event.handle.map(|id| id.to_string())
+    };
+    assert_eq!(handle(format!("hapax={id}&hapax_by=MG1")).as_deref(), Some(id));
+    assert_eq!(handle(format!("hapax={id}")).as_deref(), Some(id));
+    assert_eq!(handle(format!("order=7&hapax={id}")).as_deref(), Some(id));
+    assert_eq!(handle("hapax=nonsense".to_owned()), None);
+}
+
+#[test]
 fn generic_signatures_come_in_every_configured_shape() {
     let header = HeaderName::from_static("x-proof");
     let secrets = vec![SecretString::from(SECRET)];
@@ -263,6 +380,40 @@ fn a_hostile_contact_cannot_take_anothers_message_id() {
     assert_eq!(key(&text.with_body(lid.into_bytes())), key(&text));
 }
 
+/// What a contact writes, or its client makes up, is no part of the key: Slack names each event itself.
+#[test]
+fn nothing_that_a_slack_user_sends_hides_another_message() {
+    let slack = Subject::of("slack", &[SECRET]);
+    let message = Fixture::named("slack", "message");
+    let key = |fixture: &Fixture| only_key(&slack, fixture).0;
+    let hostile = message.with_text("Ev1", "Ev66").with_text("U1", "U666").with_text("oi <@U9>", "Ev1");
+    assert_ne!(key(&hostile), key(&message), "the same client_msg_id and ts, and another event");
+    assert_eq!(key(&message.with_text("4b3f", "ffff")), key(&message));
+    let retry = message.with_header("x-slack-retry-num", b"3").expect("a header");
+    assert_eq!(only_key(&slack, &retry), only_key(&slack, &message), "the count of tries is nothing to it");
+    for header in ["x-slack-retry-num", "x-slack-retry-reason"] {
+        assert!(slack.provider.signature_headers().iter().any(|name| name == header), "the bot must not see {header}");
+    }
+}
+
+/// Twilio names each message itself; what the sender writes cannot pretend to be that name.
+#[test]
+fn nothing_that_is_texted_through_twilio_hides_another_message() {
+    let twilio = Subject::of("twilio", &[SECRET]);
+    let message = Fixture::named("twilio", "message");
+    let (sid, other) = (format!("SM{}", "f".repeat(32)), format!("SM{}", "e".repeat(32)));
+    let body = std::str::from_utf8(&message.body).unwrap();
+    let hostile = body.replace(&sid, &other).replace("Body=", &format!("Body=%26MessageSid%3D{sid}+"));
+    let hostile = super::read(&twilio, &message.with_body(hostile.into_bytes())).events.remove(0);
+    assert_eq!(hostile.id, other);
+    assert_ne!(hostile.key, only_key(&twilio, &message).0);
+    let keys: HashSet<EventKey> = ["message", "delivered", "undelivered", "read", "queued"]
+        .iter()
+        .map(|name| only_key(&twilio, &Fixture::named("twilio", name)).0)
+        .collect();
+    assert_eq!(keys.len(), 5, "one message and its statuses are told apart");
+}
+
 #[test]
 fn accounts_keep_equal_ids_apart() {
     for (provider, name, from) in [
@@ -273,6 +424,7 @@ fn accounts_keep_equal_ids_apart() {
         ("evolution", "text", "shop1"),
         ("waha", "text", "shop1"),
         ("stripe", "connect", "acct_7"),
+        ("slack", "message", "T1"),
     ] {
         let subject = Subject::of(provider, &[SECRET]);
         let fixture = Fixture::named(provider, name);
