@@ -14,6 +14,7 @@ mod crash;
 mod crowds;
 mod delivery;
 mod doors;
+mod evolution;
 mod faulty;
 mod firestore_store;
 mod full_outbox;

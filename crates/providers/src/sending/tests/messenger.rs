@@ -63,6 +63,8 @@ fn messenger_verdicts() {
             (text, 400, error(r#""code":1200"#), "retry".to_owned()),
             (text, 500, error(r#""code":1"#), "unknown".to_owned()),
             (text, 500, error(r#""code":2"#), "unknown".to_owned()),
+            (text, 400, error(r#""code":1,"error_subcode":1357046"#), "unknown".to_owned()),
+            (text, 400, error(r#""code":2"#), "unknown".to_owned()),
             (text, 400, error(r#""code":190"#), "stop".to_owned()),
             (text, 403, error(r#""code":10"#), "stop".to_owned()),
             (text, 403, error(r#""code":10,"error_subcode":2018278"#), "failed".to_owned()),
