@@ -346,15 +346,34 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use hapax_domain::Status;
     use hapax_store::{EventQuery, Reads};
     use hapax_testkit::hand_clock::HandClock;
-    use hapax_testkit::store_bed::{START_MS, accept_one, notice, webhook};
+    use hapax_testkit::store_bed::{START_MS, accept_one, message, notice, webhook};
 
     fn open() -> (tempfile::TempDir, SqliteStore) {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options { disk_floor_bytes: 0, ..Options::default() };
         let opened = SqliteStore::open(&folder.path().join("s.db"), Arc::new(HandClock::at(START_MS)), &options);
         (folder, opened.expect("it opens"))
+    }
+
+    /// Numbers of a batch that failed are in no row; a thread may be marked as read up to them.
+    #[tokio::test]
+    async fn a_number_that_was_marked_as_read_is_not_given_out_after_a_crash() {
+        let (folder, store) = open();
+        let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
+        accept_one(&store, message("m1", "ana")).await;
+        let skipped = |writer: &mut Writer| Ok(writer.last_number += 9);
+        store.write("skipping some numbers", true, skipped).await.expect("done");
+        assert!(store.mark_read(&thread).await.expect("an answer"));
+        drop(store);
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        let clock = Arc::new(HandClock::at(START_MS + 1));
+        let store = SqliteStore::open(&folder.path().join("s.db"), clock, &options).expect("it opens");
+        accept_one(&store, message("m2", "ana")).await;
+        let said = store.thread_messages(&thread, None, 9).await.expect("readable").rows;
+        assert_eq!(said.iter().map(|entry| entry.status).collect::<Vec<_>>(), [Some(Status::Delivered), Some(Status::Read)]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
