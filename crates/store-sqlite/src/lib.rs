@@ -364,7 +364,10 @@ mod tests {
         let (folder, store) = open();
         let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
         accept_one(&store, message("m1", "ana")).await;
-        let skipped = |writer: &mut Writer| Ok(writer.last_number += 9);
+        let skipped = |writer: &mut Writer| {
+            writer.last_number += 9;
+            Ok(())
+        };
         store.write("skipping some numbers", true, skipped).await.expect("done");
         assert!(store.mark_read(&thread).await.expect("an answer"));
         drop(store);
