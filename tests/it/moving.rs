@@ -3,6 +3,7 @@
 mod commands;
 mod firestore_limits;
 mod former_names;
+mod joined;
 mod large_numbers;
 mod normal;
 mod pairs;

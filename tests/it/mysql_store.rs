@@ -69,6 +69,9 @@ fn lane(n: u8) -> LaneRec {
         first: u64::from(n),
         due_ms: 0,
         held: None,
+        peer: None,
+        joined_to: None,
+        joined: vec![],
     }
 }
 

@@ -127,6 +127,9 @@ fn lane() -> LaneRec {
         first: 9,
         due_ms: 8,
         held: Some(held),
+        peer: Some(ODD.to_owned()),
+        joined_to: Some([0; 32]),
+        joined: vec![[2; 32], [0; 32]],
     }
 }
 
@@ -242,6 +245,8 @@ fn all_wanted() -> Wanted {
         bodies: vec![7],
         names: vec![(ODD.to_owned(), "alias".to_owned())],
         threads: vec![thread_hash(ODD, ODD)],
+        sure_names: vec![(ODD.to_owned(), "alias".to_owned())],
+        named: vec![thread_hash(ODD, ODD)],
         sending: vec![ODD.to_owned(), "nobody".to_owned()],
         provider_names: vec![(ODD.to_owned(), ODD.to_owned())],
         requests: vec![request_hash(ODD, ODD)],
@@ -273,7 +278,8 @@ async fn every_kind_of_record_reads_back_as_it_was_saved() {
         assert_eq!(loaded.lowest[&[1; 32]], [9]);
         assert_eq!(loaded.lowest[&[6; 32]], [11]);
         assert_eq!((&loaded.events[&7], &loaded.events[&8]), (&event(), &bare_event()));
-        assert_eq!(loaded.names[&(ODD.to_owned(), "alias".to_owned())], ODD);
+        let names = [((ODD.to_owned(), "alias".to_owned()), ODD.to_owned())].into();
+        assert_eq!((&loaded.names, &loaded.sure_names), (&names, &names));
         assert_eq!(loaded.threads[&thread_hash(ODD, ODD)], thread());
         assert!(loaded.sending.contains(ODD) && loaded.sending.len() == 1);
         assert_eq!(loaded.provider_names[&name_hash(ODD, ODD)], provider_name());

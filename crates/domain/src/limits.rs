@@ -75,3 +75,7 @@ pub fn redrive_looks_at(max: usize) -> usize {
 pub fn preview(text: &str) -> String {
     if text.len() <= PREVIEW_CHARS { text.to_owned() } else { text.chars().take(PREVIEW_CHARS).collect() }
 }
+/// Links that are followed from a name to the one its thread goes by. Names are written so that one is enough; older versions left chains.
+pub const NAME_HOPS_MAX: usize = 16;
+/// Lanes that one lane of a server's store speaks for, because their names turned out to be one person's. What waits in a further one goes on beside.
+pub const LANES_JOINED_MAX: usize = 16;

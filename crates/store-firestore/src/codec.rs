@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hapax_domain::{Direction, Kind, Priority, Status};
 use hapax_store::steps::records::{
-    AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, ProviderNameRec, Queue, ThreadRec, read_steps,
-    thread_hash, write_steps,
+    AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, ProviderNameRec, Queue, ThreadRec,
+    read_hashes, read_steps, thread_hash, write_hashes, write_steps,
 };
 use hapax_store::{Answer, Copies, KeptHeaders, StoreError, read_replies, write_replies};
 
@@ -203,6 +203,9 @@ pub(super) fn lane_fields(lane: &LaneRec, held_doc: Option<&str>) -> Fields {
         .with("priority", int(priority_code(lane.priority)))
         .with("first", number(lane.first))
         .with("due_ms", int(lane.due_ms))
+        .with("peer", lane.peer.as_deref().map_or_else(null, text))
+        .with("joined_to", lane.joined_to.as_ref().map_or_else(null, hash))
+        .with("joined", if lane.joined.is_empty() { null() } else { bytes(&write_hashes(&lane.joined)) })
         .with("leased", flag(held.is_some()))
         .with_some("held_number", held.map(|held| held.number), number)
         .with_some("held_attempt", held.map(|held| held.attempt), |attempt| int(attempt.into()))
@@ -238,6 +241,9 @@ pub(super) fn read_lane(doc: &Doc) -> Result<LaneRec, StoreError> {
         first: doc.number("first")?,
         due_ms: doc.int("due_ms")?,
         held,
+        peer: doc.maybe_text("peer"),
+        joined_to: doc.maybe_hash("joined_to"),
+        joined: doc.maybe_bytes("joined").map(|bytes| read_hashes(&bytes)).unwrap_or_default(),
     })
 }
 

@@ -48,6 +48,11 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     let found = Found::of(got);
     take_lanes(client, &found, wanted, (&mut loaded, sight))?;
     take_names(client, &found, wanted, (&mut loaded, sight))?;
+    for doc in &talk.names {
+        let name = codec::read_name(doc)?;
+        sight.saw(doc);
+        loaded.names.insert((name.account, name.name), name.peer);
+    }
     let named = wanted.threads.iter().filter_map(|thread| found.at(client, &sight.thread_path(thread)?));
     for doc in talk.threads.iter().chain(named.collect::<Vec<_>>()) {
         sight.lock(doc);
@@ -118,7 +123,13 @@ fn item_path(item: &u64) -> String {
 /// those with bodies are of the same webhook.
 fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
     let mut paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
-    paths.extend(wanted.names.iter().map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))));
+    paths.extend(
+        wanted
+            .names
+            .iter()
+            .chain(&wanted.sure_names)
+            .map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))),
+    );
     paths.extend(wanted.threads.iter().filter_map(|thread| sight.thread_path(thread)));
     paths.extend(wanted.items.iter().map(item_path));
     paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
@@ -160,6 +171,12 @@ fn take_names(
         sight.saw(doc);
         sight.know_thread(account, &peer);
         loaded.names.insert((account.clone(), name.clone()), peer);
+    }
+    // Whoever lets a name lead elsewhere changes the document of the thread it led to, and that is checked by the commit.
+    for (account, name) in &wanted.sure_names {
+        if let Some(doc) = found.at(client, &paths::hashed(paths::NAMES, &name_hash(account, name))) {
+            loaded.sure_names.insert((account.clone(), name.clone()), doc.text("peer")?);
+        }
     }
     Ok(())
 }
@@ -238,6 +255,8 @@ async fn waiting(client: &Client, wanted: &Wanted) -> Result<Vec<((String, Strin
 struct Talk {
     /// Those of which only the hash is known.
     threads: Vec<Doc>,
+    /// All that lead to certain threads.
+    names: Vec<Doc>,
     /// One for each account: whether it sends anything.
     sending: Vec<(String, bool)>,
 }
@@ -248,9 +267,16 @@ async fn talk(client: &Client, wanted: &Wanted, sight: &Sight) -> Result<Talk, S
     let begun = wanted.sending.iter().map(|account| {
         Query::of(paths::OUTBOX).equal("account", text(account)).equal("begun", flag(true)).only(&["number"]).limit(1)
     });
-    let (threads, begun) = try_join(client.run_any(&by_hash, "hash", nameless), client.run_all(begun.collect())).await?;
+    let named = wanted.named.iter().map(hash).collect();
+    let names = Query::of(paths::NAMES);
+    let (threads, names, begun) = try_join3(
+        client.run_any(&by_hash, "hash", nameless),
+        client.run_any(&names, "thread", named),
+        client.run_all(begun.collect()),
+    )
+    .await?;
     let sending = wanted.sending.iter().cloned().zip(begun).map(|(account, found)| (account, !found.is_empty()));
-    Ok(Talk { threads, sending: sending.collect() })
+    Ok(Talk { threads, names, sending: sending.collect() })
 }
 
 fn provider_name_paths(wanted: &Wanted) -> Vec<String> {

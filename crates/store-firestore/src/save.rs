@@ -68,9 +68,14 @@ impl FirestoreTx {
             self.writes.create(self.name(&path(thread)), codec::thread_fields(thread));
         }
         for thread in &changes.threads {
-            self.writes.update(self.name(&path(thread)), codec::thread_fields(thread));
+            let mut fields = codec::thread_fields(thread);
+            if !changes.names.is_empty() {
+                // Whoever has read such a name before comes to nothing, even where this says nothing new of the thread.
+                fields = fields.with("touched", text(&self.nonce));
+            }
+            self.writes.update(self.name(&path(thread)), fields);
         }
-        for name in &changes.names {
+        for name in changes.new_names.iter().chain(&changes.names) {
             let hash = name_hash(&name.account, &name.name);
             self.writes.put(self.name(&paths::hashed(paths::NAMES, &hash)), codec::name_fields(name));
         }
@@ -238,7 +243,8 @@ impl FirestoreTx {
         }
         for message in &changes.messages {
             let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
-            self.writes.update(self.name(&place.path), outbox_doc::progress_fields(message));
+            let home = Fields::default().with("home", hash(&message.home));
+            self.writes.update(self.name(&place.path), outbox_doc::progress_fields(message).and(home));
             if let Some(thread_doc) = place.thread_doc {
                 let entry = self.entry(&thread_doc, &message.message_id().to_string());
                 self.writes.put(entry, outbox_doc::progress_fields(message));

@@ -40,7 +40,7 @@ pub struct FirestoreTx {
     pub(super) writes: Writes,
     now_ms: i64,
     begun_micros: i64,
-    nonce: String,
+    pub(super) nonce: String,
     last_number: Option<u64>,
     /// Once they were asked for.
     paused: Option<Vec<PausedAccount>>,

@@ -70,9 +70,12 @@ async fn move_all(link: &mut Link, seen_ms: i64, now_ms: i64) -> Result<bool, St
     // person named.
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND o.in_doubt = 0 AND m.home <> o.lane";
     let rest = format!(
-        "UPDATE hapax_lanes l SET due_ms = CASE WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
+        "UPDATE hapax_lanes l SET due_ms = CASE WHEN joined_to IS NOT NULL THEN due_ms WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
              held_until_ms = {lease_end}
              WHERE NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE l.queue = 1 AND o.number = l.first AND EXISTS ({scheduled}));
+         UPDATE hapax_lanes l JOIN (SELECT joined_to, MAX(held_until_ms) AS until_ms FROM hapax_lanes
+             WHERE joined_to IS NOT NULL AND held_until_ms IS NOT NULL GROUP BY joined_to) j ON l.hash = j.joined_to
+             SET l.due_ms = GREATEST(COALESCE(l.held_until_ms, j.until_ms), j.until_ms);
          UPDATE hapax_items SET due_ms = LEAST(due_ms - {back}, {most}) WHERE place = 0;
          UPDATE hapax_outs o SET due_ms = LEAST(due_ms - {back}, {most}) WHERE due_ms IS NOT NULL AND NOT EXISTS ({scheduled});
          UPDATE hapax_provider_names SET heard_ms = {now_ms} WHERE heard_ms > {now_ms};

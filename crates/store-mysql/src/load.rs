@@ -26,6 +26,7 @@ pub(super) enum Part {
     Bodies,
     Names,
     Threads,
+    SureNames,
     Sending,
     ProviderNames,
     Messages,
@@ -49,6 +50,8 @@ impl Asked {
         asked.by(Part::Bodies, &with_body, "hapax_events", "PRIMARY", "number", &wanted.bodies, "");
         asked.by(Part::Names, NAME, "hapax_names", "PRIMARY", "hash", &hashes(&wanted.names), "");
         asked.by(Part::Threads, THREAD, "hapax_threads", "PRIMARY", "hash", &wanted.threads, lock);
+        asked.by(Part::SureNames, NAME, "hapax_names", "PRIMARY", "hash", &hashes(&wanted.sure_names), "");
+        asked.by(Part::Names, NAME, "hapax_names", "of_thread", "thread", &wanted.named, "");
         for account in &wanted.sending {
             let sending =
                 "SELECT account FROM hapax_outs FORCE INDEX (begun) WHERE account_key = ? AND begun_ms IS NOT NULL LIMIT 1";
@@ -140,6 +143,10 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
         Part::Names => {
             let names = sets.read(read_name)?.into_iter();
             loaded.names.extend(names.map(|name| ((name.account, name.name), name.peer)));
+        }
+        Part::SureNames => {
+            let names = sets.read(read_name)?.into_iter();
+            loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
         Part::Threads => {
             let threads = sets.read(read_thread)?.into_iter();

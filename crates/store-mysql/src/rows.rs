@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hapax_domain::{Direction, EventId, Kind, Priority};
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
-    ProviderNameRec, Queue, ThreadRec, name_hash, read_numbers, read_past, read_steps, request_hash, thread_hash, write_numbers,
-    write_past, write_steps,
+    ProviderNameRec, Queue, ThreadRec, name_hash, read_hashes, read_numbers, read_past, read_steps, request_hash, thread_hash,
+    write_hashes, write_numbers, write_past, write_steps,
 };
 use hapax_store::{Answer, KeptHeaders, PausedAccount, StoreError, read_replies, write_replies};
 
@@ -142,12 +142,14 @@ pub(super) fn read_item(fields: &mut Fields) -> Result<ItemRec, StoreError> {
     })
 }
 
-pub(super) const LANE: &str = "hash,queue,channel,account,priority,first,due_ms,held_number,held_attempt,held_fence,held_worker,\
-                               held_leased_ms,held_until_ms,channel_key,account_key";
+pub(super) const LANE: &str = "hash,queue,channel,account,priority,first,due_ms,peer,joined_to,joined,held_number,held_attempt,\
+                               held_fence,held_worker,held_leased_ms,held_until_ms,channel_key,account_key";
 
 pub(super) fn put_lane(lane: &LaneRec, values: &mut Values<'_>) {
     values.put(&lane.hash).put(&lane.queue.code()).put(&*lane.channel).put(&lane.account).put(&priority_code(lane.priority));
-    values.put(&lane.first).put(&lane.due_ms);
+    values.put(&lane.first).put(&lane.due_ms).put(&lane.peer).put(&lane.joined_to.as_ref().map(|lane| &lane[..]));
+    let joined = (!lane.joined.is_empty()).then(|| write_hashes(&lane.joined));
+    values.put(&joined.as_deref());
     let held = lane.held.as_ref();
     values.put(&held.map(|held| held.number)).put(&held.map(|held| held.attempt)).put(&held.map(|held| held.fence));
     values.put(&held.map(|held| held.worker.as_str())).put(&held.map(|held| held.leased_ms));
@@ -164,6 +166,9 @@ pub(super) fn read_lane(fields: &mut Fields) -> Result<LaneRec, StoreError> {
         priority: priority_of(fields)?,
         first: fields.next()?,
         due_ms: fields.next()?,
+        peer: fields.next()?,
+        joined_to: fields.next::<Option<Vec<u8>>>()?.and_then(|bytes| read_hashes(&bytes).pop()),
+        joined: fields.next::<Option<Vec<u8>>>()?.map(|bytes| read_hashes(&bytes)).unwrap_or_default(),
         held: held_of(fields)?,
     })
 }

@@ -61,7 +61,9 @@ fn save_lanes(sql: &mut Sql, changes: &Changes) {
 
 fn save_threads(sql: &mut Sql, changes: &Changes) {
     let hash = |thread: &hapax_store::steps::records::ThreadRec| thread_hash(&thread.account, &thread.peer);
-    put_rows(sql, "hapax_names", NAME, &changes.names, Put::Over, |name| name_hash(&name.account, &name.name), put_name);
+    let name = |name: &hapax_store::steps::records::NameRec| name_hash(&name.account, &name.name);
+    put_rows(sql, "hapax_names", NAME, &changes.names, Put::Over, name, put_name);
+    put_rows(sql, "hapax_names", NAME, &changes.new_names, Put::New, name, put_name);
     put_rows(sql, "hapax_threads", THREAD, &changes.threads, Put::Over, hash, put_thread);
     put_rows(sql, "hapax_threads", THREAD, &changes.new_threads, Put::New, hash, put_thread);
     remove(sql, "hapax_names WHERE thread", &changes.gone_threads);
@@ -78,8 +80,15 @@ fn save_messages(sql: &mut Sql, changes: &Changes) {
     changed.sort_unstable_by_key(|message| message.number);
     for message in changed {
         sql.add(
-            "UPDATE hapax_messages SET provider_id = ?, steps = ?, why = ?, past = ? WHERE number = ?",
-            &[&message.provider_id, &write_steps(&message.steps), &message.why, &write_past(&message.past), &message.number],
+            "UPDATE hapax_messages SET home = ?, provider_id = ?, steps = ?, why = ?, past = ? WHERE number = ?",
+            &[
+                &message.home,
+                &message.provider_id,
+                &write_steps(&message.steps),
+                &message.why,
+                &write_past(&message.past),
+                &message.number,
+            ],
         );
     }
     put_rows(sql, "hapax_messages", MESSAGE, &changes.new_messages, Put::New, |message| message.number, put_message);

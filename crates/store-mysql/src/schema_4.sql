@@ -68,3 +68,11 @@ SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCH
 PREPARE added FROM @added;
 EXECUTE added;
 DEALLOCATE PREPARE added;
+-- The name that the thread of a lane goes by; the lane that speaks for this one because their names turned out to be one person's, and the
+-- lanes that this one speaks for.
+SET @added = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        AND TABLE_NAME = 'hapax_lanes' AND COLUMN_NAME = 'joined') = 0,
+    'ALTER TABLE hapax_lanes ADD COLUMN peer TEXT, ADD COLUMN joined_to BINARY(32), ADD COLUMN joined BLOB', 'DO 0');
+PREPARE added FROM @added;
+EXECUTE added;
+DEALLOCATE PREPARE added;

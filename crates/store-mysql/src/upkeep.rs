@@ -254,9 +254,10 @@ pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
     );
     sql.add("SELECT COALESCE(SUM(in_doubt = 0), 0), COALESCE(SUM(in_doubt = 1), 0) FROM hapax_outs", &[]);
     sql.add(
-        "SELECT MIN(i.channel), i.place, l.hash IS NOT NULL, COUNT(*), MIN(i.received_ms) FROM hapax_items i
-             LEFT JOIN hapax_lanes l ON l.hash = i.lane AND l.held_number = i.number AND i.place = ?
-             GROUP BY i.channel_key, i.place, l.hash IS NOT NULL",
+        "SELECT MIN(i.channel), i.place, l.held_number IS NOT NULL, COUNT(*), MIN(i.received_ms) FROM hapax_items i
+             LEFT JOIN (SELECT held_number FROM hapax_lanes WHERE queue = 0 AND held_number IS NOT NULL) l
+                 ON l.held_number = i.number AND i.place = ?
+             GROUP BY i.channel_key, i.place, l.held_number IS NOT NULL",
         &[&Place::InLane.code()],
     );
     let mut sets = engine.ask(sql).await?;

@@ -65,9 +65,12 @@ async fn move_all(client: &ClientWrapper, seen_ms: i64, now_ms: i64) -> Result<b
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND NOT o.unknown AND m.home <> o.lane";
     client
         .batch_execute(&format!(
-            "UPDATE hapax_lanes l SET due_ms = CASE WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
+            "UPDATE hapax_lanes l SET due_ms = CASE WHEN joined_to IS NOT NULL THEN due_ms WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
                  held_until_ms = {lease_end}
                  WHERE NOT EXISTS (SELECT 1 FROM hapax_outs o WHERE l.queue = 1 AND o.number = l.first AND EXISTS ({scheduled}));
+             UPDATE hapax_lanes l SET due_ms = GREATEST(l.held_until_ms, j.until_ms)
+                 FROM (SELECT joined_to, max(held_until_ms) AS until_ms FROM hapax_lanes
+                     WHERE joined_to IS NOT NULL AND held_until_ms IS NOT NULL GROUP BY joined_to) j WHERE l.hash = j.joined_to;
              UPDATE hapax_items SET due_ms = LEAST(due_ms - {back}, {most}) WHERE place = 0;
              UPDATE hapax_outs o SET due_ms = LEAST(due_ms - {back}, {most}) WHERE due_ms IS NOT NULL AND NOT EXISTS ({scheduled});
              UPDATE hapax_provider_names SET heard_ms = {now_ms} WHERE heard_ms > {now_ms};

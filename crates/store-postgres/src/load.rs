@@ -61,6 +61,7 @@ static EVENTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<EventRec>);
 static BODIES: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM hapax_events WHERE number = ANY($1::int8[])", all_columns::<EventRec>("")));
 static NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<NameRec>);
+static NAMED: LazyLock<Reading> = LazyLock::new(|| Reading::by::<NameRec>("thread = ANY($1::bytea[]) ORDER BY hash"));
 static THREADS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ThreadRec>);
 const SENDING: &str = "SELECT w.account FROM UNNEST($1::text[]) AS w (account)
     WHERE EXISTS (SELECT 1 FROM hapax_outs o WHERE md5(o.account) = md5(w.account) AND o.account = w.account AND o.begun_ms IS NOT NULL)";
@@ -86,6 +87,7 @@ enum Part {
     Events,
     Names,
     Threads,
+    SureNames,
     Sending,
     ProviderNames,
     Messages,
@@ -114,6 +116,8 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
         (Part::Events, &**BODIES, some(&wanted.bodies, numbers)),
         (Part::Names, NAMES.get(false), some(&wanted.names, name_hashes)),
         (Part::Threads, THREADS.get(lock), some(&wanted.threads, hashes)),
+        (Part::SureNames, NAMES.get(false), some(&wanted.sure_names, name_hashes)),
+        (Part::Names, NAMED.get(false), some(&wanted.named, hashes)),
         (Part::Sending, SENDING, some(&wanted.sending, texts)),
         (Part::ProviderNames, PROVIDER_NAMES.get(lock), some(&wanted.provider_names, name_hashes)),
         (Part::Messages, REQUESTS.get(lock), some(&wanted.requests, hashes)),
@@ -159,6 +163,10 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
         Part::Names => {
             let names = read_all::<NameRec>(rows)?.into_iter();
             loaded.names.extend(names.map(|name| ((name.account, name.name), name.peer)));
+        }
+        Part::SureNames => {
+            let names = read_all::<NameRec>(rows)?.into_iter();
+            loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
         Part::Threads => loaded.threads.extend(read_all::<ThreadRec>(rows)?.into_iter().map(|thread| (thread.key(), thread))),
         Part::Sending => {

@@ -136,11 +136,12 @@ fn read_event_id(fields: &mut Fields<'_>) -> Result<Option<EventId>, Failure> {
 
 /// What may change of a message, after its key.
 pub(super) const MESSAGE_CHANGES: &[(&str, &str)] =
-    &[("number", "int8"), ("provider_id", "text"), ("steps", "text"), ("why", "text"), ("past", "text")];
+    &[("number", "int8"), ("home", "bytea"), ("provider_id", "text"), ("steps", "text"), ("why", "text"), ("past", "text")];
 
 pub(super) fn message_changes<'r>(of: &[&'r MessageRec]) -> Vec<Param<'r>> {
     vec![
         column(of, |message| message.number as i64),
+        column(of, |message| &message.home[..]),
         column(of, |message| message.provider_id.as_deref().map(escape)),
         column(of, |message| write_steps(&message.steps)),
         column(of, |message| message.why.as_deref().map(escape)),

@@ -26,6 +26,7 @@ const GONE_ITEMS: &str = "DELETE FROM hapax_items WHERE number = ANY($1::int8[])
 static NEW_LANES: LazyLock<String> = LazyLock::new(insert::<LaneRec>);
 static LANES: LazyLock<String> = LazyLock::new(update::<LaneRec>);
 const GONE_LANES: &str = "DELETE FROM hapax_lanes WHERE hash = ANY($1::bytea[])";
+static NEW_NAMES: LazyLock<String> = LazyLock::new(insert::<NameRec>);
 static NAMES: LazyLock<String> = LazyLock::new(|| {
     let changed = "ON CONFLICT (hash) DO UPDATE SET peer = excluded.peer, thread = excluded.thread
         WHERE hapax_names.thread <> excluded.thread";
@@ -73,6 +74,7 @@ fn asks_of_lanes<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
 }
 
 fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
+    put(asks, &NEW_NAMES, &changes.new_names);
     put(asks, &NAMES, &changes.names);
     put(asks, &NEW_THREADS, &changes.new_threads);
     put(asks, &THREADS, &changes.threads);

@@ -21,3 +21,8 @@ UPDATE hapax_messages SET provider_id = NULL,
 ALTER TABLE hapax_outs ADD COLUMN IF NOT EXISTS failures int4 NOT NULL DEFAULT 0;
 -- Entries up to this number were marked as read.
 ALTER TABLE hapax_threads ADD COLUMN IF NOT EXISTS read_to int8 NOT NULL DEFAULT 0;
+-- The name that the thread of a lane goes by; the lane that speaks for this one because their names turned out to be one person's, and the
+-- lanes that this one speaks for.
+ALTER TABLE hapax_lanes ADD COLUMN IF NOT EXISTS peer TEXT;
+ALTER TABLE hapax_lanes ADD COLUMN IF NOT EXISTS joined_to BYTEA;
+ALTER TABLE hapax_lanes ADD COLUMN IF NOT EXISTS joined BYTEA;

@@ -2,8 +2,8 @@
 
 use hapax_domain::{Direction, Kind, Priority};
 use hapax_store::steps::records::{
-    Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, Queue, ThreadRec, name_hash, read_numbers,
-    thread_hash, write_numbers,
+    Carried, EventRec, Hash, Held, ItemRec, KeyRec, LaneRec, NameRec, Place, Queue, ThreadRec, name_hash, read_hashes,
+    read_numbers, thread_hash, write_hashes, write_numbers,
 };
 use hapax_store::{KeptHeaders, NewMessage, read_replies, write_replies};
 
@@ -246,6 +246,9 @@ impl Kept for LaneRec {
         ("priority", "int2"),
         ("first", "int8"),
         ("due_ms", "int8"),
+        ("peer", "text"),
+        ("joined_to", "bytea"),
+        ("joined", "bytea"),
         ("held_number", "int8"),
         ("held_attempt", "int4"),
         ("held_fence", "int8"),
@@ -269,6 +272,9 @@ impl Kept for LaneRec {
             column(of, |lane| priority_code(lane.priority)),
             column(of, |lane| lane.first as i64),
             column(of, |lane| lane.due_ms),
+            column(of, |lane| lane.peer.as_deref().map(escape)),
+            column(of, |lane| lane.joined_to.as_ref().map(|lane| &lane[..])),
+            column(of, |lane| (!lane.joined.is_empty()).then(|| write_hashes(&lane.joined))),
             column(of, |lane| lane.held.as_ref().map(|held| held.number as i64)),
             column(of, |lane| lane.held.as_ref().map(|held| held.attempt as i32)),
             column(of, |lane| lane.held.as_ref().map(|held| held.fence as i64)),
@@ -287,6 +293,9 @@ impl Kept for LaneRec {
             priority: read_priority(fields)?,
             first: fields.number()?,
             due_ms: fields.take()?,
+            peer: fields.text_or_null()?,
+            joined_to: fields.hash_or_null()?,
+            joined: fields.take::<Option<Vec<u8>>>()?.map(|bytes| read_hashes(&bytes)).unwrap_or_default(),
             held: read_held(fields)?,
         })
     }

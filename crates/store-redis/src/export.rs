@@ -429,12 +429,12 @@ impl Telling<'_> {
         let (text, payload) = (row.maybe_text()?, row.bytes()?);
         let priority = *Priority::ALL.get(row.int()? as usize).ok_or_else(|| odd("an unknown priority"))?;
         let reply_to = row.maybe_bytes()?.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).map(EventId);
-        let (thread, provider_id, why) = (row.text()?, row.maybe_text()?, row.maybe_text()?);
+        let (thread, lane_of, provider_id, why) = (row.text()?, row.text()?, row.maybe_text()?, row.maybe_text()?);
         let past = read_past(row.maybe_text()?.as_deref());
         Ok(MessageRec {
             number,
             created_ms,
-            home: outbox_lane(&channel, &account, &thread),
+            home: outbox_lane(&channel, &account, &lane_of),
             thread: thread_hash(&account, &thread),
             channel,
             account,

@@ -1,42 +1,62 @@
 //! Taking in: keys, events and items of one webhook.
 
+use std::sync::Arc;
+
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Event, EventId, EventKey, Kind, ThreadId};
+use hapax_domain::{Event, EventId, EventKey, Kind};
 use hapax_store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then, suspected};
 use rusqlite::{OptionalExtension, params};
 
 use super::keys::Claim;
 use super::lanes::{LaneName, Line, Waiting};
+use super::names::{NameHash, Person, name_hash};
 use super::rows::{event_id, kind_number};
-use super::threads::{NameHash, Said, name_hash};
+use super::threads::Said;
 use super::writer::{StepError, Writer};
 
 /// An item being gathered from the events of one webhook.
 struct Gathered {
-    lane: Option<LaneName>,
+    /// As it was called when the first event came.
+    under: Option<LaneName>,
+    line: InLine,
     item: u64,
     members: Vec<u64>,
 }
 
 /// What is hashed of an event by the caller, because the writer's time is everybody's.
 pub(super) struct Hashed {
+    /// Of its peer as the provider spelt it.
     lane: Option<LaneName>,
-    /// Of the peer and its aliases, for messages.
+    /// Of the peer and its aliases, where it is heard in a thread or waits in one.
     names: Vec<NameHash>,
+}
+
+/// Where an item waits: the lane, or nothing for one that waits for nobody, and whose it is, where the event is from another name of theirs.
+#[derive(Clone, Default)]
+pub(super) struct InLine {
+    pub(super) lane: Option<LaneName>,
+    pub(super) peer: Option<Arc<str>>,
+}
+
+/// What was heard in a thread.
+struct Heard {
+    person: Person,
+    /// What was said there before.
+    prev: i64,
 }
 
 pub(super) fn hash(arrival: &Arrival) -> Vec<Hashed> {
     let hash = |new: &NewEvent| {
         let event = &new.event;
         let names = names_of(event).map(|name| name_hash(&event.account, name)).collect();
-        Hashed { lane: event.lane().map(|thread| lane_name(&arrival.channel, &thread)), names }
+        Hashed { lane: event.lane().map(|thread| lane_name(&arrival.channel, &thread.account, &thread.peer)), names }
     };
     arrival.events.iter().map(hash).collect()
 }
 
-/// The names of whom a message is from or to; none for what is no message.
+/// The names of whom an event is from or to; none for what neither is heard in a thread nor waits in one.
 fn names_of(event: &Event) -> impl Iterator<Item = &str> {
-    let peer = event.peer.iter().filter(|_| event.kind == Kind::Message);
+    let peer = event.peer.iter().filter(|_| event.kind.waits_in_thread());
     peer.flat_map(|peer| std::iter::once(peer).chain(&event.aliases)).map(String::as_str)
 }
 
@@ -69,8 +89,16 @@ impl Writer {
             let claim = Claim::new(place, new.event.fingerprint, self.now_ms, window_ms);
             self.keys.insert(&self.db, &new.event.key.0, claim)?;
             let suspect = self.guard(new, number, arrival.window_ms)?;
-            let item = self.put_in_line(channel, number, new, suspect, hashed.lane, &mut gathered)?;
-            let said = if suspect.is_some() { None } else { self.hear(channel, number, new, &hashed.names)? };
+            let heard = if suspect.is_some() { None } else { self.hear(channel, number, new, &hashed.names)? };
+            if let Some(Heard { person, .. }) = heard.as_ref().filter(|heard| !heard.person.joined.is_empty()) {
+                self.join_names(arrival, &new.event.account, person, &mut gathered)?;
+            }
+            let line = match (&new.then, suspect) {
+                (Then::Deliver, None) => self.line_for(arrival, &new.event, hashed, heard.as_ref(), &mut gathered)?,
+                _ => InLine::default(),
+            };
+            let item = self.put_in_line(channel, number, new, suspect, line, &mut gathered)?;
+            let said = heard.map(|heard| (heard.person.thread, heard.prev));
             self.record(arrival, channel, number, new, item, said, &mut body_at)?;
             let id = event_id(self.now_ms, number);
             accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
@@ -112,6 +140,26 @@ impl Writer {
         Ok(None)
     }
 
+    /// Makes what waits under names that are one person's from now on wait in one line; what this webhook has brought so far, too.
+    fn join_names(
+        &mut self,
+        arrival: &Arrival,
+        account: &str,
+        person: &Person,
+        gathered: &mut [Gathered],
+    ) -> rusqlite::Result<()> {
+        let into = lane_name(&arrival.channel, account, &person.peer);
+        for name in &person.joined {
+            self.join_lanes(account, name, person)?;
+            let from = lane_name(&arrival.channel, account, name);
+            if move_gathered(gathered, from, into, &person.peer) {
+                let channel = self.channel(&arrival.channel)?;
+                self.write_joins(channel, &[from], into, &person.peer)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Finds the event's item; gives nothing for an event that goes nowhere.
     fn put_in_line(
         &mut self,
@@ -119,7 +167,7 @@ impl Writer {
         number: u64,
         new: &NewEvent,
         suspect: Option<EventId>,
-        lane: Option<LaneName>,
+        line: InLine,
         gathered: &mut Vec<Gathered>,
     ) -> Result<Option<u64>, StepError> {
         match &new.then {
@@ -129,15 +177,49 @@ impl Writer {
                 self.park_new(channel, number, &suspect.map(suspected).unwrap_or_default(), false)
             }
             Then::Deliver => {
-                let same = |item: &&mut Gathered| lane.is_some() && item.lane == lane;
+                let same = |item: &&mut Gathered| line.lane.is_some() && item.under == line.lane;
                 if let Some(item) = gathered.iter_mut().find(same) {
                     item.members.push(number);
+                    item.line.peer = item.line.peer.take().or(line.peer);
                     return Ok(Some(item.item));
                 }
-                gathered.push(Gathered { lane, item: number, members: vec![number] });
+                gathered.push(Gathered { under: line.lane, line, item: number, members: vec![number] });
                 Ok(Some(number))
             }
         }
+    }
+
+    /// The line of whom the event's names belong to now.
+    fn line_for(
+        &mut self,
+        arrival: &Arrival,
+        event: &Event,
+        hashed: &Hashed,
+        heard: Option<&Heard>,
+        gathered: &mut [Gathered],
+    ) -> rusqlite::Result<InLine> {
+        let Some(spelt) = hashed.lane else { return Ok(InLine::default()) };
+        let mut names = names_of(event).zip(hashed.names.iter().copied());
+        let mut known = match heard {
+            Some(heard) => Some(Arc::clone(&heard.person.peer)),
+            None => self.threads.resolve(&self.db, &event.account, names.next())?.map(|(_, peer)| peer),
+        };
+        let by_alias = known.is_none();
+        if by_alias {
+            known = self.threads.resolve(&self.db, &event.account, names)?.map(|(_, peer)| peer);
+        }
+        let Some(peer) = known.filter(|peer| event.peer.as_deref() != Some(peer)) else {
+            return Ok(InLine { lane: Some(spelt), peer: None });
+        };
+        let lane = lane_name(&arrival.channel, &event.account, &peer);
+        // Something else may wait under the peer's own name, which said nothing to us. What comes into an item of this webhook is in line already.
+        if by_alias && !gathered.iter().any(|item| item.under == Some(lane)) {
+            let channel = self.channel(&arrival.channel)?;
+            let mut joined = self.lanes.join(channel, spelt, lane, &peer);
+            joined.extend(move_gathered(gathered, spelt, lane, &peer).then_some(spelt));
+            self.write_joins(channel, &joined, lane, &peer)?;
+        }
+        Ok(InLine { lane: Some(lane), peer: Some(peer) })
     }
 
     fn park_new(&mut self, channel: i64, number: u64, why: &str, quarantined: bool) -> Result<Option<u64>, StepError> {
@@ -147,12 +229,13 @@ impl Writer {
         Ok(Some(number))
     }
 
-    /// Lets the event be heard: by the message it is about, and in its thread. Gives the thread and what was said there before.
-    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent, hashes: &[NameHash]) -> rusqlite::Result<Option<(i64, i64)>> {
+    /// Lets the event be heard: by the message it is about, and in its thread.
+    fn hear(&mut self, channel: i64, number: u64, new: &NewEvent, hashes: &[NameHash]) -> rusqlite::Result<Option<Heard>> {
         let event = &new.event;
         let is_ours = self.hear_word(event)?;
         // Our own message, in the thread already, is not said twice; what could not be read says nothing.
-        if hashes.is_empty() || is_ours || matches!(new.then, Then::Quarantine { .. }) {
+        let says = event.kind == Kind::Message && !hashes.is_empty();
+        if !says || is_ours || matches!(new.then, Then::Quarantine { .. }) {
             return Ok(None);
         }
         let names: Vec<(&str, NameHash)> = names_of(event).zip(hashes.iter().copied()).collect();
@@ -161,9 +244,10 @@ impl Writer {
             *last_number += 1;
             *last_number as i64
         };
-        let thread = self.threads.of(&self.db, channel, &event.account, &names, &mut next)?;
+        let person = self.threads.learn(&self.db, channel, &event.account, &names, &mut next)?;
         let said = Said { number: number as i64, at: self.now_ms, out: event.echo, text: event.text.as_deref() };
-        Ok(Some((thread, self.threads.say(&self.db, thread, &said)?)))
+        let prev = self.threads.say(&self.db, person.thread, &said)?;
+        Ok(Some(Heard { person, prev }))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one row is made of all of it")]
@@ -217,12 +301,18 @@ impl Writer {
     }
 
     fn queue(&mut self, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
-        let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL, 0)")?;
+        let mut insert =
+            self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL, 0, ?6, NULL)")?;
         self.work_made |= !gathered.is_empty();
         for item in gathered {
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
-            insert.execute(params![item.item as i64, channel, item.lane, members, self.now_ms])?;
-            self.lanes.add(channel, Waiting { item: item.item as i64, lane: item.lane, due: self.now_ms, line: Line::default() });
+            let (number, is_moved) = (item.item as i64, item.line.lane != item.under);
+            let InLine { lane, peer } = self.speaking(channel, item.line);
+            let waiting = Waiting::new(number, lane, self.now_ms, Line::default()).of(peer);
+            // What was joined within this webhook was put into the lane it came to first.
+            let waiting = if is_moved { Waiting { put_into: item.under, ..waiting } } else { waiting };
+            insert.execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer])?;
+            self.lanes.add(channel, waiting);
         }
         Ok(())
     }
@@ -241,11 +331,21 @@ impl Writer {
     }
 }
 
-pub(super) fn lane_name(channel: &str, thread: &ThreadId) -> LaneName {
+/// Makes items of this webhook that wait in one lane wait in another; true when there are such.
+fn move_gathered(gathered: &mut [Gathered], from: LaneName, into: LaneName, peer: &Arc<str>) -> bool {
+    let mut any = false;
+    for item in gathered.iter_mut().filter(|item| item.line.lane == Some(from)) {
+        item.line = InLine { lane: Some(into), peer: Some(Arc::clone(peer)) };
+        any = true;
+    }
+    any
+}
+
+pub(super) fn lane_name(channel: &str, account: &str, peer: &str) -> LaneName {
     let mut hasher = KeyHasher::new("lane");
     hasher.part(channel.as_bytes());
-    hasher.part(thread.account.as_bytes());
-    hasher.part(thread.peer.as_bytes());
+    hasher.part(account.as_bytes());
+    hasher.part(peer.as_bytes());
     let mut name = LaneName::default();
     name.copy_from_slice(&hasher.finish()[..16]);
     name

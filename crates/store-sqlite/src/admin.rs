@@ -7,7 +7,7 @@ use hapax_domain::{EventId, ItemId, ThreadId, limits};
 use hapax_store::{NewMessage, Redrive, StoreError, read_replies};
 use rusqlite::{OptionalExtension, params};
 
-use super::accept::lane_name;
+use super::accept::{InLine, lane_name};
 use super::lanes::{Line, Waiting};
 use super::rows::{item_id, kind_of, lane_thread};
 use super::writer::{StepError, Writer};
@@ -60,16 +60,16 @@ impl Writer {
     }
 
     fn put_back(&mut self, item: i64, channel: i64, first: i64) -> rusqlite::Result<bool> {
-        let thread = self.line_of(first)?.and_then(|(_, thread)| thread);
-        let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
+        let line = self.line_of(first)?.map(|(_, line)| line).unwrap_or_default();
+        let put = self.last_number as i64 + 1;
         self.db
             .prepare_cached(
-                "INSERT INTO inbox SELECT channel, item, ?2, first, members, attempt, replay, received, ?3, why, 0
+                "INSERT INTO inbox SELECT channel, item, ?2, first, members, attempt, replay, received, ?3, why, 0, ?4, ?5
                  FROM parked WHERE item = ?1",
             )?
-            .execute(params![item, lane, self.now_ms])?;
+            .execute(params![item, line.lane, self.now_ms, line.peer, put])?;
         self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
-        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
+        self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         Ok(true)
     }
 
@@ -77,12 +77,19 @@ impl Writer {
         self.channel_names.get(&channel).cloned().unwrap_or_else(|| "".into())
     }
 
-    /// The channel and thread by which an event is put in line.
-    pub(super) fn line_of(&self, number: i64) -> rusqlite::Result<Option<(i64, Option<ThreadId>)>> {
-        self.db
+    /// The channel of a recorded event, and the line of whom its peer is now.
+    pub(super) fn line_of(&mut self, number: i64) -> rusqlite::Result<Option<(i64, InLine)>> {
+        let found = self
+            .db
             .prepare_cached("SELECT channel, kind, account, peer FROM events WHERE number = ?1")?
             .query_row([number], |row| Ok((row.get(0)?, lane_thread(kind_of(row.get(1)?), row.get(2)?, row.get(3)?))))
-            .optional()
+            .optional()?;
+        let Some((channel, thread)) = found else { return Ok(None) };
+        let Some(ThreadId { account, peer }) = thread else { return Ok(Some((channel, InLine::default()))) };
+        let root = self.threads.resolve_name(&self.db, &account, &peer)?.map(|(_, root)| root).filter(|root| **root != *peer);
+        let lane = lane_name(&self.channel_name(channel), &account, root.as_deref().unwrap_or(&peer));
+        let line = InLine { lane: Some(lane), peer: root };
+        Ok(Some((channel, self.speaking(channel, line))))
     }
 
     pub(super) fn replay(&mut self, event: EventId) -> Result<Option<ItemId>, StepError> {
@@ -97,7 +104,7 @@ impl Writer {
         if received.is_none_or(|received| super::rows::event_id(received, number as u64) != event) {
             return Ok(None);
         }
-        let Some((channel, thread)) = self.line_of(number)? else { return Ok(None) };
+        let Some((channel, line)) = self.line_of(number)? else { return Ok(None) };
         let replays: u32 = self
             .db
             .prepare_cached(
@@ -107,18 +114,12 @@ impl Writer {
             )?
             .query_row([number], |row| row.get(0))?;
         let item = self.number() as i64;
-        let lane = thread.map(|thread| lane_name(&self.channel_name(channel), &thread));
-        self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL, 0)")?.execute(params![
-            item,
-            channel,
-            lane,
-            number,
-            replays + 1,
-            self.now_ms
-        ])?;
+        self.db
+            .prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?4, NULL, 0, ?5, ?6, ?6, NULL, 0, ?7, NULL)")?
+            .execute(params![item, channel, line.lane, number, replays + 1, self.now_ms, line.peer])?;
         // Once it is delivered no row says how far the numbers went.
         self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([item])?;
-        self.lanes.add(channel, Waiting { item, lane, due: self.now_ms, line: Line::default() });
+        self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
     }

@@ -349,12 +349,15 @@ fn answers(db: &Connection, after: i64, limit: usize) -> rusqlite::Result<Dumped
     Ok((records, last))
 }
 
+/// The name that the thread goes by which a name leads to.
+const LEADS_TO: &str = "SELECT t.peer FROM names n JOIN threads t ON t.thread = n.thread WHERE n.account = ";
+
 /// Items on their way by channel, then the parked ones.
 fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Result<Dumped> {
-    const FIRST: &str = "e.received, e.webhook, e.kind, e.account, e.peer";
+    let first = format!("e.received, e.webhook, e.kind, e.account, ifnull(({LEADS_TO} e.account AND n.name = e.peer), e.peer)");
     if let Some(After::Number(parked)) = after {
         let sql = format!(
-            "SELECT p.item, p.received, c.name, p.first, p.members, p.attempt, p.replay, p.why, p.received, 1 + p.quarantined, {FIRST},
+            "SELECT p.item, p.received, c.name, p.first, p.members, p.attempt, p.replay, p.why, p.received, 1 + p.quarantined, {first},
              p.failures, p.replies
              FROM parked p JOIN channels c ON c.id = p.channel JOIN events e ON e.number = p.first
              WHERE p.item > ?1 ORDER BY p.item LIMIT ?2"
@@ -366,7 +369,7 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
         _ => (0, 0),
     };
     let sql = format!(
-        "SELECT i.item, i.received, c.name, i.first, i.members, i.attempt, i.replay, i.why, i.due, 0, {FIRST},
+        "SELECT i.item, i.received, c.name, i.first, i.members, i.attempt, i.replay, i.why, i.due, 0, {first},
              i.failures, NULL, i.channel
          FROM inbox i JOIN channels c ON c.id = i.channel JOIN events e ON e.number = i.first
          WHERE (i.channel, i.item) > (?1, ?2) ORDER BY i.channel, i.item LIMIT ?3"
@@ -377,6 +380,7 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
     Ok((records, Some(last.unwrap_or(After::Number(0)))))
 }
 
+/// Its lane is that of whom the event's peer is now: who takes it in knows no more of it.
 fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
     let number = row.get::<_, i64>(0)? as u64;
     let channel: String = row.get(2)?;
@@ -405,19 +409,21 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
     }))
 }
 
+/// `peer` is whom it was written to; it waits in the lane of whom that name leads to now.
 const MESSAGES: &str =
     "SELECT m.number, m.created, c.name, m.account, m.peer, m.request_id, m.fingerprint, m.text, m.payload, m.priority,
-        m.reply_to, t.peer, m.provider_id, m.steps, m.why, m.past
+        m.reply_to, t.peer, m.provider_id, m.steps, m.why, m.past,
+        ifnull((SELECT r.peer FROM names n JOIN threads r ON r.thread = n.thread WHERE n.account = m.account AND n.name = m.peer), t.peer)
     FROM messages m JOIN channels c ON c.id = m.channel JOIN threads t ON t.thread = m.thread
     WHERE m.number > ?1 ORDER BY m.number LIMIT ?2";
 
 fn message(row: &Row<'_>) -> rusqlite::Result<Moved> {
-    let (channel, account, peer): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(11)?);
+    let (channel, account): (String, String) = (row.get(2)?, row.get(3)?);
     Ok(Moved::Message(MessageRec {
         number: row.get::<_, i64>(0)? as u64,
         created_ms: row.get(1)?,
-        home: outbox_lane(&channel, &account, &peer),
-        thread: thread_hash(&account, &peer),
+        home: outbox_lane(&channel, &account, &row.get::<_, String>(16)?),
+        thread: thread_hash(&account, &row.get::<_, String>(11)?),
         channel: channel.into(),
         account,
         peer: row.get(4)?,
@@ -455,7 +461,9 @@ fn provider_names(db: &Connection, after: Option<&After>, limit: usize) -> rusql
 }
 
 const OUTS: &str =
-    "SELECT o.number, m.created, c.name, o.account, t.peer, o.priority, o.attempt, o.due, o.begun, o.unknown, o.lane IS NULL,
+    "SELECT o.number, m.created, c.name, o.account,
+        ifnull((SELECT r.peer FROM names n JOIN threads r ON r.thread = n.thread WHERE n.account = m.account AND n.name = m.peer), t.peer),
+        o.priority, o.attempt, o.due, o.begun, o.unknown, o.lane IS NULL,
         o.failures
     FROM outbox o JOIN messages m ON m.number = o.number JOIN channels c ON c.id = o.channel JOIN threads t ON t.thread = m.thread
     WHERE o.number > ?1 ORDER BY o.number LIMIT ?2";

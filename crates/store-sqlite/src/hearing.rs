@@ -88,7 +88,10 @@ impl Writer {
             )?
             .execute(params![number, place.attempt, place.failures, place.due_ms, place.begun_ms, place.unknown])?;
         if moves {
-            self.db.prepare_cached("UPDATE outbox SET lane = ?2 WHERE number = ?1")?.execute(params![number, name])?;
+            let put = self.last_number as i64 + 1;
+            self.db
+                .prepare_cached("UPDATE outbox SET lane = ?2, put = ?3 WHERE number = ?1")?
+                .execute(params![number, name, put])?;
         }
         let was_due = before.and_then(|before| before.due_ms);
         match (lane, place.due_ms) {
@@ -97,7 +100,7 @@ impl Writer {
             (lane, due) => {
                 self.leave_lane(number, was.channel, lane.filter(|_| before.is_some()));
                 if let Some(due) = due {
-                    self.outgoing.add(was.channel, Waiting { item: number, lane: name, due, line: was.line });
+                    self.outgoing.add(was.channel, Waiting::new(number, name, due, was.line));
                 }
             }
         }

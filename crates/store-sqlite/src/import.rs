@@ -15,7 +15,7 @@ use hapax_store::{Moved, StoreError, write_replies};
 use rusqlite::{OptionalExtension, params};
 
 use super::SqliteStore;
-use super::accept::{lane_name, members_blob};
+use super::accept::members_blob;
 use super::keys::Claim;
 use super::outbox::{account_key, request_hash};
 use super::rows::{kind_number, priority_number, steps_text};
@@ -247,17 +247,17 @@ impl Writer {
 
     fn put_item(&mut self, item: &ItemRec) -> Result<(), StepError> {
         let Some(&first) = item.events.first() else { return refused(format!("item {} has no events", item.number)) };
-        let Some((channel, thread)) = self.line_of(first as i64)? else {
+        let Some((channel, line)) = self.line_of(first as i64)? else {
             return refused(format!("event {first} of item {} is not there", item.number));
         };
         let members = (item.events.len() > 1).then(|| members_blob(&item.events));
         if item.place == Place::InLane {
-            let lane = thread.map(|thread| lane_name(&item.channel, &thread));
-            let mut insert = self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
+            let mut insert =
+                self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, NULL)")?;
             insert.execute(params![
                 channel,
                 item.number as i64,
-                lane,
+                line.lane,
                 first as i64,
                 members,
                 item.attempt,
@@ -265,7 +265,8 @@ impl Writer {
                 item.received_ms,
                 item.due_ms,
                 item.why,
-                item.failures
+                item.failures,
+                line.peer
             ])?;
         } else {
             let mut insert =
@@ -433,6 +434,7 @@ impl Writer {
         self.db.execute("DELETE FROM meta WHERE name = ?1", [format!("setting:{IMPORTING}")])?;
         self.db.execute_batch("DROP TABLE moved_threads")?;
         self.count.write_now = true;
+        self.join_moved_lanes()?;
         self.threads = Threads::new();
         self.lanes.forget_all();
         self.outgoing.forget_all();

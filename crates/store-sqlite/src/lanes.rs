@@ -4,6 +4,9 @@
 //! Memory is bounded: of a channel's long inbox only the oldest items are held, the rest wait on disk and are read in as these go.
 //! Order holds all the same, since items are read in the order they were accepted. Channels nobody leases from take no memory at all,
 //! and no channel's backlog stands in the way of another's.
+//!
+//! Lanes that turn out to be of one person become one, in memory at once. On disk their items keep the lane they were put into, and
+//! `joined_lanes` says which it is now.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -30,7 +33,11 @@ pub(super) struct Tables {
 }
 
 pub(super) const INBOX: Tables = Tables {
-    waiting: "SELECT item, lane, due, 0, 0, 1 FROM inbox WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
+    waiting: "SELECT item, ifnull((SELECT j.into_lane FROM joined_lanes j WHERE j.lane = i.lane AND j.to_number >= ifnull(i.put, i.item)
+                  ORDER BY j.to_number LIMIT 1), lane), due, 0, 0, 1, lane,
+                  ifnull((SELECT j.peer FROM joined_lanes j WHERE j.lane = i.lane AND j.to_number >= ifnull(i.put, i.item)
+                  ORDER BY j.to_number LIMIT 1), peer)
+              FROM inbox i WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
     extend: "UPDATE leases SET ends = ?2 WHERE item = ?1",
 };
@@ -74,9 +81,14 @@ type Turn = (i64, i64, u64);
 
 struct Lane {
     name: Option<LaneName>,
+    /// Lanes that became one with it, and how much is left of what was put into each: so long their names lead here.
+    joined: Vec<(LaneName, usize)>,
+    /// Whose it is, where something in it is from another name of theirs.
+    peer: Option<Arc<str>>,
     /// Oldest first.
     items: VecDeque<Place>,
-    held: Option<Held>,
+    /// More than one only where lanes were joined while somebody was at work in each.
+    held: Vec<Held>,
     line: Line,
     turn: Turn,
 }
@@ -86,6 +98,8 @@ struct Place {
     item: i64,
     due: i64,
     line: Line,
+    /// The place in `joined` of the lane it was put into, where that was another.
+    of: Option<usize>,
 }
 
 /// A lease that stands.
@@ -116,12 +130,27 @@ impl Held {
 }
 
 /// What a lane needs to know of an item.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) item: i64,
     pub(super) lane: Option<LaneName>,
+    /// The lane it was put into before that became one with `lane`, or the same.
+    pub(super) put_into: Option<LaneName>,
+    /// Whose lane it is, where it is from another name of theirs.
+    pub(super) peer: Option<Arc<str>>,
     pub(super) due: i64,
     pub(super) line: Line,
+}
+
+impl Waiting {
+    /// Something that comes into a lane now.
+    pub(super) fn new(item: i64, lane: Option<LaneName>, due: i64, line: Line) -> Self {
+        Self { item, lane, put_into: lane, peer: None, due, line }
+    }
+
+    pub(super) fn of(self, peer: Option<Arc<str>>) -> Self {
+        Self { peer, ..self }
+    }
 }
 
 /// Spreads lane numbers, which are handed out one after the other and by nobody hostile.
@@ -201,9 +230,15 @@ impl Lanes {
         }
     }
 
-    /// Ends the lease of the lane, if there is one.
-    pub(super) fn take_held(&mut self, db: &Connection, channel: i64, lane: u64) -> rusqlite::Result<Option<Held>> {
-        Ok(self.of(db, channel)?.take_held(lane))
+    /// Ends all leases of the lane; gives them by rising item.
+    pub(super) fn take_held(&mut self, db: &Connection, channel: i64, lane: u64) -> rusqlite::Result<Vec<Held>> {
+        Ok(self.of(db, channel)?.take_all_held(lane))
+    }
+
+    /// True when it is the lane's turn.
+    pub(super) fn is_due(&self, channel: i64, lane: u64, now: i64) -> bool {
+        let lane = self.channels.get(&channel).and_then(|lanes| lanes.lanes.get(&lane));
+        lane.is_some_and(|lane| lane.turn.0 <= now)
     }
 
     pub(super) fn lease(&mut self, db: &Connection, lane: u64, held: Held) -> rusqlite::Result<()> {
@@ -218,20 +253,18 @@ impl Lanes {
         for (lane, fence) in leases {
             let (channel, item) = named_by(*lane);
             let lanes = self.of(db, channel)?;
-            let held = lanes.held_under(item, fence.0 as i64);
-            if let Some(lane) = held {
-                lanes.extend(lane, ends);
+            let held = lanes.extend(item, fence.0 as i64, ends);
+            if held {
                 update.execute([item, ends])?;
             }
-            kept.push(held.is_some());
+            kept.push(held);
         }
         Ok(kept)
     }
 
     /// Ends the lease under this fence; gives its lane and what it was.
     pub(super) fn end(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<Option<(u64, Held)>> {
-        let lanes = self.of(db, channel)?;
-        Ok(lanes.held_under(item, fence).and_then(|lane| Some((lane, lanes.take_held(lane)?))))
+        Ok(self.of(db, channel)?.end(item, fence))
     }
 
     /// True while this fence holds the item.
@@ -259,6 +292,51 @@ impl Lanes {
         if let Some(lanes) = self.channels.get_mut(&channel) {
             lanes.postpone(lane, item, due);
         }
+    }
+
+    /// False when it is certain that nothing waits in any lane of the channel.
+    pub(super) fn may_hold(&self, channel: i64) -> bool {
+        self.channels.get(&channel).is_none_or(|lanes| lanes.more_on_disk || !lanes.names.is_empty())
+    }
+
+    /// Reads the channel's lanes, if that was not done yet.
+    pub(super) fn load(&mut self, db: &Connection, channel: i64) -> rusqlite::Result<()> {
+        self.of(db, channel).map(drop)
+    }
+
+    /// The lane that something goes into which is to be put into this one, and whose that is, where something in it tells.
+    pub(super) fn speaker(&self, channel: i64, lane: LaneName) -> (LaneName, Option<Arc<str>>) {
+        let lanes = self.channels.get(&channel);
+        let speaks = lanes.and_then(|lanes| lanes.lanes.get(lanes.names.get(&lane)?));
+        speaks.map_or((lane, None), |speaks| (speaks.name.unwrap_or(lane), speaks.peer.clone()))
+    }
+
+    /// Whose a lane is, where something in it is from another name of theirs.
+    pub(super) fn peer(&self, channel: i64, lane: u64) -> Option<Arc<str>> {
+        self.channels.get(&channel)?.lanes.get(&lane)?.peer.clone()
+    }
+
+    /// Makes what waits in one lane wait in another, that of `peer`. Gives the lanes of which something may be waiting on disk.
+    pub(super) fn join(&mut self, channel: i64, from: LaneName, into: LaneName, peer: &Arc<str>) -> Vec<LaneName> {
+        let Some(lanes) = self.channels.get_mut(&channel) else { return vec![from] };
+        let mut joined: Vec<LaneName> = lanes.join(from, into, peer).into_iter().collect();
+        self.touched |= !joined.is_empty();
+        if lanes.more_on_disk && !joined.contains(&from) {
+            joined.push(from);
+        }
+        joined
+    }
+}
+
+impl Lane {
+    /// Counts something that was put into a lane that became one with this; gives its place in `joined`.
+    fn count_joined(&mut self, name: LaneName, items: usize) -> usize {
+        let at = self.joined.iter().position(|(joined, _)| *joined == name).unwrap_or_else(|| {
+            self.joined.push((name, 0));
+            self.joined.len() - 1
+        });
+        self.joined[at].1 += items;
+        at
     }
 }
 
@@ -301,7 +379,14 @@ impl ChannelLanes {
                 let line = Line { priority: row.get(3)?, account: row.get(4)? };
                 let (due, ours): (i64, bool) = (row.get(2)?, row.get(5)?);
                 let due = if ours && due > now + WAIT_MAX_MS { now } else { due };
-                Ok(Waiting { item: row.get(0)?, lane: row.get(1)?, due, line })
+                Ok(Waiting {
+                    item: row.get(0)?,
+                    lane: row.get(1)?,
+                    put_into: row.get(6)?,
+                    peer: row.get::<_, Option<String>>(7)?.map(Arc::from),
+                    due,
+                    line,
+                })
             })?
             .collect::<Result<_, _>>()?;
         self.more_on_disk = waiting.len() == window;
@@ -340,16 +425,17 @@ impl ChannelLanes {
 
     fn put(&mut self, item: Waiting) {
         let known = item.lane.and_then(|name| self.names.get(&name).copied());
-        let number = known.unwrap_or_else(|| {
-            self.last_lane += 1;
-            let (line, turn) = (item.line, (item.due, item.item, self.last_lane));
-            self.lanes.insert(self.last_lane, Lane { name: item.lane, items: VecDeque::new(), held: None, line, turn });
-            self.names.extend(item.lane.map(|name| (name, self.last_lane)));
-            self.last_lane
-        });
+        let number = known.unwrap_or_else(|| self.open(item.lane));
         if let Some(lane) = self.lanes.get_mut(&number) {
+            if lane.peer.is_none() {
+                lane.peer = item.peer;
+            }
+            let of = item.put_into.filter(|_| item.put_into != lane.name).map(|name| lane.count_joined(name, 1));
+            if let Some(name) = item.put_into.filter(|_| of.is_some()) {
+                self.names.entry(name).or_insert(number);
+            }
             let at = lane.items.partition_point(|before| before.item < item.item);
-            lane.items.insert(at, Place { item: item.item, due: item.due, line: item.line });
+            lane.items.insert(at, Place { item: item.item, due: item.due, line: item.line, of });
             self.items += 1;
         }
         self.take_turn(number);
@@ -357,59 +443,133 @@ impl ChannelLanes {
 
     /// Puts the lane where it belongs in the line, after anything about it has changed.
     fn take_turn(&mut self, number: u64) {
+        self.leave_line(number);
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        if let Some(line) = self.lines.get_mut(&lane.line) {
-            line.remove(&lane.turn);
-            // An account that sends nothing for a while takes no memory.
-            if line.is_empty() && lane.items.front().is_none_or(|first| first.line != lane.line) {
-                self.lines.remove(&lane.line);
-            }
-        }
         match lane.items.front() {
             Some(first) => {
                 lane.line = first.line;
-                lane.turn = (lane.held.as_ref().map_or(first.due, |held| held.ends), first.item, number);
+                // Nobody begins before everybody has ended.
+                let ends = lane.held.iter().map(|held| held.ends).max();
+                lane.turn = (ends.unwrap_or(first.due), first.item, number);
                 self.lines.entry(lane.line).or_default().insert(lane.turn);
             }
             None => {
-                let name = self.lanes.remove(&number).and_then(|lane| lane.name);
-                name.and_then(|name| self.names.remove(&name));
+                let Some(lane) = self.lanes.remove(&number) else { return };
+                for name in lane.joined.into_iter().map(|(name, _)| name).chain(lane.name) {
+                    if self.names.get(&name) == Some(&number) {
+                        self.names.remove(&name);
+                    }
+                }
             }
         }
     }
 
-    fn take_held(&mut self, lane: u64) -> Option<Held> {
-        let held = self.lanes.get_mut(&lane)?.held.take()?;
-        self.leased.remove(&held.item);
+    fn leave_line(&mut self, number: u64) {
+        let Some(lane) = self.lanes.get(&number) else { return };
+        let Some(line) = self.lines.get_mut(&lane.line) else { return };
+        line.remove(&lane.turn);
+        // An account that sends nothing for a while takes no memory.
+        if line.is_empty() && lane.items.front().is_none_or(|first| first.line != lane.line) {
+            self.lines.remove(&lane.line);
+        }
+    }
+
+    /// Makes two lanes one, with all that waits and all leases. Gives the lane that spoke for the first, if there was one.
+    fn join(&mut self, from: LaneName, into: LaneName, peer: &Arc<str>) -> Option<LaneName> {
+        let number = *self.names.get(&from)?;
+        let kept = self.names.get(&into).copied().unwrap_or_else(|| self.open(Some(into)));
+        if number == kept {
+            return None;
+        }
+        let of = self.lanes.get_mut(&number)?;
+        let (name, joined) = (of.name?, std::mem::take(&mut of.joined));
+        let (items, held) = (std::mem::take(&mut of.items), std::mem::take(&mut of.held));
+        self.leave_line(number);
+        self.lanes.remove(&number);
+        self.leased.extend(held.iter().map(|held| (held.item, kept)));
+        let lane = self.lanes.get_mut(&kept)?;
+        lane.peer.get_or_insert_with(|| Arc::clone(peer));
+        let own = lane.count_joined(name, 0);
+        let places: Vec<usize> = joined.iter().map(|(name, _)| lane.count_joined(*name, 0)).collect();
+        for place in items {
+            let of = place.of.map_or(own, |of| places[of]);
+            lane.joined[of].1 += 1;
+            lane.items.push_back(Place { of: Some(of), ..place });
+        }
+        lane.items.make_contiguous().sort_by_key(|place| place.item);
+        lane.held.extend(held);
+        self.names.extend(joined.into_iter().map(|(name, _)| (name, kept)).chain([(name, kept)]));
+        self.take_turn(kept);
+        Some(name)
+    }
+
+    /// Makes a lane in which nothing waits yet.
+    fn open(&mut self, name: Option<LaneName>) -> u64 {
+        self.last_lane += 1;
+        let (joined, items, held) = (Vec::new(), VecDeque::new(), Vec::new());
+        let (line, turn) = (Line::default(), (0, 0, self.last_lane));
+        self.lanes.insert(self.last_lane, Lane { name, joined, peer: None, items, held, line, turn });
+        self.names.extend(name.map(|name| (name, self.last_lane)));
+        self.last_lane
+    }
+
+    fn take_all_held(&mut self, lane: u64) -> Vec<Held> {
+        let Some(of) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        let mut held = std::mem::take(&mut of.held);
+        held.sort_by_key(|held| held.item);
+        for held in &held {
+            self.leased.remove(&held.item);
+        }
         self.take_turn(lane);
-        Some(held)
+        held
     }
 
     fn lease(&mut self, lane: u64, held: Held) {
         self.leased.insert(held.item, lane);
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.held = Some(held);
+            lane.held.push(held);
         }
         self.take_turn(lane);
     }
 
-    fn extend(&mut self, lane: u64, ends: i64) {
-        if let Some(held) = self.lanes.get_mut(&lane).and_then(|lane| lane.held.as_mut()) {
+    /// Moves the end of the lease under this fence; false when there is none.
+    fn extend(&mut self, item: i64, fence: i64, ends: i64) -> bool {
+        let Some((lane, at)) = self.held_under(item, fence) else { return false };
+        if let Some(held) = self.lanes.get_mut(&lane).and_then(|lane| lane.held.get_mut(at)) {
             held.ends = ends;
         }
         self.take_turn(lane);
+        true
     }
 
-    fn held_under(&self, item: i64, fence: i64) -> Option<u64> {
+    /// Ends the lease under this fence; gives its lane and what it was.
+    fn end(&mut self, item: i64, fence: i64) -> Option<(u64, Held)> {
+        let (lane, at) = self.held_under(item, fence)?;
+        let held = self.lanes.get_mut(&lane)?.held.swap_remove(at);
+        self.leased.remove(&item);
+        self.take_turn(lane);
+        Some((lane, held))
+    }
+
+    /// The lane of an item that is leased under this fence, and the place of the lease there.
+    fn held_under(&self, item: i64, fence: i64) -> Option<(u64, usize)> {
         let lane = *self.leased.get(&item)?;
-        self.lanes.get(&lane)?.held.as_ref().filter(|held| held.fence == fence).map(|_| lane)
+        let of = &self.lanes.get(&lane)?.held;
+        of.iter().position(|held| held.item == item && held.fence == fence).map(|at| (lane, at))
     }
 
     fn remove(&mut self, lane: u64, item: i64) -> bool {
         let Some(of) = self.lanes.get_mut(&lane) else { return false };
         if let Ok(at) = of.items.binary_search_by_key(&item, |place| place.item) {
-            of.items.remove(at);
+            let removed = of.items.remove(at);
             self.items -= 1;
+            // Nothing is left of a lane that was joined: its name leads nowhere again.
+            if let Some(left) = removed.and_then(|place| of.joined.get_mut(place.of?)) {
+                left.1 -= 1;
+                if left.1 == 0 && self.names.get(&left.0) == Some(&lane) {
+                    self.names.remove(&left.0);
+                }
+            }
         }
         self.take_turn(lane);
         self.lanes.contains_key(&lane) || self.more_on_disk

@@ -15,6 +15,8 @@ use super::writer::{StepError, Writer};
 
 /// An item, as its row says.
 struct Head {
+    /// Whose lane it is in, where something in that is from another name of theirs.
+    peer: Option<Arc<str>>,
     first: i64,
     members: Option<Vec<u8>>,
     attempt: u32,
@@ -40,19 +42,24 @@ impl Writer {
         for (name, max) in &ask.wants {
             let Some(&channel) = self.channels.get(name) else { continue };
             for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &|_| false)? {
-                let (head, held) = self.hold(channel, lane, item, ask)?;
-                leases.push(self.leased(head, &held, name, &mut last_body)?);
+                if let Some((head, held)) = self.hold(channel, lane, item, ask)? {
+                    leases.push(self.leased(head, &held, name, &mut last_body)?);
+                }
             }
         }
         Ok(leases)
     }
 
     /// Takes the lane for this worker, away from whoever let the last lease run out.
-    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseAsk) -> rusqlite::Result<(Head, Held)> {
-        if let Some(lost) = self.lanes.take_held(&self.db, channel, lane)? {
+    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseAsk) -> rusqlite::Result<Option<(Head, Held)>> {
+        for lost in self.lanes.take_held(&self.db, channel, lane)? {
             self.lose(&lost, "the lease ran out")?;
         }
-        let head = self.head(channel, item)?;
+        // A lease that was out when its lane was joined may end while the first of all still waits for its time.
+        if !self.lanes.is_due(channel, lane, self.now_ms) {
+            return Ok(None);
+        }
+        let head = self.head(channel, lane, item)?;
         let held = Held {
             channel,
             item,
@@ -72,16 +79,18 @@ impl Writer {
             held.ends
         ])?;
         self.lanes.lease(&self.db, lane, held.clone())?;
-        Ok((head, held))
+        Ok(Some((head, held)))
     }
 
-    fn head(&self, channel: i64, item: i64) -> rusqlite::Result<Head> {
+    fn head(&self, channel: i64, lane: u64, item: i64) -> rusqlite::Result<Head> {
+        let peer = self.lanes.peer(channel, lane);
         self.db
             .prepare_cached(
                 "SELECT first, members, attempt, replay, received, failures FROM inbox WHERE channel = ?1 AND item = ?2",
             )?
             .query_row([channel, item], |row| {
                 Ok(Head {
+                    peer,
                     first: row.get(0)?,
                     members: row.get(1)?,
                     attempt: row.get(2)?,
@@ -100,7 +109,7 @@ impl Writer {
             "SELECT received, kind, place, webhook, webhook_events, account, peer FROM events WHERE number = ?1",
         )?;
         for number in members_of(head.first, head.members) {
-            let event = select.query_row([number], |row| {
+            let mut event = select.query_row([number], |row| {
                 let received = row.get(0)?;
                 webhook = Webhook { holder: row.get(3)?, events: row.get(4)?, received };
                 Ok(LeasedEvent {
@@ -109,8 +118,12 @@ impl Writer {
                     index: row.get(2)?,
                     thread: thread_of(row.get(5)?, row.get(6)?),
                 })
-            });
-            events.push(event?);
+            })?;
+            // By the name that its thread goes by, where others wait for it.
+            if let (Some(thread), Some(peer)) = (&mut event.thread, head.peer.as_ref().filter(|_| event.kind.waits_in_thread())) {
+                thread.peer = peer.to_string();
+            }
+            events.push(event);
         }
         let (headers, body) = self.body(webhook.holder, last_body)?;
         Ok(InboxLease {

@@ -11,10 +11,12 @@ mod export;
 mod filter;
 mod hearing;
 mod import;
+mod joining;
 mod keys;
 mod lanes;
 mod lease;
 mod message_reads;
+mod names;
 mod numbering;
 mod open;
 mod outbox;
@@ -105,6 +107,7 @@ impl SqliteStore {
                 last_fence,
                 uncounted,
             })?;
+            writer.join_old_lanes()?;
             writer.end_all_leases()?;
             writer.end_all_tries()?;
             writer.db.execute_batch("COMMIT")?;
@@ -346,10 +349,10 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use hapax_domain::Status;
+    use hapax_domain::{Event, Status};
     use hapax_store::{EventQuery, Reads};
     use hapax_testkit::hand_clock::HandClock;
-    use hapax_testkit::store_bed::{START_MS, accept_one, message, notice, webhook};
+    use hapax_testkit::store_bed::{START_MS, accept_one, lease, message, notice, webhook};
 
     fn open() -> (tempfile::TempDir, SqliteStore) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -434,6 +437,78 @@ mod tests {
         assert_eq!(peers().await, ["bob"]);
         clock.advance(1_000);
         assert!(peers().await.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_an_older_version_left_in_two_lanes_is_one_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.db");
+        let db = Connection::open(&path).expect("a file");
+        for migration in &open::MIGRATIONS[..3] {
+            db.execute_batch(migration).expect("the old schema");
+        }
+        let kind = rows::kind_number(hapax_domain::Kind::Message);
+        db.execute_batch(&format!(
+            "PRAGMA application_id = {}; PRAGMA user_version = 3; PRAGMA journal_mode = WAL; INSERT INTO channels VALUES (1, 'shop');
+             INSERT INTO threads VALUES (1, 1, 'acc', 'phone', 2, {START_MS}, 'hi', 0, 1), (3, 1, 'acc', 'lid', 4, {START_MS}, 'hi', 0, 1);
+             INSERT INTO names VALUES ('acc', 'user', 1), ('acc', 'phone', 3), ('acc', 'lid', 3);
+             INSERT INTO events VALUES (2, {START_MS}, 1, {kind}, 0, 0, 2, 1, 2, 'acc', 'm1', 'user', NULL, 'hi', 1, 0, x'', x'7b7d'),
+                 (4, {START_MS}, 1, {kind}, 0, 0, 4, 1, 4, 'acc', 'm2', 'lid', NULL, 'hi', 3, 0, x'', x'7b7d');
+             INSERT INTO inbox VALUES (1, 2, x'01', 2, NULL, 0, NULL, {START_MS}, {START_MS}, NULL),
+                 (1, 4, x'02', 4, NULL, 0, NULL, {START_MS}, {START_MS}, NULL);
+             UPDATE meta SET value = 4 WHERE name IN ('threads_to', 'last_number')",
+            open::APPLICATION_ID
+        ))
+        .expect("two items of one person, each in a lane of its own");
+        // Lanes were named by 16 bytes.
+        for (item, peer) in [(2, "user"), (4, "lid")] {
+            let lane = accept::lane_name("shop", "acc", peer);
+            db.execute("UPDATE inbox SET lane = ?2 WHERE item = ?1", rusqlite::params![item, lane]).expect("named");
+        }
+        drop(db);
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        let store = SqliteStore::open(&path, Arc::new(HandClock::at(START_MS)), &options).expect("it opens");
+        for _ in 0..2 {
+            let held = lease(&store, 10).await;
+            assert_eq!(held.len(), 1, "one at a time");
+            assert_eq!(held[0].events[0].thread.as_ref().map(|thread| thread.peer.as_str()), Some("lid"));
+            let delivered = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+            store.settle_inbox(held[0].lane, held[0].fence, delivered).await.expect("settled");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_join_that_is_not_committed_joins_nothing() {
+        let (_folder, store) = open();
+        for (id, peer) in [("m1", "ana"), ("m2", "lid")] {
+            accept_one(&store, message(id, peer)).await;
+        }
+        assert!(lease(&store, 0).await.is_empty(), "the lanes are in memory");
+        let arrival = webhook(vec![Event { aliases: vec!["lid".to_owned()], ..message("m3", "ana") }]);
+        let hashed = accept::hash(&arrival);
+        let failing = move |writer: &mut Writer| {
+            writer.accept(&arrival, &hashed)?;
+            Err::<(), _>(StepError::Sql(rusqlite::Error::InvalidQuery))
+        };
+        assert!(store.write("failing", true, failing).await.is_err());
+        assert_eq!(lease(&store, 10).await.len(), 2, "nobody has said that they are one");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_too_young_is_looked_at_again_in_the_next_purge() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (options, clock) = (Options { disk_floor_bytes: 0, ..Options::default() }, HandClock::at(START_MS));
+        let store = SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens");
+        let keep = |event| hapax_testkit::store_bed::webhook_then(vec![(event, hapax_store::Then::Keep)]);
+        store.accept(keep(notice("old"))).await.expect("taken");
+        clock.advance(1_000);
+        store.accept(keep(notice("young"))).await.expect("taken");
+        for left in [1, 0] {
+            // As many as a page holds.
+            while store.purge(&[("shop".to_owned(), 1_000)], 2).await.expect("purged").more {}
+            assert_eq!(store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("events").rows.len(), left);
+            clock.advance(1_000);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

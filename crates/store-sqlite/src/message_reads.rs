@@ -10,10 +10,11 @@ use hapax_store::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::names::find_thread;
 use super::outbox::message_number;
 use super::reads::page;
 use super::rows::{event_id, fence_of, message_id, priority_of, steps_of};
-use super::threads::{find_thread, thread_row};
+use super::threads::thread_row;
 
 const THREADS: &str = "SELECT t.thread, c.name, t.account, t.peer, t.last_at, t.last_text, t.last_out, t.unread
     FROM threads t JOIN channels c ON c.id = t.channel";

@@ -5,20 +5,21 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Fence, MessageId, Outgoing, Place, Status, Steps, ThreadId, ids};
+use hapax_domain::{Fence, MessageId, Outgoing, Place, Status, Steps, ids};
 use hapax_store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
 use rusqlite::{OptionalExtension, params};
 
 use super::accept::lane_name;
 use super::lanes::{Held, LaneName, Line, Tables, Waiting};
 use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_text};
-use super::threads::{Said, name_hash};
+use super::threads::Said;
 use super::writer::{StepError, Writer};
 
 /// The outbox as [`super::lanes`] reads it.
 pub(super) const OUTBOX: Tables = Tables {
-    waiting: "SELECT number, lane, due, priority, account_key, lane IS NOT NULL OR unknown FROM outbox
-              WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
+    waiting: "SELECT number, ifnull((SELECT j.into_lane FROM joined_lanes j WHERE j.lane = o.lane AND j.to_number >= ifnull(o.put, o.number)
+                  ORDER BY j.to_number LIMIT 1), lane), due, priority, account_key, lane IS NOT NULL OR unknown, lane, NULL
+              FROM outbox o WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
     extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",
 };
@@ -90,26 +91,24 @@ impl Writer {
         self.write_message(new, &request_id, number, channel, thread, prev)?;
         let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
         let waiting = match new.held_until(self.now_ms) {
-            Some(due) => Waiting { item: number, lane: None, due, line },
+            Some(due) => Waiting::new(number, None, due, line),
             None => {
-                let lane = lane_name(&new.channel, &ThreadId { account: new.account.clone(), peer });
-                Waiting { item: number, lane: Some(lane), due: self.now_ms, line }
+                let (lane, _) = self.outgoing.speaker(channel, lane_name(&new.channel, &new.account, &peer));
+                Waiting::new(number, Some(lane), self.now_ms, line)
             }
         };
         self.put_out(channel, &new.account, waiting)?;
         Ok(Submitted::New(message_id(self.now_ms, number)))
     }
 
-    fn thread_of_peer(&mut self, channel: i64, account: &str, peer: &str) -> rusqlite::Result<(i64, String)> {
+    /// The thread of a peer and the name it goes by; made when there is none.
+    fn thread_of_peer(&mut self, channel: i64, account: &str, peer: &str) -> rusqlite::Result<(i64, Arc<str>)> {
         let last_number = &mut self.last_number;
         let mut number = || {
             *last_number += 1;
             *last_number as i64
         };
-        let thread = self.threads.of(&self.db, channel, account, &[(peer, name_hash(account, peer))], &mut number)?;
-        let canonical =
-            self.db.prepare_cached("SELECT peer FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
-        Ok((thread, canonical))
+        self.threads.find(&self.db, channel, account, peer, &mut number)
     }
 
     fn write_message(
@@ -147,7 +146,7 @@ impl Writer {
 
     /// Puts a new message in line.
     fn put_out(&mut self, channel: i64, account: &str, waiting: Waiting) -> rusqlite::Result<()> {
-        let Waiting { item, lane, due, line } = waiting;
+        let Waiting { item, lane, due, line, .. } = waiting.clone();
         self.db
             .prepare_cached(
                 "INSERT INTO outbox (number, channel, account, account_key, lane, priority, attempt, due, unknown)
@@ -196,9 +195,11 @@ impl Writer {
         name: &Arc<str>,
         ask: &OutboxAsk,
     ) -> rusqlite::Result<Option<OutboxLease>> {
-        if let Some(lost) = self.outgoing.take_held(&self.db, channel, lane)?
-            && self.lose_try(&lost, Some(lane), "the lease ran out")?
-        {
+        let mut any_left = false;
+        for lost in self.outgoing.take_held(&self.db, channel, lane)? {
+            any_left |= self.lose_try(&lost, Some(lane), "the lease ran out")?;
+        }
+        if any_left || !self.outgoing.is_due(channel, lane, self.now_ms) {
             return Ok(None);
         }
         let was = self.load_message(number)?;
@@ -338,16 +339,18 @@ impl Writer {
         Ok(Settled::Done)
     }
 
-    /// The lane of the thread that the message was written for.
-    pub(super) fn lane_of_message(&self, number: i64) -> rusqlite::Result<LaneName> {
-        let (channel, thread) = self
+    /// The lane of whom the message was written to, by the name that thread goes by now.
+    pub(super) fn lane_of_message(&mut self, number: i64) -> rusqlite::Result<LaneName> {
+        let (channel, account, peer, home): (i64, String, String, String) = self
             .db
             .prepare_cached(
-                "SELECT c.name, t.account, t.peer FROM messages m JOIN channels c ON c.id = m.channel
-                 JOIN threads t ON t.thread = m.thread WHERE m.number = ?1",
+                "SELECT m.channel, m.account, m.peer, t.peer FROM messages m JOIN threads t ON t.thread = m.thread
+                 WHERE m.number = ?1",
             )?
-            .query_row([number], |row| Ok((row.get::<_, String>(0)?, ThreadId { account: row.get(1)?, peer: row.get(2)? })))?;
-        Ok(lane_name(&channel, &thread))
+            .query_row([number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let root = self.threads.resolve_name(&self.db, &account, &peer)?;
+        let peer = root.as_ref().map_or(&*home, |(_, peer)| peer);
+        Ok(self.outgoing.speaker(channel, lane_name(&self.channel_name(channel), &account, peer)).0)
     }
 
     /// Ends the tries of the process that owned the file before; what it had begun is in doubt from now on.

@@ -16,6 +16,8 @@ pub(super) struct Sweep {
     /// Webhooks that were old and still open when looked at; looked at again in every step.
     passed: Vec<Webhook>,
     restarted_ms: i64,
+    /// The first row of this round that was too young: it is where the next one begins.
+    young_from: Option<i64>,
     /// See [`sift`].
     witness: Option<Dated>,
 }
@@ -73,6 +75,7 @@ impl Writer {
             false => (0, true),
         };
         purged.more |= more;
+        self.purge_joins(max)?;
         if purged.events + threads > 0 {
             // The counter must never fall back onto numbers whose rows are gone.
             self.db
@@ -126,9 +129,13 @@ impl Writer {
             }
         }
         sweep.to = sifted.to.map_or(sweep.to, u64::cast_signed);
+        let is_young = |row: &&Dated| row.at_ms <= self.now_ms && row.at_ms.saturating_add(keep_ms) > self.now_ms;
+        let young = dated.iter().find(is_young).map(|row| row.number.cast_signed());
+        sweep.young_from = sweep.young_from.or(young);
         if sifted.more {
             return Ok((removed, true));
         }
+        sweep.to = sweep.young_from.take().map_or(sweep.to, |young| sweep.to.min(young - 1));
         // At the end of the old ones: those that were open may have been settled meanwhile.
         let mut passed = std::mem::take(&mut sweep.passed).into_iter();
         while removed < max as u64
@@ -227,7 +234,8 @@ impl Writer {
 
     fn remove_or_pass(&mut self, webhook: Webhook, sweep: &mut Sweep) -> rusqlite::Result<u64> {
         if self.is_open(webhook)? {
-            if sweep.passed.len() < PASSED_MAX {
+            let known = sweep.passed.iter().any(|passed| passed.number == webhook.number);
+            if sweep.passed.len() < PASSED_MAX && !known {
                 sweep.passed.push(webhook);
             }
             return Ok(0);

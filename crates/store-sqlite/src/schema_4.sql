@@ -68,3 +68,20 @@ UPDATE messages SET past = json_object('tries', 0, 'rounds', json_array(json_obj
 
 -- Entries up to this number were marked as read.
 ALTER TABLE threads ADD COLUMN read_to INTEGER NOT NULL DEFAULT 0;
+
+-- Whose lane an item is in, where its event is from another name of theirs; and the number that would have been next when it was put there, where
+-- that is not its own.
+ALTER TABLE inbox ADD COLUMN peer TEXT;
+ALTER TABLE inbox ADD COLUMN put INTEGER;
+ALTER TABLE outbox ADD COLUMN put INTEGER;
+-- What was put into `lane` up to `to_number` is in `into_lane` now, that of `peer`: both turned out to be one person's. Gone when none of it is left.
+CREATE TABLE joined_lanes (
+    lane BLOB NOT NULL,
+    to_number INTEGER NOT NULL,
+    into_lane BLOB NOT NULL,
+    channel INTEGER NOT NULL,
+    peer TEXT NOT NULL,
+    PRIMARY KEY (lane, to_number)
+) WITHOUT ROWID;
+CREATE INDEX joined_lanes_into ON joined_lanes (into_lane);
+CREATE INDEX joined_lanes_age ON joined_lanes (channel, to_number);

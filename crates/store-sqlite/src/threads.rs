@@ -5,17 +5,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 
-use hapax_domain::key::KeyHasher;
 use hapax_domain::limits;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
-use super::lanes::LaneName;
+use super::names::{NameHash, find_thread};
 
 pub(super) struct Threads {
     talks: HashMap<i64, Talk>,
-    names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
+    pub(super) names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
     /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
     changed: HashSet<i64>,
@@ -27,27 +27,16 @@ pub(super) struct Threads {
     written_to: u64,
     begun_ms: i64,
     ready: bool,
-    touched: bool,
+    pub(super) touched: bool,
     /// Threads looked at to find which can be let go.
     #[cfg(test)]
     looked_at: usize,
 }
 
-/// Account and name, hashed: names are compared with every message, and this is much shorter.
-pub(super) type NameHash = LaneName;
-
-pub(super) fn name_hash(account: &str, name: &str) -> NameHash {
-    let mut hasher = KeyHasher::new("name");
-    hasher.part(account.as_bytes());
-    hasher.part(name.as_bytes());
-    let mut hash = NameHash::default();
-    hash.copy_from_slice(&hasher.finish()[..16]);
-    hash
-}
-
-/// A thread's last words.
+/// A thread: whom it is with, and its last words.
 #[derive(Clone)]
-struct Talk {
+pub(super) struct Talk {
+    pub(super) peer: Arc<str>,
     last: i64,
     last_at: i64,
     last_text: Option<String>,
@@ -69,8 +58,6 @@ pub(super) struct Said<'s> {
 
 /// Threads held in memory that have nothing to write; when there are more, all of them are let go.
 const TALKS_MAX: usize = 50_000;
-/// Names held in memory; when there are more, all of them are let go.
-const NAMES_MAX: usize = 100_000;
 /// Rows written per batch.
 const STEP_ROWS: usize = 200;
 const STEP_EVERY_MS: i64 = 5_000;
@@ -107,7 +94,7 @@ impl Threads {
     }
 
     /// Reads what was said since the last words were written down.
-    fn make_ready(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn make_ready(&mut self, db: &Connection) -> rusqlite::Result<()> {
         self.touched = true;
         if self.ready {
             return Ok(());
@@ -132,7 +119,7 @@ impl Threads {
         Ok(())
     }
 
-    fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
+    pub(super) fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
         // A pass lets go of so many that its cost for each message stays the same, however many threads there are.
         if self.talks.len() - self.unwritten > TALKS_MAX {
             #[cfg(test)]
@@ -145,9 +132,12 @@ impl Threads {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(gap) => {
                 let talk = db
-                    .prepare_cached("SELECT last, last_at, last_text, last_out, unread, entries FROM threads WHERE thread = ?1")?
+                    .prepare_cached(
+                        "SELECT last, last_at, last_text, last_out, unread, entries, peer FROM threads WHERE thread = ?1",
+                    )?
                     .query_row([thread], |row| {
                         Ok(Talk {
+                            peer: row.get::<_, String>(6)?.into(),
                             last: row.get(0)?,
                             last_at: row.get(1)?,
                             last_text: row.get(2)?,
@@ -160,60 +150,6 @@ impl Threads {
                 Ok(gap.insert(talk))
             }
         }
-    }
-
-    /// The thread of a peer, by any of its names; `None` when nobody has talked with it.
-    fn known(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash) -> rusqlite::Result<Option<i64>> {
-        if let Some(&thread) = self.names.get(&hash) {
-            return Ok(Some(thread));
-        }
-        let found: Option<i64> = db
-            .prepare_cached("SELECT thread FROM names WHERE account = ?1 AND name = ?2")?
-            .query_row([account, name], |row| row.get(0))
-            .optional()?;
-        if let Some(thread) = found {
-            self.touched = true;
-            self.keep_name(hash, thread);
-        }
-        Ok(found)
-    }
-
-    fn keep_name(&mut self, hash: NameHash, thread: i64) {
-        if self.names.len() >= NAMES_MAX {
-            self.names.clear();
-        }
-        self.names.insert(hash, thread);
-    }
-
-    /// Finds or makes the thread of a peer with these names; `number` is for a new one.
-    pub(super) fn of(
-        &mut self,
-        db: &Connection,
-        channel: i64,
-        account: &str,
-        names: &[(&str, NameHash)],
-        number: &mut dyn FnMut() -> i64,
-    ) -> rusqlite::Result<i64> {
-        self.make_ready(db)?;
-        let mut known = Vec::with_capacity(names.len());
-        for (name, hash) in names {
-            known.push(self.known(db, account, name, *hash)?);
-        }
-        let thread = match known.iter().flatten().next() {
-            Some(&thread) => thread,
-            None => {
-                let thread = number();
-                db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0, 0)")?
-                    .execute(params![thread, channel, account, names[0].0])?;
-                thread
-            }
-        };
-        for ((name, hash), _) in names.iter().zip(&known).filter(|(_, known)| **known != Some(thread)) {
-            db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
-                .execute(params![account, name, thread])?;
-            self.keep_name(*hash, thread);
-        }
-        Ok(thread)
     }
 
     /// Adds to a thread; gives the number of what was said before.
@@ -266,17 +202,10 @@ impl Threads {
             }
             return Ok(false);
         }
-        let names: Vec<NameHash> = db
-            .prepare_cached("SELECT account, name FROM names WHERE thread = ?1")?
-            .query_map([thread], |row| Ok(name_hash(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?)))?
-            .collect::<Result<_, _>>()?;
-        for name in names {
-            self.names.remove(&name);
-        }
+        self.forget_names(db, thread)?;
         if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
             self.unwritten -= 1;
         }
-        db.prepare_cached("DELETE FROM names WHERE thread = ?1")?.execute([thread])?;
         db.prepare_cached("DELETE FROM threads WHERE thread = ?1")?.execute([thread])?;
         Ok(true)
     }
@@ -339,21 +268,6 @@ impl Threads {
     }
 }
 
-/// The thread that goes by this name, or else the one that the name leads to now.
-pub(super) fn find_thread(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
-    let by = [
-        "SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 ORDER BY thread LIMIT 1",
-        "SELECT thread FROM names WHERE account = ?1 AND name = ?2",
-    ];
-    for sql in by {
-        let found = db.prepare_cached(sql)?.query_row([account, name], |row| row.get(0)).optional()?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
-}
-
 /// Reads a row of `threads` joined with its channel's name; the aliases are read apart.
 pub(super) fn thread_row(row: &Row<'_>) -> rusqlite::Result<(i64, hapax_store::ThreadRow)> {
     use hapax_domain::{Direction, ThreadId};
@@ -371,6 +285,7 @@ pub(super) fn thread_row(row: &Row<'_>) -> rusqlite::Result<(i64, hapax_store::T
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::{NAMES_MAX, name_hash};
     use super::*;
 
     const PEERS: i64 = 300_000;
@@ -391,7 +306,7 @@ mod tests {
             for peer in batch * BATCH..(batch + 1) * BATCH {
                 let name = format!("5511{peer}");
                 let names = [(name.as_str(), name_hash("acc", &name))];
-                let thread = threads.of(db, 1, "acc", &names, &mut || 2 * peer + 1).expect("a thread");
+                let thread = threads.learn(db, 1, "acc", &names, &mut || 2 * peer + 1).expect("a thread").thread;
                 let said = Said { number: 2 * peer + 2, at: 7, out: false, text: Some("hello") };
                 assert_eq!(threads.say(db, thread, &said).expect("said"), 0);
             }
@@ -425,7 +340,7 @@ mod tests {
         many_people(&db, &mut threads, |_| {});
         assert!(!threads.talks.contains_key(&1), "the first was let go");
         let names = [("55110", name_hash("acc", "55110"))];
-        let thread = threads.of(&db, 1, "acc", &names, &mut || unreachable!("it is known")).expect("a thread");
+        let thread = threads.learn(&db, 1, "acc", &names, &mut || unreachable!("it is known")).expect("a thread").thread;
         let said = Said { number: 2 * PEERS + 1, at: 8, out: false, text: Some("again") };
         assert_eq!((thread, threads.say(&db, thread, &said).expect("said")), (1, 2));
         assert_eq!(threads.talk(&db, 1).expect("there").unread, 2);

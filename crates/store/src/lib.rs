@@ -63,9 +63,12 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// - A key is remembered for its window from the moment it was won, and never shorter. The same key twice in one arrival is a
     ///   duplicate of the first.
     /// - `New` only after commit. A copy of a key that is being committed is answered after that commit, never before.
+    /// - An event waits in the lane of the thread that the first known of its names leads to, when it is put in line: a message after its names
+    ///   were learned; a reaction, an edit or an echo of ours teaches none.
     /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
     /// - A new message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together are one
-    ///   person from then on. Two accounts never share a thread.
+    ///   person from then on: one thread, and in this channel one lane of the inbox and one of the outbox. What waits in the lanes that become one
+    ///   is in line by its number; leases that are out are held on. Two accounts never share a thread.
     /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
     ///   the provider's answer to the send is kept for it. An echo is a `sent` of the message it names in the same way; its text says
     ///   nothing. Either settles a send that was in doubt. A name from before a person's retry moves only what is told of that time.
@@ -83,7 +86,9 @@ pub trait Store: Reads + Send + Sync + 'static {
 
     /// Leases the first item of lanes that are due: lanes nobody holds, and lanes whose lease ran out.
     ///
-    /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked.
+    /// - At most one item of a lane is leased at any time; it is the oldest of the lane that is not parked, once it is due. Of lanes that became one
+    ///   with leases out, nothing is leased until all of those have ended or run out.
+    /// - What is leased tells the thread whose lane it is of; what waits in no thread's lane, its peer as spelt.
     /// - Each lease raises the fence above every fence handed out before, and counts one attempt. Attempts only ever grow: one is taken
     ///   back only by a [`Outcome::HandBack`] of what was not called. A lease that ran out keeps its attempt; it charges nothing.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
@@ -101,6 +106,9 @@ pub trait Store: Reads + Send + Sync + 'static {
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
 
     /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
+    ///
+    /// Messages that come back to their thread's lane, out of doubt, by a person's retry or when their time has come, come to the lane that the
+    /// thread has then.
     ///
     /// One whose `send_at_ms` is still to come waits in a lane of its own: nobody waits for it. When its time has come, leasing puts it
     /// into its thread's lane, at the place of its age, and takes that lane's first.

@@ -1,6 +1,7 @@
 //! Records in plain maps, one transaction at a time: what the steps decide is checked against the model before any server is asked.
 
 mod bed;
+mod clock;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use hapax_store::steps::records::{
 use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
 use hapax_store::{
     After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
-    StoreError, Table, ThreadQuery, end_after_set_back,
+    StoreError, Table, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -64,31 +65,6 @@ pub struct PlainTx {
 }
 
 impl Data {
-    fn follow_clock(&mut self, now_ms: i64) {
-        let back_ms = std::mem::replace(&mut self.seen_ms, now_ms) - now_ms;
-        if back_ms <= 0 {
-            return;
-        }
-        self.items.values_mut().for_each(|item| item.due_ms -= back_ms);
-        let messages = &self.messages;
-        // One that waits alone and is not in doubt waits for a time that a person named.
-        let scheduled = |out: &OutRec| !out.unknown && messages.get(&out.number).is_some_and(|message| message.home != out.lane);
-        let moved: Vec<u64> = self.outs.values().filter(|out| !scheduled(out)).map(|out| out.number).collect();
-        for number in &moved {
-            if let Some(due_ms) = self.outs.get_mut(number).and_then(|out| out.due_ms.as_mut()) {
-                *due_ms -= back_ms;
-            }
-        }
-        for lane in self.lanes.values_mut().filter(|lane| lane.queue == Queue::Inbox || moved.contains(&lane.first)) {
-            lane.due_ms -= back_ms;
-            if let Some(held) = &mut lane.held {
-                held.until_ms = end_after_set_back(held.until_ms, back_ms, now_ms);
-                lane.due_ms = held.until_ms;
-            }
-        }
-        self.provider_names.values_mut().for_each(|name| name.heard_ms = name.heard_ms.min(now_ms));
-    }
-
     fn load(&self, wanted: &Wanted) -> Loaded {
         let mut seen = Loaded {
             lanes: wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect(),
@@ -109,6 +85,10 @@ impl Data {
             }
         }
         seen.names = wanted.names.iter().filter_map(|name| Some((name.clone(), self.names.get(name)?.clone()))).collect();
+        let names = wanted.sure_names.iter().filter_map(|name| Some((name.clone(), self.names.get(name)?.clone())));
+        seen.sure_names = names.collect();
+        let named = |((account, _), peer): &(&(String, String), &String)| wanted.named.contains(&thread_hash(account, peer));
+        seen.names.extend(self.names.iter().filter(named).map(|(name, peer)| (name.clone(), peer.clone())));
         seen.threads = wanted.threads.iter().filter_map(|hash| Some((*hash, self.threads.get(hash)?.clone()))).collect();
         let begun = |account: &&String| self.outs.values().any(|out| out.begun_ms.is_some() && out.account == **account);
         seen.sending = wanted.sending.iter().filter(begun).cloned().collect();
@@ -151,7 +131,12 @@ impl Data {
         }
         change(&mut self.items, &changes.new_items, &changes.items, &changes.gone_items, |item| item.number)?;
         change(&mut self.lanes, &changes.new_lanes, &changes.lanes, &changes.gone_lanes, |lane| lane.hash)?;
-        for name in &changes.names {
+        for name in &changes.new_names {
+            if self.names.contains_key(&(name.account.clone(), name.name.clone())) {
+                return Err(Trouble::Again("it is there already".to_owned()));
+            }
+        }
+        for name in changes.new_names.iter().chain(&changes.names) {
             self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
         }
         let thread = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
@@ -510,9 +495,9 @@ impl Engine for PlainEngine {
         for item in data.items.values() {
             let channel = item.channel.to_string();
             let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..Default::default() });
-            let held = data.lanes.get(&item.lane).and_then(|lane| lane.held.as_ref());
+            let mut held = data.lanes.values().filter_map(|lane| lane.held.as_ref());
             match item.place {
-                Place::InLane if held.is_some_and(|held| held.number == item.number) => counts.leased += 1,
+                Place::InLane if held.any(|held| held.number == item.number) => counts.leased += 1,
                 Place::InLane => counts.waiting += 1,
                 Place::Parked => counts.parked += 1,
                 Place::Quarantined => counts.quarantined += 1,

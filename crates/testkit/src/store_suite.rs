@@ -11,6 +11,8 @@ pub mod clocks;
 #[doc(hidden)]
 pub mod doubting;
 #[doc(hidden)]
+pub mod joining;
+#[doc(hidden)]
 pub mod leasing;
 #[doc(hidden)]
 pub mod room;
@@ -139,6 +141,28 @@ macro_rules! store_suite {
             a_thread_goes_with_the_last_of_what_was_said
             last_words_do_not_outlive_what_said_them
             an_outgoing_message_keeps_its_thread
+        );
+        $crate::store_suite!(@joining $bed;
+            joined_lanes_are_one_line
+            what_is_in_flight_at_the_join_may_end
+            what_comes_again_after_a_join_is_in_line_by_its_number
+            joined_leases_that_run_out_are_taken_over_together
+            a_late_answer_counts_until_the_joined_lane_is_taken
+            a_wait_is_not_cut_short_by_a_join
+            three_names_of_a_person_are_one_lane
+            joined_lanes_are_joined_again
+            a_lane_is_joined_into_one_where_nothing_waits
+            what_is_delivered_again_waits_in_the_lane_of_today
+            what_teaches_no_names_goes_by_those_that_are_known
+            names_are_joined_in_the_middle_of_a_webhook
+            joined_lanes_outlive_a_crash
+            many_that_wait_are_joined
+            lanes_of_another_channel_are_joined_when_the_name_comes_there
+            names_learned_at_once_lead_to_one
+            joined_lanes_send_in_one_line
+            what_is_being_sent_at_the_join_may_end
+            sends_of_joined_lanes_that_were_lost_are_handed_out_in_turn
+            what_comes_back_to_its_thread_comes_to_the_joined_lane
         );
     };
     (@$area:ident $bed:expr; $($case:ident)+) => {

@@ -44,6 +44,9 @@ fn lane(held: Option<Held>) -> LaneRec {
         first: 7,
         due_ms: START_MS,
         held,
+        peer: Some("ana".to_owned()),
+        joined_to: Some([4; 32]),
+        joined: vec![[5; 32], [6; 32]],
     }
 }
 

@@ -2,10 +2,11 @@
 
 use hapax_domain::{EventId, ids};
 use hapax_store::Moved;
-use hapax_store::steps::records::{Place, Queue, own_lane};
+use hapax_store::steps::records::{MessageRec, OutRec, Place, Queue, own_lane};
 
 /// Without what some stores do not keep, because nobody can ever ask for it: the exact time of a key, the text of what is in no thread, when
-/// a message got its provider's name, and when an item that is parked would have been due.
+/// a message got its provider's name, and when an item that is parked would have been due. In whose lane something waits follows from the names of
+/// its peer, whatever the exporting store called the lane.
 pub(super) fn normal(records: &[Moved]) -> Vec<Moved> {
     let normal = |record: &Moved| match record.clone() {
         Moved::Key(mut key) => {
@@ -23,8 +24,12 @@ pub(super) fn normal(records: &[Moved]) -> Vec<Moved> {
         }
         Moved::Item(mut item) => {
             item.due_ms = if item.place == Place::InLane { item.due_ms } else { 0 };
+            let alone = item.place == Place::InLane && item.lane == own_lane(Queue::Inbox, item.number);
+            item.lane = if alone { item.lane } else { [0; 32] };
             Moved::Item(item)
         }
+        Moved::Message(message) => Moved::Message(MessageRec { home: [0; 32], ..message }),
+        Moved::Out(out) => Moved::Out(OutRec { lane: if out.is_alone() { out.lane } else { [0; 32] }, ..out }),
         other => other,
     };
     records.iter().map(normal).collect()

@@ -61,7 +61,19 @@ fn item(number: u64, place: Place) -> ItemRec {
 
 fn lane(hash: Hash, queue: Queue, held: Option<Held>) -> LaneRec {
     let priority = if queue == Queue::Inbox { Priority::Normal } else { Priority::Bulk };
-    LaneRec { hash, queue, channel: "shop".into(), account: ODD.to_owned(), priority, first: 9, due_ms: 10, held }
+    LaneRec {
+        hash,
+        queue,
+        channel: "shop".into(),
+        account: ODD.to_owned(),
+        priority,
+        first: 9,
+        due_ms: 10,
+        peer: held.as_ref().map(|_| ODD.to_owned()),
+        joined_to: held.as_ref().map(|_| [0; 32]),
+        joined: if held.is_some() { vec![[5; 32], [0; 32]] } else { vec![] },
+        held,
+    }
 }
 
 fn message(number: u64) -> MessageRec {

@@ -45,8 +45,8 @@ local function keep_webhook(seq, bytes)
   return seq
 end
 
--- Puts the event in line, or not; answers with its webhook and its item.
-local function place(event, seq)
+-- Puts the event in line, or not; answers with its webhook and its item. `thread` is whose lane it waits in.
+local function place(event, seq, thread)
   if event.to == 'Q' then
     keep_webhook(seq, event.part)
     redis.call('HSET', key('w', seq), 'events', seq)
@@ -58,7 +58,7 @@ local function place(event, seq)
   webhook = webhook or keep_webhook(seq, body)
   webhook_events[#webhook_events + 1] = seq
   if event.to == 'K' then return webhook, false end
-  local lane = event.waits and event.peer and lane_of(channel, event.peer)
+  local lane = thread and lane_of(channel, thread)
   local item = lane and not event.suspect and new_items[lane]
   if item then
     redis.call('HSET', key('i', item), 'events', redis.call('HGET', key('i', item), 'events') .. ',' .. seq)
@@ -72,6 +72,7 @@ local function place(event, seq)
     redis.call('ZADD', key('park', channel), score(seq), seq)
     return webhook, seq
   end
+  if lane and thread ~= event.peer then join_names(channel, event.peer, thread) end
   join_lane(lane or '#' .. seq, channel, seq)
   if lane then new_items[lane] = seq end
   return webhook, seq
@@ -105,6 +106,16 @@ local function hear(event)
   return true
 end
 
+-- Takes note of the names in a message; what waits under names that are one person's from now on waits in one line.
+local function learn_in_lanes(event)
+  local thread, others = learn_names(event.peer, event.aliases)
+  for _, name in ipairs(others) do
+    join_names(channel, name, thread)
+    join_names_out(channel, name, thread)
+  end
+  return thread
+end
+
 local function take_in(event, n)
   event.suspect = guarded_by(event)
   if event.suspect and event.full then return { 'D', event.suspect[1], event.suspect[2] } end
@@ -112,14 +123,13 @@ local function take_in(event, n)
   any = true
   claim(event.key, event.window, event.fingerprint, seq, n)
   if event.guard and not event.suspect then claim(event.guard, window, 0, seq, n) end
-  local of_webhook, item = place(event, seq)
-  local ours = event.suspect or hear(event)
-  local thread = false
+  local ours, thread = event.suspect or hear(event), false
   -- An echo of a message that is in the thread already is not said twice.
   if event.to ~= 'Q' and not ours and event.kind == 'message' and event.peer then
-    thread = learn_names(event.peer, event.aliases)
+    thread = learn_in_lanes(event)
     say(thread, channel, 'e' .. seq, seq, not event.echo, event.preview)
   end
+  local of_webhook, item = place(event, seq, event.waits and event.peer and (thread or thread_of_any(event.peer, event.aliases)))
   redis.call('SET', key('e', seq), cmsgpack.pack({
     now, of_webhook, item, channel, event.kind, event.id, event.peer, event.echo, event.at_ms, event.text, event.index, thread,
     event.to == 'Q', event.waits,

@@ -6,5 +6,6 @@ return page(key(take(), take()), function(seq)
   local first = cmsgpack.unpack(redis.call('GET', key('e', events[1])))
   local lease = of[2] == 'L' and lease_of('l', of[8])
   local held = lease and lease.held == seq and { lease.fence, lease.worker, lease.leased }
-  return { seq, of[1], of[2], of[3], of[10] or 0, of[4], of[5], of[6], of[9], events, first[1], first[2], first[5], first[7], of[11], held }
+  return { seq, of[1], of[2], of[3], of[10] or 0, of[4], of[5], of[6], of[9], events, first[1], first[2], first[5],
+    first[7] and thread_of(first[7]), of[11], held }
 end)

@@ -2,7 +2,9 @@
 return page(key(take(), take()), function(seq)
   local row = key('m', seq)
   local told = redis.call('HMGET', row, 'created', 'channel', 'peer', 'request_id', 'fingerprint', 'text', 'payload', 'priority',
-    'reply_to', 'thread', 'provider_id', 'why', 'past', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
+    'reply_to', 'thread', 'home', 'provider_id', 'why', 'past', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7')
+  -- Whose lane it is to be in.
+  told[11] = known(told[3]) or peer_of(told[11], told[2])
   local open = redis.call('HMGET', row, 'lane', 'attempt', 'failures', 'due', 'begun', 'unknown', 'names', 'provider_id', 'past')
   local lease = open[1] and lease_of('ol', open[1])
   local held = lease and lease.held == seq and { lease.fence, lease.worker, lease.leased }

@@ -30,29 +30,18 @@ local function move_end(row)
   return moved[row]
 end
 
--- A lane that is held is due when its lease ends.
-local function move_line(line, leases, moves)
-  for _, member in ipairs(redis.call('ZRANGE', line, 0, -1)) do
-    local lane = behind_wide(member)
-    if moves(lane) then
-      local till = move_end(key(leases, lane))
-      if till then redis.call('ZADD', line, till, member) else redis.call('ZINCRBY', line, back, member) end
-    end
-  end
-end
-
 for _, seq in ipairs(redis.call('ZRANGE', key('way', channel), 0, -1)) do redis.call('HINCRBY', key('i', seq), 'due', back) end
 for _, lane in ipairs(redis.call('SMEMBERS', key('held', channel))) do move_end(key('l', lane)) end
-move_line(key('due', channel), 'l', function() return true end)
+for _, member in ipairs(redis.call('ZRANGE', key('due', channel), 0, -1)) do enter_line(behind_wide(member), channel) end
 
 for _, seq in ipairs(redis.call('ZRANGE', key('out', channel), 0, -1)) do
   local of = redis.call('HMGET', key('m', seq), 'lane', 'due', 'unknown')
   if of[2] and (of[3] or not is_own(of[1])) then redis.call('HINCRBY', key('m', seq), 'due', back) end
+  move_end(key('ol', of[1]))
 end
 for priority = 0, 2 do
-  move_line(key('od', priority .. ':' .. channel), 'ol', function(lane)
-    return not is_own(lane) or redis.call('HGET', key('m', string.sub(lane, 2)), 'unknown')
-  end)
+  local line = key('od', priority .. ':' .. channel)
+  for _, member in ipairs(redis.call('ZRANGE', line, 0, -1)) do enter_outbox_line(behind_wide(member)) end
 end
 announce()
 return 1

@@ -3,41 +3,57 @@
 -- when they may be taken, and then by their first item.
 local function lane_of(channel, peer) return #channel .. ':' .. channel .. peer end
 
-local function is_own(lane) return string.sub(lane, 1, 1) == '#' end
+-- Whose lane it is; nobody's when it is that of one item.
+local function peer_of(lane, channel) return not is_own(lane) and string.sub(lane, #lane_of(channel, '') + 1) end
 
 local function head_of(lane)
-  if not is_own(lane) then return redis.call('ZRANGE', key('li', lane), 0, 0)[1] or false end
+  if not is_own(lane) then return lowest(INBOX, lane) end
   local seq = string.sub(lane, 2)
   return redis.call('HGET', key('i', seq), 'place') == 'L' and seq
 end
 
 -- Whoever changes the first item of a lane takes the lane out of the line before, and puts it back after.
 local function leave_line(lane, channel)
+  lane = speaker(INBOX, lane)
   local head = head_of(lane)
   if head then redis.call('ZREM', key('due', channel), wide(head) .. lane) end
 end
 
 local function enter_line(lane, channel)
+  lane = speaker(INBOX, lane)
   local head = head_of(lane)
   if not head then return end
-  local due = redis.call('HGET', key('l', lane), 'until') or redis.call('HGET', key('i', head), 'due')
+  local due = leased_until(INBOX, lane) or redis.call('HGET', key('i', head), 'due')
   redis.call('ZADD', key('due', channel), due, wide(head) .. lane)
 end
 
 local function join_lane(lane, channel, seq)
+  lane = speaker(INBOX, lane)
   leave_line(lane, channel)
-  redis.call('HSET', key('i', seq), 'place', 'L')
+  redis.call('HSET', key('i', seq), 'place', 'L', 'lane', lane)
   if not is_own(lane) then redis.call('ZADD', key('li', lane), score(seq), seq) end
   redis.call('ZADD', key('way', channel), score(seq), seq)
   enter_line(lane, channel)
 end
 
 local function quit_lane(lane, channel, seq, place)
-  leave_line(lane, channel)
+  local speaks = speaker(INBOX, lane)
+  leave_line(speaks, channel)
   redis.call('HSET', key('i', seq), 'place', place)
   if not is_own(lane) then redis.call('ZREM', key('li', lane), seq) end
   redis.call('ZREM', key('way', channel), seq)
-  enter_line(lane, channel)
+  tidy(INBOX, lane)
+  enter_line(speaks, channel)
+end
+
+-- Makes the lanes of two names of one person one, if anything waits in the first.
+local function join_names(channel, name, peer)
+  local from, into = speaker(INBOX, lane_of(channel, name)), speaker(INBOX, lane_of(channel, peer))
+  if from == into or not head_of(from) then return end
+  leave_line(from, channel)
+  leave_line(into, channel)
+  speak_for(INBOX, into, from)
+  enter_line(into, channel)
 end
 
 local function add_item(seq, channel, webhook, event)
@@ -63,9 +79,4 @@ local function log_attempt(seq, lease, outcome, detail)
   local of = redis.call('HMGET', key('i', seq), 'received', 'attempt')
   local row = { tonumber(of[1]), tonumber(of[2]), lease.fence, lease.worker, tonumber(lease.leased), now, outcome, detail }
   redis.call('RPUSH', key('at', seq), cmsgpack.pack(row))
-end
-
-local function lease_of(kind, lane)
-  local got = redis.call('HMGET', key(kind, lane), 'held', 'fence', 'worker', 'leased', 'until')
-  return got[1] and { held = got[1], fence = got[2], worker = got[3], leased = got[4], till = got[5] }
 end

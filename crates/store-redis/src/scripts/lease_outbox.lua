@@ -10,17 +10,19 @@ local function next_lane()
 end
 
 local function lease(lane)
-  local lost = lease_of('ol', lane)
-  if lost then
+  local any_left = false
+  for _, lost in ipairs(leases_of(OUTBOX, lane)) do
     log_try(lost, 'lost', 'the lease ran out')
-    redis.call('DEL', key('ol', lane))
+    redis.call('DEL', key('ol', lost.lane))
     local state = outgoing(lost.held)
     lose_lease(state)
     keep(lost.held, state)
-    enter_outbox_line(lane)
-    if not state.place then return end
+    any_left = any_left or not state.place
   end
+  enter_outbox_line(lane)
   local seq = first_of(lane)
+  -- A lease that was out when its lane was joined may end while the first of all still waits for its time.
+  if any_left or tonumber(redis.call('HGET', key('m', seq), 'due')) > now then return end
   local state = outgoing(seq)
   -- Heard of meanwhile, or held until now.
   if settle_as_known(state, now) or state.place.held then
@@ -34,7 +36,7 @@ local function lease(lane)
   end
   local fence = next_fence()
   if not redis.call('HGET', key('m', seq), 'begun') then redis.call('HINCRBY', key('m', seq), 'attempt', 1) end
-  redis.call('HSET', key('ol', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
+  redis.call('HSET', key('ol', redis.call('HGET', key('m', seq), 'lane')), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
   enter_outbox_line(lane)
   return { seq, fence, now + hold }
 end

@@ -8,7 +8,7 @@ local STATUSES = { 'queued', 'sending', 'unknown', 'sent', 'failed', 'delivered'
 local ROUNDS_MAX, ROUNDS_KEPT = 50, 200
 
 local function first_of(lane)
-  if not is_own(lane) then return redis.call('ZRANGE', key('oli', lane), 0, 0)[1] or false end
+  if not is_own(lane) then return lowest(OUTBOX, lane) end
   local seq = string.sub(lane, 2)
   local open = redis.call('HMGET', key('m', seq), 'lane', 'due')
   return open[1] == lane and open[2] and seq
@@ -20,18 +20,21 @@ local function line_of(seq)
 end
 
 local function leave_outbox_line(lane)
+  lane = speaker(OUTBOX, lane)
   local head = first_of(lane)
   if head then redis.call('ZREM', line_of(head), wide(head) .. lane) end
 end
 
 local function enter_outbox_line(lane)
+  lane = speaker(OUTBOX, lane)
   local head = first_of(lane)
   if not head then return end
-  local due = redis.call('HGET', key('ol', lane), 'until') or redis.call('HGET', key('m', head), 'due')
+  local due = leased_until(OUTBOX, lane) or redis.call('HGET', key('m', head), 'due')
   redis.call('ZADD', line_of(head), due, wide(head) .. lane)
 end
 
 local function out_join(seq, lane)
+  lane = speaker(OUTBOX, lane)
   leave_outbox_line(lane)
   redis.call('HSET', key('m', seq), 'lane', lane)
   if not is_own(lane) then redis.call('ZADD', key('oli', lane), score(seq), seq) end
@@ -39,10 +42,22 @@ local function out_join(seq, lane)
 end
 
 local function out_quit(seq, lane)
-  leave_outbox_line(lane)
+  local speaks = speaker(OUTBOX, lane)
+  leave_outbox_line(speaks)
   redis.call('HDEL', key('m', seq), 'lane')
   if not is_own(lane) then redis.call('ZREM', key('oli', lane), seq) end
-  enter_outbox_line(lane)
+  tidy(OUTBOX, lane)
+  enter_outbox_line(speaks)
+end
+
+-- Makes the lanes of two names of one person one, if anything waits in the first.
+local function join_names_out(channel, name, peer)
+  local from, into = speaker(OUTBOX, lane_of(channel, name)), speaker(OUTBOX, lane_of(channel, peer))
+  if from == into or not first_of(from) then return end
+  leave_outbox_line(from)
+  leave_outbox_line(into)
+  speak_for(OUTBOX, into, from)
+  enter_outbox_line(into)
 end
 
 -- Counts an open message where it belongs: with the replies, with those in doubt, or with the rest.
@@ -99,12 +114,21 @@ local function write_past(past)
   return cjson.encode({ tries = past.tries, doubt = past.doubt, rounds = rounds })
 end
 
+-- The lane of whom a message is to, by the name that thread goes by now; what is in line already stays there.
+local function lane_today(channel, lane, peer, home)
+  if lane and not is_own(lane) then return lane end
+  local thread = known(peer)
+  return thread and lane_of(channel, thread) or home
+end
+
 local function keep(seq, state)
   local row, place = key('m', seq), state.place or {}
-  local of = redis.call('HMGET', row, 'lane', 'due', 'unknown', 'begun', 'channel', 'home', 'created')
-  local lane = state.place and ((place.unknown or place.held) and '#' .. seq or of[6])
-  local moves = of[1] ~= lane or tonumber(of[2] or nil) ~= place.due
+  local of = redis.call('HMGET', row, 'lane', 'due', 'unknown', 'begun', 'channel', 'home', 'created', 'peer')
+  local alone = place.unknown or place.held
+  local lane = state.place and (alone and '#' .. seq or lane_today(of[5], of[1], of[8], of[6]))
+  local moves, waits = of[1] ~= lane, tonumber(of[2] or nil) ~= place.due
   if of[1] and moves then out_quit(seq, of[1]) end
+  if lane and waits and not moves then leave_outbox_line(lane) end
   local set, gone = {}, {}
   local function put(name, value)
     if value then set[#set + 1], set[#set + 2] = name, value else gone[#gone + 1] = name end
@@ -123,6 +147,7 @@ local function keep(seq, state)
   if place.begun then redis.call('SADD', key('bgn'), seq) else redis.call('SREM', key('bgn'), seq) end
   if place.unknown then redis.call('ZADD', key('unk'), score(seq), seq) else redis.call('ZREM', key('unk'), seq) end
   if lane and moves then out_join(seq, lane) end
+  if lane and waits and not moves then enter_outbox_line(lane) end
   if lane and of[1] ~= lane then count_open(seq, place.unknown) end
   if lane and not of[1] then
     redis.call('ZREM', key('mc', of[5]), seq)
@@ -292,6 +317,7 @@ local function submit(new)
   local seq, thread = next_seq(), thread_of(new.peer)
   local row, home = key('m', seq), lane_of(new.channel, thread)
   local held = new.send_at and new.send_at > now
+  if new.peer ~= thread then join_names_out(new.channel, new.peer, thread) end
   redis.call('HSET', row, 'channel', new.channel, 'peer', new.peer, 'request_id', request_id, 'fingerprint', new.fingerprint,
     'payload', new.payload, 'priority', new.priority, 'created', now, 'thread', thread, 'home', home, 'call', ARGV[2],
     's0', now, 'attempt', 0, 'due', held and new.send_at or now)

@@ -9,7 +9,7 @@ local function put()
   local first = split(events)[1]
   local event = cmsgpack.unpack(redis.call('GET', key('e', first)))
   local webhook = event[2]
-  local lane = place ~= 'Q' and event[14] and event[7] and lane_of(channel, event[7]) or '#' .. seq
+  local lane = place ~= 'Q' and lane_again(event, channel, seq) or '#' .. seq
   redis.call('HSET', key('i', seq), 'channel', channel, 'webhook', webhook, 'events', events, 'attempt', attempt, 'received', received,
     'due', due, 'place', place, 'lane', lane, 'failures', failures)
   if why then redis.call('HSET', key('i', seq), 'why', why) end

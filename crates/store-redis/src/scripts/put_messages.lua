@@ -6,7 +6,7 @@ local function put()
   if not thread then return false end
   local row = key('m', seq)
   redis.call('HSET', row, 'channel', channel, 'peer', peer, 'request_id', request_id, 'fingerprint', fingerprint, 'payload', payload,
-    'priority', priority, 'created', created, 'thread', thread, 'home', lane_of(channel, thread))
+    'priority', priority, 'created', created, 'thread', thread, 'home', lane_of(channel, known(peer) or thread))
   if text then redis.call('HSET', row, 'text', text) end
   if reply_to then redis.call('HSET', row, 'reply_to', reply_to) end
   if provider_id then redis.call('HSET', row, 'provider_id', provider_id) end

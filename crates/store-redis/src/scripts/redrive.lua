@@ -12,10 +12,10 @@ local function redrive(seq, channel)
     end_item(seq, channel)
     return 1
   end
-  local lane = redis.call('HGET', key('i', seq), 'lane')
   redis.call('HSET', key('i', seq), 'failures', 0, 'due', now)
   redis.call('ZREM', key('park', channel), seq)
-  join_lane(lane, channel, seq)
+  local first = split(redis.call('HGET', key('i', seq), 'events'))[1]
+  join_lane(lane_again(cmsgpack.unpack(redis.call('GET', key('e', first))), channel, seq), channel, seq)
   return 1
 end
 

@@ -6,11 +6,10 @@ return once(function()
   if not event or event[13] or second(event[1]) ~= at_s then return {}, true end
   local webhook, channel = event[2], event[4]
   local seq = next_seq()
-  local lane = event[14] and event[7] and lane_of(channel, event[7]) or '#' .. seq
   add_item(seq, channel, webhook, event_seq)
   redis.call('ZREM', key('wc', channel), webhook)
-  redis.call('HSET', key('i', seq), 'lane', lane, 'replay', redis.call('RPUSH', key('rp', event_seq), seq))
-  join_lane(lane, channel, seq)
+  redis.call('HSET', key('i', seq), 'replay', redis.call('RPUSH', key('rp', event_seq), seq))
+  join_lane(lane_again(event, channel, seq), channel, seq)
   announce()
   return { seq, now }
 end)

@@ -1,5 +1,7 @@
 //! The strict reference model: the contract in plain collections behind one lock. For tests, and to compare every engine with.
 
+mod lanes;
+mod leases;
 mod outbox;
 mod reads;
 mod state;
@@ -100,19 +102,19 @@ impl Store for MemoryStore {
     }
 
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
-        let settled = self.lock().outbox.settle(lane_number(lane), fence, outcome, self.now());
+        let settled = self.lock().settle_outbox(lane, fence, outcome, self.now());
         self.work.notify_waiters();
         Ok(settled)
     }
 
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        let changed = self.lock().outbox.retry(id, self.now());
+        let changed = self.lock().retry_message(id, self.now());
         self.work.notify_waiters();
         Ok(changed)
     }
 
     async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        Ok(self.lock().outbox.cancel(id, self.now()))
+        Ok(self.lock().cancel_message(id, self.now()))
     }
 
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hapax_domain::age::Dated;
-use hapax_domain::{Event, Fence, MessageId, Outgoing, Place, Steps, Word, ids, limits};
+use hapax_domain::{Event, Fence, MessageId, Outgoing, Place, Steps, ThreadId, Word, ids, limits};
 
+use super::threads::Threads;
 use crate::{
     Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
     Submitted, TryRow, end_after_set_back,
@@ -22,7 +23,9 @@ pub(super) struct Outbox {
     early: HashMap<(String, String), (Steps, i64)>,
     /// How many of an account may wait, and as many replies beside them.
     pub(super) most: Option<usize>,
-    leases: HashMap<Lane, Held>,
+    leases: BTreeMap<MessageId, Held>,
+    /// Lanes that became one with another because their names did, and the one that speaks for both.
+    joined: BTreeMap<Lane, Lane>,
     pub(super) paused: BTreeMap<(String, String), PausedAccount>,
 }
 
@@ -49,10 +52,18 @@ enum Lane {
 #[derive(Clone)]
 struct Held {
     message: MessageId,
+    /// The lane it was given under.
+    lane: Lane,
     fence: Fence,
     worker: Arc<str>,
     leased_ms: i64,
     until_ms: i64,
+}
+
+impl Lane {
+    fn of(channel: &Arc<str>, thread: &ThreadId) -> Self {
+        Lane::Thread { channel: Arc::clone(channel), account: thread.account.clone(), peer: thread.peer.clone() }
+    }
 }
 
 impl Kept {
@@ -87,6 +98,7 @@ impl Outbox {
         }
     }
 
+    /// `peer` is the name its thread goes by.
     pub(super) fn submit(&mut self, mut new: NewMessage, peer: String, id: MessageId, now: i64) -> Submitted {
         match self.known_request(&new) {
             Ok(known) => {
@@ -96,7 +108,9 @@ impl Outbox {
             Err(kept) => new.request_id = kept,
         }
         let request = (new.account.clone(), new.request_id.clone());
-        let home = Lane::Thread { channel: Arc::clone(&new.channel), account: new.account.clone(), peer };
+        let thread = ThreadId { account: new.account.clone(), peer };
+        self.join(&new.channel, &ThreadId { peer: new.peer.clone(), ..thread.clone() }, &thread);
+        let home = self.spoken_for(Lane::of(&new.channel, &thread));
         self.requests.insert(request, id);
         let state = Outgoing::new(now, new.held_until(now));
         self.messages.insert(id, Kept { new, created_ms: now, home, state, tries: vec![] });
@@ -112,19 +126,64 @@ impl Outbox {
         self.open().map(|(id, ..)| id)
     }
 
+    /// The lane that a message waits in, or the one that speaks for it.
     fn lane_of(&self, id: MessageId) -> Option<Lane> {
         let message = self.messages.get(&id)?;
-        Some(message.lane(id, message.state.place.as_ref()?))
+        Some(self.spoken_for(message.lane(id, message.state.place.as_ref()?)))
     }
 
-    pub(super) fn lease(&mut self, ask: &OutboxAsk, now: i64, fence: &mut u64) -> Vec<OutboxLease> {
+    fn spoken_for(&self, lane: Lane) -> Lane {
+        self.joined.get(&lane).cloned().unwrap_or(lane)
+    }
+
+    /// Makes two lanes one, if anything waits in the first. What waits in it stays in line by its number, and leases are held on.
+    pub(super) fn join(&mut self, channel: &Arc<str>, thread: &ThreadId, into: &ThreadId) {
+        let lane = Lane::of(channel, thread);
+        let (from, into) = (self.spoken_for(lane.clone()), self.spoken_for(Lane::of(channel, into)));
+        if from != into && self.is_there(&lane) {
+            self.joined.values_mut().filter(|speaker| **speaker == from).for_each(|speaker| speaker.clone_from(&into));
+            self.joined.insert(from, into);
+        }
+    }
+
+    /// Whether anything waits in the lane itself, is leased under its name, or was joined into it.
+    fn is_there(&self, lane: &Lane) -> bool {
+        self.open().any(|(id, message, place)| place.due_ms.is_some() && message.lane(id, &place) == *lane)
+            || self.leases.values().any(|held| held.lane == *lane)
+            || self.joined.values().any(|speaker| speaker == lane)
+    }
+
+    /// Forgets lanes that were joined, once nothing is left of them.
+    fn tidy(&mut self) {
+        let over: Vec<Lane> = self.joined.keys().filter(|lane| !self.is_there(lane)).cloned().collect();
+        self.joined.retain(|lane, _| !over.contains(lane));
+    }
+
+    /// Changes a message; one that comes to its thread's lane by that comes to the lane the thread has today.
+    fn change<T>(&mut self, id: MessageId, threads: &Threads, change: impl FnOnce(&mut Outgoing) -> T) -> Option<T> {
+        let message = self.messages.get_mut(&id)?;
+        let is_in_line = |state: &Outgoing| state.place.is_some_and(|place| !place.is_alone());
+        let before = is_in_line(&message.state);
+        let changed = change(&mut message.state);
+        if is_in_line(&message.state) && !before {
+            let (channel, account) = (Arc::clone(&message.new.channel), message.new.account.clone());
+            let root = threads.leads_to(&account, &message.new.peer);
+            let home = root.map_or(message.home.clone(), |peer| Lane::Thread { channel, account, peer });
+            let home = self.spoken_for(home);
+            self.messages.get_mut(&id)?.home = home;
+        }
+        self.tidy();
+        Some(changed)
+    }
+
+    pub(super) fn lease(&mut self, ask: &OutboxAsk, now: i64, fence: &mut u64, threads: &Threads) -> Vec<OutboxLease> {
         let mut leases = Vec::new();
         for (channel, max) in &ask.wants {
             let mut left = *max;
             while left > 0
                 && let Some(lane) = self.next_lane(channel, ask, now)
             {
-                if let Some(lease) = self.lease_lane(&lane, ask, now, fence) {
+                if let Some(lease) = self.lease_lane(&lane, ask, now, fence, threads) {
                     leases.push(lease);
                     left -= 1;
                 }
@@ -138,46 +197,56 @@ impl Outbox {
         let mut heads: BTreeMap<Lane, (MessageId, &Kept, i64)> = BTreeMap::new();
         for (id, message, place) in self.open() {
             let Some(due_ms) = place.due_ms else { continue };
-            heads.entry(message.lane(id, &place)).or_insert((id, message, due_ms));
+            heads.entry(self.spoken_for(message.lane(id, &place))).or_insert((id, message, due_ms));
         }
         let turn = |(lane, (id, message, due_ms)): (Lane, (MessageId, &Kept, i64))| {
             let message = &message.new;
             let account = (Arc::clone(&message.channel), message.account.clone());
             let paused = self.paused.contains_key(&(message.channel.to_string(), message.account.clone()));
-            let due = self.leases.get(&lane).map_or(due_ms, |held| held.until_ms);
+            let due = self.leases_of(&lane).map(|held| held.until_ms).max().unwrap_or(due_ms);
             let wanted = message.channel == *channel && due <= now && !paused && !ask.resting.contains(&account);
             wanted.then_some(((message.priority, due, id), lane))
         };
         heads.into_iter().filter_map(turn).min_by_key(|(turn, _)| *turn).map(|(_, lane)| lane)
     }
 
-    fn lease_lane(&mut self, lane: &Lane, ask: &OutboxAsk, now: i64, fence: &mut u64) -> Option<OutboxLease> {
-        if let Some(lost) = self.leases.remove(lane)
-            && self.lose(&lost, now, "the lease ran out")
-        {
+    /// The leases that are out of a lane and of those that were joined into it, by rising message.
+    fn leases_of(&self, lane: &Lane) -> impl Iterator<Item = &Held> {
+        self.leases.values().filter(|held| self.lane_of(held.message).as_ref() == Some(lane))
+    }
+
+    fn lease_lane(&mut self, lane: &Lane, ask: &OutboxAsk, now: i64, fence: &mut u64, threads: &Threads) -> Option<OutboxLease> {
+        let lost: Vec<Held> = self.leases_of(lane).cloned().collect();
+        let gone = lost.iter().filter(|lost| self.lose(lost, now, "the lease ran out", threads)).count();
+        if gone > 0 {
             return None;
         }
-        let first = self.open().find(|(id, message, place)| place.due_ms.is_some() && message.lane(*id, place) == *lane);
-        let id = first.map(|(id, ..)| id)?;
-        let message = self.messages.get_mut(&id)?;
-        if !message.state.lease(now) {
+        let mut open = self.open();
+        let first = open.find(|(id, _, place)| place.due_ms.is_some() && self.lane_of(*id).as_ref() == Some(lane));
+        // A lease that was out when its lane was joined may end while the first of all still waits for its time.
+        let id = first.filter(|(_, _, place)| place.due_ms.is_some_and(|due_ms| due_ms <= now)).map(|(id, ..)| id)?;
+        drop(open);
+        if !self.change(id, threads, |state| state.lease(now))? {
             return None;
         }
-        let place = message.state.place.as_mut()?;
-        if std::mem::take(&mut place.held) {
+        let was_held = |state: &mut Outgoing| state.place.as_mut().is_some_and(|place| std::mem::take(&mut place.held));
+        if self.change(id, threads, was_held)? {
             // The time it was held until has come.
             return None;
         }
+        let message = self.messages.get_mut(&id)?;
+        let place = message.state.place.as_mut()?;
         place.attempt = place.leased_attempt();
         *fence += 1;
         let held = Held {
             message: id,
+            lane: lane.clone(),
             fence: Fence(*fence),
             worker: Arc::clone(&ask.worker),
             leased_ms: now,
             until_ms: now + ask.hold_ms,
         };
-        self.leases.insert(lane.clone(), held.clone());
+        self.leases.insert(id, held.clone());
         Some(OutboxLease {
             lane: super::state::lane_ref(ids::number_of(id.0)),
             fence: held.fence,
@@ -197,34 +266,34 @@ impl Outbox {
     }
 
     /// Writes down a lease that nobody settled; true when the message has left the outbox because it was heard of.
-    fn lose(&mut self, lost: &Held, now: i64, why: &str) -> bool {
+    fn lose(&mut self, lost: &Held, now: i64, why: &str, threads: &Threads) -> bool {
+        self.leases.remove(&lost.message);
         self.log_try(lost, now, "lost", why);
-        let Some(message) = self.messages.get_mut(&lost.message) else { return false };
-        message.state.lose_lease(now);
-        message.state.place.is_none()
+        let lose = |state: &mut Outgoing| {
+            state.lose_lease(now);
+            state.place.is_none()
+        };
+        self.change(lost.message, threads, lose).unwrap_or(false)
     }
 
-    fn held(&mut self, number: u64, fence: Fence) -> Option<(Lane, &mut Held)> {
+    fn held(&mut self, number: u64, fence: Fence) -> Option<&mut Held> {
         let id = self.open_ids().find(|id| ids::number_of(id.0) == number)?;
-        let lane = self.lane_of(id)?;
-        let held = self.leases.get_mut(&lane).filter(|held| held.fence == fence && held.message == id)?;
-        Some((lane, held))
+        self.leases.get_mut(&id).filter(|held| held.fence == fence)
     }
 
     pub(super) fn begin(&mut self, number: u64, fence: Fence, now: i64) -> Settled {
-        let Some(id) = self.held(number, fence).map(|(_, held)| held.message) else { return Settled::Lost };
+        let Some(id) = self.held(number, fence).map(|held| held.message) else { return Settled::Lost };
         let begun = self.messages.get_mut(&id).is_some_and(|message| message.state.begin(now));
         if begun { Settled::Done } else { Settled::Lost }
     }
 
     pub(super) fn extend(&mut self, number: u64, fence: Fence, until: i64) -> bool {
-        self.held(number, fence).map(|(_, held)| held.until_ms = until).is_some()
+        self.held(number, fence).map(|held| held.until_ms = until).is_some()
     }
 
-    pub(super) fn settle(&mut self, number: u64, fence: Fence, outcome: SendOutcome, now: i64) -> Settled {
-        let Some(lane) = self.held(number, fence).map(|(lane, _)| lane) else { return Settled::Lost };
-        let Some(held) = self.leases.remove(&lane) else { return Settled::Lost };
-        let id = held.message;
+    pub(super) fn settle(&mut self, number: u64, fence: Fence, outcome: SendOutcome, now: i64, threads: &Threads) -> Settled {
+        let Some(id) = self.held(number, fence).map(|held| held.message) else { return Settled::Lost };
+        let Some(held) = self.leases.remove(&id) else { return Settled::Lost };
         let Some(message) = self.messages.get(&id) else { return Settled::Lost };
         let account = message.new.account.clone();
         let outcome = outcome.matched(|name| {
@@ -238,12 +307,12 @@ impl Outbox {
             SendOutcome::Sent { provider_id } => Some((provider_id, self.name(id, &account, provider_id))),
             _ => None,
         };
-        if let Some(message) = self.messages.get_mut(&id) {
+        self.change(id, threads, |state| {
             if let Some((provider_id, early)) = early {
-                message.state.call_it(provider_id, &early);
+                state.call_it(provider_id, &early);
             }
-            message.state.settle(&outcome, now);
-        }
+            state.settle(&outcome, now);
+        });
         Settled::Done
     }
 
@@ -285,10 +354,11 @@ impl Outbox {
         };
         let named = self.messages.get(&id).is_some_and(|message| message.state.is_named_by(&word));
         let early = if named { self.name(id, &event.account, &event.id) } else { Steps::default() };
-        let leased = self.is_leased(id);
+        let leased = self.leases.contains_key(&id);
         if let Some(message) = self.messages.get_mut(&id) {
             message.state.hear(&word, &early, leased);
         }
+        self.tidy();
         true
     }
 
@@ -296,31 +366,26 @@ impl Outbox {
         self.open().any(|(_, message, place)| place.begun_ms.is_some() && message.new.account == account)
     }
 
-    fn is_leased(&self, id: MessageId) -> bool {
-        self.leases.values().any(|held| held.message == id)
+    pub(super) fn retry(&mut self, id: MessageId, now: i64, threads: &Threads) -> Changed {
+        let leased = self.leases.contains_key(&id);
+        self.change(id, threads, |state| state.retry(leased, now)).unwrap_or(Changed::NotFound)
     }
 
-    pub(super) fn retry(&mut self, id: MessageId, now: i64) -> Changed {
-        let leased = self.is_leased(id);
-        self.messages.get_mut(&id).map_or(Changed::NotFound, |message| message.state.retry(leased, now))
+    pub(super) fn cancel(&mut self, id: MessageId, now: i64, threads: &Threads) -> Changed {
+        let leased = self.leases.contains_key(&id);
+        self.change(id, threads, |state| state.cancel(leased, now)).unwrap_or(Changed::NotFound)
     }
 
-    pub(super) fn cancel(&mut self, id: MessageId, now: i64) -> Changed {
-        let leased = self.is_leased(id);
-        self.messages.get_mut(&id).map_or(Changed::NotFound, |message| message.state.cancel(leased, now))
-    }
-
-    pub(super) fn end_all_leases(&mut self, now: i64) {
-        for held in std::mem::take(&mut self.leases).into_values() {
-            self.lose(&held, now, "hapax stopped");
+    pub(super) fn end_all_leases(&mut self, now: i64, threads: &Threads) {
+        for held in self.leases.values().cloned().collect::<Vec<_>>() {
+            self.lose(&held, now, "hapax stopped", threads);
         }
     }
 
     fn place_of(&self, id: MessageId) -> Option<OutboxPlace> {
         let message = self.messages.get(&id)?;
         let place = message.state.place?;
-        let held = self.leases.get(&message.lane(id, &place)).filter(|held| held.message == id);
-        let state = match (held, place.unknown) {
+        let state = match (self.leases.get(&id), place.unknown) {
             (Some(held), _) => OutboxState::Leased {
                 worker: held.worker.to_string(),
                 until_ms: held.until_ms,

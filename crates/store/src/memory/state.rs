@@ -9,12 +9,12 @@ use bytes::Bytes;
 use hapax_domain::age::{Dated, sift};
 use hapax_domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
 
+use super::lanes::Lanes;
 use super::outbox::Outbox;
-use super::threads::{Said, Threads};
+use super::threads::{Learned, Said, Threads};
 use crate::{
-    Accepted, Answer, Arrival, AttemptRow, Copies, EntryId, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage,
-    OutboxAsk, OutboxLease, Outcome, Purged, SUSPECTED, Settled, StoreError, Submitted, Then, end_after_set_back, suspected,
-    why_kept,
+    Accepted, Answer, Arrival, AttemptRow, Changed, Copies, EntryId, KeptHeaders, LaneRef, NewMessage, OutboxAsk, OutboxLease,
+    Purged, SUSPECTED, SendOutcome, Settled, StoreError, Submitted, Then, suspected,
 };
 
 #[derive(Default)]
@@ -25,12 +25,11 @@ pub(super) struct State {
     last_ms: i64,
     /// The clock when it was last followed.
     seen_ms: i64,
-    last_fence: u64,
+    pub(super) last_fence: u64,
     keys: HashMap<EventKey, Claim>,
     pub(super) events: BTreeMap<EventId, Recorded>,
     pub(super) items: BTreeMap<ItemId, Item>,
-    pub(super) lanes: BTreeMap<u64, Lane>,
-    lane_names: HashMap<(Arc<str>, String), u64>,
+    pub(super) lanes: Lanes,
     pub(super) attempts: Vec<(EventId, AttemptRow)>,
     pub(super) copies: HashMap<EventId, Copies>,
     pub(super) answers: HashMap<EventId, Answer>,
@@ -71,7 +70,7 @@ pub(super) struct Item {
     pub(super) place: Place,
     pub(super) why: Option<String>,
     /// Kept, because there was no room for them.
-    replies: Vec<NewMessage>,
+    pub(super) replies: Vec<NewMessage>,
     pub(super) received_ms: i64,
     /// When it may next be tried, once it is its turn.
     pub(super) due_ms: i64,
@@ -82,24 +81,6 @@ pub(super) enum Place {
     InLane(u64),
     Parked,
     Quarantined,
-}
-
-/// Exists only while items wait in it.
-pub(super) struct Lane {
-    channel: Arc<str>,
-    /// Channel and ordering key, or `None` for a lane of one event.
-    name: Option<(Arc<str>, String)>,
-    pub(super) items: BTreeSet<ItemId>,
-    pub(super) lease: Option<Held>,
-}
-
-#[derive(Clone)]
-pub(super) struct Held {
-    pub(super) item: ItemId,
-    pub(super) fence: Fence,
-    pub(super) worker: Arc<str>,
-    leased_ms: i64,
-    pub(super) until_ms: i64,
 }
 
 impl Item {
@@ -125,8 +106,7 @@ impl State {
         if back > 0 {
             let waiting = self.items.values_mut().filter(|item| matches!(item.place, Place::InLane(_)));
             waiting.for_each(|item| item.due_ms -= back);
-            let leases = self.lanes.values_mut().filter_map(|lane| lane.lease.as_mut());
-            leases.for_each(|held| held.until_ms = end_after_set_back(held.until_ms, back, now));
+            self.lanes.follow_clock(back, now);
             self.outbox.follow_clock(back, now);
         }
     }
@@ -137,7 +117,7 @@ impl State {
 
     pub(super) fn accept(&mut self, arrival: Arrival, now: i64) -> Vec<Accepted> {
         let webhook = Arc::new(Webhook { headers: arrival.headers, body: arrival.body, events: arrival.events.len() as u32 });
-        let mut new_items: HashMap<String, ItemId> = HashMap::new();
+        let mut new_items: HashMap<ThreadId, ItemId> = HashMap::new();
         let mut accepted = Vec::with_capacity(arrival.events.len());
         for new in arrival.events {
             if let Some(claim) = self.keys.get(&new.event.key).filter(|claim| claim.expires_ms > now) {
@@ -155,7 +135,11 @@ impl State {
             let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms };
             self.keys.insert(new.event.key, claim);
             let suspect = new.event.guard.and_then(|guard| self.guard(guard, id, now + arrival.window_ms, now));
-            let lane = new.event.lane().map(|thread| thread.to_string());
+            let is_ours = suspect.is_some() || self.outbox.hear(&new.event, now);
+            // An echo of a message that is in the thread already is not said twice.
+            let is_said = !is_ours && !matches!(new.then, Then::Quarantine { .. });
+            let thread = if is_said { self.learn_names(&new.event, &arrival.channel) } else { None };
+            let lane = self.threads.lane_of(&new.event);
             let mut part = None;
             let item = match new.then {
                 Then::Keep => None,
@@ -174,17 +158,17 @@ impl State {
                         Some(item)
                     }
                     None => {
-                        let place = Place::InLane(self.lane(&arrival.channel, lane.clone()));
+                        let place = Place::InLane(self.lane(&arrival.channel, new.event.lane(), lane.clone()));
                         let item = self.add_item(id, id, &arrival.channel, place, None, now);
                         new_items.extend(lane.map(|lane| (lane, item)));
                         Some(item)
                     }
                 },
             };
-            let is_ours = suspect.is_some() || self.outbox.hear(&new.event, now);
-            // An echo of a message that is in the thread already is not said twice.
-            if part.is_none() && !is_ours {
-                self.threads.hear(&new.event, &arrival.channel, EntryId::Event(id), now);
+            if let Some(thread) = thread {
+                let direction = if new.event.echo { Direction::Out } else { Direction::In };
+                let (entry, text) = (EntryId::Event(id), new.event.text.as_ref());
+                self.threads.say(thread, &Said { channel: &arrival.channel, entry, direction, text }, now);
             }
             let (event, channel) = (new.event, Arc::clone(&arrival.channel));
             self.events.insert(id, Recorded { event, channel, received_ms: now, webhook: Arc::clone(&webhook), item, part });
@@ -212,10 +196,8 @@ impl State {
         now: i64,
     ) -> ItemId {
         let item = ItemId(id.0);
-        if let Place::InLane(lane) = place
-            && let Some(lane) = self.lanes.get_mut(&lane)
-        {
-            lane.items.insert(item);
+        if let Place::InLane(lane) = place {
+            self.lanes.put(lane, item);
         }
         let channel = Arc::clone(channel);
         self.items.insert(
@@ -236,17 +218,32 @@ impl State {
         item
     }
 
-    /// Finds the lane of this name, or opens it.
-    fn lane(&mut self, channel: &Arc<str>, name: Option<String>) -> u64 {
-        let name = name.map(|name| (Arc::clone(channel), name));
-        if let Some(&number) = name.as_ref().and_then(|name| self.lane_names.get(name)) {
-            return number;
+    /// Takes note of the names in a message, and makes lanes one that turn out to be of one person. Gives the thread it belongs to.
+    fn learn_names(&mut self, event: &Event, channel: &Arc<str>) -> Option<ThreadId> {
+        let Learned { thread, others } = self.threads.learn(event)?;
+        for peer in others {
+            let other = ThreadId { account: thread.account.clone(), peer };
+            let fresh = self.number();
+            self.lanes.join(channel, &other, &thread, fresh);
+            self.outbox.join(channel, &other, &thread);
         }
-        let number = self.number();
-        let lane = Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), lease: None };
-        self.lane_names.extend(lane.name.clone().map(|name| (name, number)));
-        self.lanes.insert(number, lane);
-        number
+        Some(thread)
+    }
+
+    /// Finds the lane of a thread, or opens it. One that was left under the name as `spelt` joins it.
+    fn lane(&mut self, channel: &Arc<str>, spelt: Option<ThreadId>, thread: Option<ThreadId>) -> u64 {
+        let fresh = self.number();
+        if let (Some(spelt), Some(thread)) = (&spelt, &thread) {
+            self.lanes.join(channel, spelt, thread, fresh);
+        }
+        self.lanes.open(channel, thread, fresh)
+    }
+
+    /// Finds or opens the lane of an event that was recorded before.
+    fn lane_again(&mut self, event: EventId, channel: &Arc<str>) -> u64 {
+        let spelt = self.events.get(&event).and_then(|recorded| recorded.event.lane());
+        let thread = spelt.as_ref().map(|spelt| self.threads.of(&spelt.account, &spelt.peer));
+        self.lane(channel, spelt, thread)
     }
 
     pub(super) fn note_copies(&mut self, copies: &[Copies]) {
@@ -255,171 +252,13 @@ impl State {
         }
     }
 
-    pub(super) fn lease(&mut self, ask: &LeaseAsk, now: i64) -> Vec<InboxLease> {
-        let mut leases = Vec::new();
-        for (channel, max) in &ask.wants {
-            let lanes = self.lanes.iter().filter(|(_, lane)| lane.channel == *channel);
-            let mut due: Vec<(i64, ItemId, u64)> =
-                lanes.filter_map(|(&number, lane)| Some((self.due_ms(lane)?, *lane.items.first()?, number))).collect();
-            due.retain(|(due_ms, ..)| *due_ms <= now);
-            due.sort_unstable();
-            for (_, _, number) in due.into_iter().take(*max) {
-                leases.extend(self.lease_lane(number, ask, now));
-            }
-        }
-        leases
-    }
-
-    /// When the lane may next be taken: the end of its lease, or when its first item is due.
-    fn due_ms(&self, lane: &Lane) -> Option<i64> {
-        let held = lane.lease.as_ref().map(|held| held.until_ms);
-        held.or_else(|| Some(self.items.get(lane.items.first()?)?.due_ms))
-    }
-
-    fn lease_lane(&mut self, number: u64, ask: &LeaseAsk, now: i64) -> Option<InboxLease> {
-        self.log_lost(number, now, "the lease ran out");
-        let lane = self.lanes.get_mut(&number)?;
-        let id = *lane.items.first()?;
-        self.last_fence += 1;
-        let (fence, until_ms) = (Fence(self.last_fence), now + ask.hold_ms);
-        lane.lease = Some(Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms });
-        let item = self.items.get_mut(&id)?;
-        item.attempt += 1;
-        let first = self.events.get(item.events.first()?)?;
-        let events = item.events.iter().filter_map(|id| Some((*id, self.events.get(id)?)));
-        Some(InboxLease {
-            lane: lane_ref(number),
-            fence,
-            until_ms,
-            item: id,
-            channel: Arc::clone(&item.channel),
-            attempt: item.attempt,
-            failures: item.failures,
-            replay: item.replay,
-            received_ms: first.received_ms,
-            headers: first.webhook.headers.clone(),
-            body: first.webhook.body.clone(),
-            webhook_events: first.webhook.events,
-            events: events
-                .map(|(id, recorded)| LeasedEvent {
-                    id,
-                    kind: recorded.event.kind,
-                    index: recorded.event.index,
-                    thread: recorded.event.thread(),
-                })
-                .collect(),
-        })
-    }
-
-    /// Writes down that a lease was not settled before somebody else took the lane.
-    fn log_lost(&mut self, number: u64, now: i64, why: &str) {
-        let Some(lane) = self.lanes.get_mut(&number) else { return };
-        let Some(held) = lane.lease.take() else { return };
-        self.log_attempt(&held, now, "lost", why);
-    }
-
-    fn log_attempt(&mut self, held: &Held, now: i64, outcome: &str, detail: &str) {
-        let Some(item) = self.items.get(&held.item) else { return };
-        let row = AttemptRow {
-            item: held.item,
-            attempt: item.attempt,
-            fence: held.fence,
-            worker: held.worker.to_string(),
-            leased_ms: held.leased_ms,
-            ended_ms: now,
-            outcome: outcome.to_owned(),
-            detail: detail.to_owned(),
-        };
-        self.attempts.push((item.events[0], row));
-    }
-
-    pub(super) fn extend(&mut self, lane: LaneRef, fence: Fence, until: i64) -> bool {
-        let held = self.lanes.get_mut(&lane_number(lane)).and_then(|lane| lane.lease.as_mut());
-        let Some(held) = held.filter(|held| held.fence == fence) else { return false };
-        held.until_ms = until;
-        true
-    }
-
-    pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: Outcome, now: i64) -> Settled {
-        let number = lane_number(lane);
-        let Some(lane) = self.lanes.get_mut(&number) else { return Settled::Lost };
-        let Some(held) = lane.lease.take_if(|held| held.fence == fence) else { return Settled::Lost };
-        let (name, charge) = (outcome.name(), outcome.charge());
-        match outcome {
-            Outcome::Delivered { status, answer, replies } => {
-                self.log_attempt(&held, now, name, &status.to_string());
-                // A replay answers nobody.
-                if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
-                    && let Some(answer) = answer
-                {
-                    self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
-                }
-                if let Some(full) = replies.iter().find(|reply| self.outbox.is_full_for(reply)) {
-                    let why = why_kept(&full.account, replies.len());
-                    self.park(number, held.item, why, replies);
-                    return Settled::Kept;
-                }
-                self.send_all(replies, now);
-                self.items.remove(&held.item);
-                self.leave_lane(number, held.item);
-            }
-            Outcome::Parked { why } => {
-                self.log_attempt(&held, now, name, &why);
-                self.park(number, held.item, why, vec![]);
-            }
-            Outcome::Retry { wait_ms, why } => {
-                self.log_attempt(&held, now, name, &why);
-                if let Some(item) = self.items.get_mut(&held.item) {
-                    item.failures += charge;
-                    item.why = Some(why);
-                    item.due_ms = now + wait_ms;
-                }
-            }
-            Outcome::HandBack { wait_ms, called } => {
-                if let Some(why) = &called {
-                    self.log_attempt(&held, now, name, why);
-                }
-                if let Some(item) = self.items.get_mut(&held.item) {
-                    item.attempt -= u32::from(called.is_none());
-                    item.why = called.or(item.why.take());
-                    item.due_ms = now + wait_ms;
-                }
-            }
-        }
-        Settled::Done
-    }
-
-    fn park(&mut self, lane: u64, id: ItemId, why: String, replies: Vec<NewMessage>) {
-        if let Some(item) = self.items.get_mut(&id) {
-            item.place = Place::Parked;
-            item.why = Some(why);
-            item.replies = replies;
-        }
-        self.leave_lane(lane, id);
-    }
-
-    fn send_all(&mut self, replies: Vec<NewMessage>, now: i64) {
-        for reply in replies {
-            // Room was looked for before: of one answer, all find it or none.
-            self.queue(reply, now);
-        }
-    }
-
-    fn leave_lane(&mut self, number: u64, item: ItemId) {
-        let Some(lane) = self.lanes.get_mut(&number) else { return };
-        lane.items.remove(&item);
-        if lane.items.is_empty() {
-            let name = self.lanes.remove(&number).and_then(|lane| lane.name);
-            name.and_then(|name| self.lane_names.remove(&name));
-        }
-    }
-
     pub(super) fn end_all_leases(&mut self, now: i64) {
-        let leased: Vec<u64> = self.lanes.iter().filter(|(_, lane)| lane.lease.is_some()).map(|(&n, _)| n).collect();
-        for number in leased {
-            self.log_lost(number, now, "hapax stopped");
+        for lane in self.lanes.all() {
+            for lost in self.lanes.unhold_all(lane) {
+                self.log_attempt(&lost, now, "lost", "hapax stopped");
+            }
         }
-        self.outbox.end_all_leases(now);
+        self.outbox.end_all_leases(now, &self.threads);
     }
 
     pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize, now: i64) -> Purged {
@@ -505,7 +344,7 @@ impl State {
         Ok(self.queue(new, now))
     }
 
-    fn queue(&mut self, new: NewMessage, now: i64) -> Submitted {
+    pub(super) fn queue(&mut self, new: NewMessage, now: i64) -> Submitted {
         let thread = self.threads.of(&new.account, &new.peer);
         let id = MessageId(self.id(now));
         let (channel, text) = (Arc::clone(&new.channel), new.text.clone());
@@ -518,7 +357,19 @@ impl State {
     }
 
     pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk, now: i64) -> Vec<OutboxLease> {
-        self.outbox.lease(ask, now, &mut self.last_fence)
+        self.outbox.lease(ask, now, &mut self.last_fence, &self.threads)
+    }
+
+    pub(super) fn settle_outbox(&mut self, lane: LaneRef, fence: Fence, outcome: SendOutcome, now: i64) -> Settled {
+        self.outbox.settle(lane_number(lane), fence, outcome, now, &self.threads)
+    }
+
+    pub(super) fn retry_message(&mut self, id: MessageId, now: i64) -> Changed {
+        self.outbox.retry(id, now, &self.threads)
+    }
+
+    pub(super) fn cancel_message(&mut self, id: MessageId, now: i64) -> Changed {
+        self.outbox.cancel(id, now, &self.threads)
     }
 
     pub(super) fn remember(&mut self, name: &str, value: &str) -> String {

@@ -9,7 +9,7 @@ use crate::{EntryId, ThreadRow};
 #[derive(Default)]
 pub(super) struct Threads {
     rows: BTreeMap<ThreadId, Talk>,
-    /// Every name of a peer, and the name its thread goes by.
+    /// Every name of a peer, and the name its thread goes by. That one leads to itself.
     names: BTreeMap<(String, String), String>,
     /// In the order accepted.
     pub(super) entries: Vec<(ThreadId, EntryId)>,
@@ -33,11 +33,22 @@ pub(super) struct Said<'s> {
     pub(super) text: Option<&'s String>,
 }
 
+/// What a message taught.
+pub(super) struct Learned {
+    pub(super) thread: ThreadId,
+    /// Other names that lead to the thread only from now on.
+    pub(super) others: BTreeSet<String>,
+}
+
 impl Threads {
     /// The thread of a peer, under the name it goes by.
     pub(super) fn of(&self, account: &str, peer: &str) -> ThreadId {
-        let known = self.names.get(&(account.to_owned(), peer.to_owned()));
-        ThreadId { account: account.to_owned(), peer: known.cloned().unwrap_or_else(|| peer.to_owned()) }
+        ThreadId { account: account.to_owned(), peer: self.leads_to(account, peer).unwrap_or_else(|| peer.to_owned()) }
+    }
+
+    /// Where a name leads, if it is known.
+    pub(super) fn leads_to(&self, account: &str, name: &str) -> Option<String> {
+        self.names.get(&(account.to_owned(), name.to_owned())).cloned()
     }
 
     /// The thread that goes by this name, or else the one that the name leads to now.
@@ -45,24 +56,41 @@ impl Threads {
         if self.rows.contains_key(id) { id.clone() } else { self.of(&id.account, &id.peer) }
     }
 
-    /// Takes note of a message: the names of its peer, and what it says.
-    pub(super) fn hear(&mut self, event: &Event, channel: &str, entry: EntryId, now: i64) {
-        let Some(peer) = event.peer.as_ref().filter(|_| event.kind == Kind::Message) else { return };
-        let thread = self.learn_names(&event.account, peer, &event.aliases);
-        let direction = if event.echo { Direction::Out } else { Direction::In };
-        self.say(thread, &Said { channel, entry, direction, text: event.text.as_ref() }, now);
+    /// Takes note of the names in a message. Names seen together are one person from now on; the thread that was known first, by the peer's own
+    /// name if it can be, goes on.
+    pub(super) fn learn(&mut self, event: &Event) -> Option<Learned> {
+        let peer = event.peer.as_ref().filter(|_| event.kind == Kind::Message)?;
+        let key = |name: &str| (event.account.clone(), name.to_owned());
+        let all: Vec<&String> = std::iter::once(peer).chain(&event.aliases).collect();
+        let root = self.known(event).unwrap_or_else(|| peer.clone());
+        let mut others = BTreeSet::new();
+        for name in &all {
+            let led = self.names.get(&key(name));
+            if led != Some(&root) {
+                others.insert((*name).clone());
+                others.extend(led.cloned());
+            }
+        }
+        others.remove(&root);
+        // All names go on leading straight to the name their thread goes by.
+        let led = self.names.iter_mut().filter(|((account, _), led)| *account == event.account && others.contains(*led));
+        led.for_each(|(_, led)| led.clone_from(&root));
+        for name in all {
+            self.names.insert(key(name), root.clone());
+        }
+        Some(Learned { thread: ThreadId { account: event.account.clone(), peer: root }, others })
     }
 
-    /// Names seen together are one person from now on; the thread that was known first, by the peer's own name if it can be, goes on.
-    fn learn_names(&mut self, account: &str, peer: &str, aliases: &[String]) -> ThreadId {
-        let key = |name: &str| (account.to_owned(), name.to_owned());
-        let all: Vec<&str> = std::iter::once(peer).chain(aliases.iter().map(String::as_str)).collect();
-        let known = all.iter().find_map(|name| self.names.get(&key(name)).cloned());
-        let canonical = known.unwrap_or_else(|| peer.to_owned());
-        for name in all {
-            self.names.insert(key(name), canonical.clone());
-        }
-        ThreadId { account: account.to_owned(), peer: canonical }
+    /// The name that the first known of an event's names leads to.
+    fn known(&self, event: &Event) -> Option<String> {
+        let mut all = event.peer.iter().chain(&event.aliases);
+        all.find_map(|name| self.names.get(&(event.account.clone(), name.clone())).cloned())
+    }
+
+    /// The thread in whose lane an event waits.
+    pub(super) fn lane_of(&self, event: &Event) -> Option<ThreadId> {
+        let spelt = event.lane()?;
+        Some(ThreadId { peer: self.known(event).unwrap_or(spelt.peer), account: spelt.account })
     }
 
     pub(super) fn say(&mut self, thread: ThreadId, said: &Said<'_>, now: i64) {

@@ -1,15 +1,16 @@
 //! Taking in: many webhooks in one transaction, each as if it had come alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_domain::{EventId, ids};
+use hapax_domain::limits::NAME_HOPS_MAX;
+use hapax_domain::{Direction, EventId, ThreadId, ids};
 
 use super::engine::{First, Pool, Trouble, Tx, Wanted};
-use super::records::{Carried, EventRec, Hash, ItemRec, KeyRec, Place, Queue, lane_of_event, own_lane, thread_hash};
+use super::records::{Carried, EventRec, Hash, ItemRec, KeyRec, Place, Queue, inbox_lane, outbox_lane, own_lane, thread_hash};
 use super::run::Step;
-use super::threads::{names_in, talker};
+use super::threads::{Said, names_in, talker};
 use super::work::Work;
 use crate::{Accepted, Arrival, NewEvent, Then, suspected};
 
@@ -30,11 +31,11 @@ impl Step for AcceptAll {
         for (arrival, new) in self.0.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
             first.keys.push(new.event.key.0);
             first.keys.extend(new.event.guard.map(|guard| guard.0));
-            if new.then == Then::Deliver && new.event.lane().is_some() {
-                first.lanes.push(lane_of_event(&arrival.channel, &new.event, 0));
+            if let Some(spelt) = waits_in(new) {
+                first.lanes.push(inbox_lane(&arrival.channel, Some(&spelt), 0));
             }
             first.names.extend(names_in(&new.event));
-            first.threads.extend(talker(&new.event).map(|peer| (new.event.account.clone(), peer.clone())));
+            first.threads.extend(names_in(&new.event).next());
         }
         first
     }
@@ -134,9 +135,7 @@ impl AcceptAll {
         let mut wanted = Wanted::default();
         for (arrival, _, new) in fresh() {
             let event = &new.event;
-            if new.then == Then::Deliver && event.lane().is_some() {
-                wanted.lanes.push(lane_of_event(&arrival.channel, event, 0));
-            }
+            wanted.lanes.extend(waits_in(new).map(|spelt| inbox_lane(&arrival.channel, Some(&spelt), 0)));
             wanted.names.extend(names_in(event));
             if event.says().is_some() {
                 wanted.provider_names.push((event.account.clone(), event.id.clone()));
@@ -150,26 +149,119 @@ impl AcceptAll {
         work.load(tx, wanted).await?;
 
         let mut wanted = Wanted::default();
-        for (_, _, new) in fresh() {
-            let account = &new.event.account;
-            if let Some(peer) = talker(&new.event) {
-                wanted.threads.push(thread_hash(account, peer));
-            }
-            for peer in names_in(&new.event).filter_map(|name| work.names.get(&name)) {
-                wanted.threads.push(thread_hash(account, peer));
-                wanted.names.push((account.clone(), peer.clone()));
-            }
-        }
         let named = work.provider_names.values().filter_map(|name| name.message);
         wanted.messages.extend(named.filter(|message| work.messages.get(message).is_none()));
         wanted.outs.clone_from(&wanted.messages);
-        wanted.names.retain(|name| !work.names.contains_key(name));
-        work.load(tx, wanted).await?;
+        for _ in 0..NAME_HOPS_MAX {
+            let led = work.where_names_lead(fresh());
+            work.want_threads(&fresh, &mut wanted);
+            work.load(tx, std::mem::take(&mut wanted)).await?;
+            // A name that closes a circle of older data leads nowhere new, and yet elsewhere.
+            if work.names_ahead().is_empty() && work.where_names_lead(fresh()) == led {
+                break;
+            }
+        }
+        work.load_groups(tx).await?;
 
         // Those in doubt are in lanes of their own, with nobody else in them.
         let doubted: Vec<Hash> = work.outs.values().filter(|out| out.unknown).map(|out| out.lane).collect();
         work.load(tx, Wanted { lanes: doubted, ..Wanted::default() }).await
     }
+}
+
+impl Work {
+    fn where_names_lead<'a>(&self, fresh: impl Iterator<Item = (&'a Arrival, usize, &'a NewEvent)>) -> Vec<Option<String>> {
+        let peers = |new: &'a NewEvent| {
+            let own = self.thread_of_event(&new.event).map(|thread| thread.peer);
+            std::iter::once(own).chain(names_in(&new.event).map(|(account, name)| self.root(&account, &name)))
+        };
+        fresh.flat_map(|(_, _, new)| peers(new)).collect()
+    }
+
+    /// Wants the threads of new events and their lanes, as far as is known where their names lead.
+    fn want_threads<'a, F>(&self, fresh: &impl Fn() -> F, wanted: &mut Wanted)
+    where
+        F: Iterator<Item = (&'a Arrival, usize, &'a NewEvent)>,
+    {
+        wanted.names = self.names_ahead();
+        let mut has_news = false;
+        for (arrival, _, new) in fresh() {
+            let Some(thread) = self.thread_of_event(&new.event) else { continue };
+            if waits_in(new).is_some_and(|spelt| spelt != thread) {
+                wanted.lanes.push(inbox_lane(&arrival.channel, Some(&thread), 0));
+            }
+            for (account, name) in names_in(&new.event) {
+                let peer = self.root(&account, &name).unwrap_or(name.clone());
+                wanted.threads.push(thread_hash(&account, &peer));
+                wanted.sure_names.push((account, name));
+            }
+            has_news |= talker(&new.event).is_some() && !self.others(&new.event, &thread).is_empty();
+        }
+        if has_news {
+            self.want_circles(fresh(), wanted);
+        }
+    }
+
+    /// Wants all lanes and names that may become one person's.
+    fn want_circles<'a>(&self, fresh: impl Iterator<Item = (&'a Arrival, usize, &'a NewEvent)>, wanted: &mut Wanted) {
+        let mut circles = Circles::default();
+        for (arrival, _, NewEvent { event, .. }) in fresh {
+            let Some(thread) = self.thread_of_event(event) else { continue };
+            let others = self.others(event, &thread);
+            let has_news = talker(event).is_some() && !others.is_empty();
+            for (account, name) in names_in(event) {
+                let met = self.root(&account, &name).into_iter().chain([name]);
+                // Only a message says that its names are one person's.
+                let met = met.chain(others.iter().filter(|_| has_news).cloned()).chain(has_news.then(|| thread.peer.clone()));
+                circles.meet(&account, met.collect(), &arrival.channel, has_news);
+            }
+        }
+        for (account, circle) in circles.with_news() {
+            for peer in &circle.names {
+                let thread = ThreadId { account: account.to_owned(), peer: peer.clone() };
+                wanted.named.push(thread_hash(account, peer));
+                for channel in &circle.channels {
+                    wanted.lanes.push(inbox_lane(channel, Some(&thread), 0));
+                    wanted.lanes.push(outbox_lane(channel, account, peer));
+                }
+            }
+        }
+    }
+}
+
+/// Names that the events of a batch have to do with each other, by account: they may all become one person's.
+#[derive(Default)]
+struct Circles(Vec<(String, Circle)>);
+
+struct Circle {
+    names: BTreeSet<String>,
+    channels: BTreeSet<Arc<str>>,
+    /// Some event says of two names that they are one, which was not known.
+    has_news: bool,
+}
+
+impl Circles {
+    fn meet(&mut self, account: &str, names: BTreeSet<String>, channel: &Arc<str>, has_news: bool) {
+        let mut all = Circle { names, channels: BTreeSet::from([Arc::clone(channel)]), has_news };
+        let apart = |(of, circle): &(String, Circle)| of != account || circle.names.is_disjoint(&all.names);
+        let (apart, met): (Vec<_>, Vec<_>) = std::mem::take(&mut self.0).into_iter().partition(apart);
+        for (_, circle) in met {
+            all.names.extend(circle.names);
+            all.channels.extend(circle.channels);
+            all.has_news |= circle.has_news;
+        }
+        self.0 = apart;
+        self.0.push((account.to_owned(), all));
+    }
+
+    fn with_news(&self) -> impl Iterator<Item = (&str, &Circle)> {
+        self.0.iter().filter(|(_, circle)| circle.has_news).map(|(account, circle)| (account.as_str(), circle))
+    }
+}
+
+/// The thread in whose lane a new event is to wait, as its peer is spelt.
+fn waits_in(new: &NewEvent) -> Option<ThreadId> {
+    new.event.lane().filter(|_| new.then == Then::Deliver)
 }
 
 /// The events of an arrival that are new, with their place in it.
@@ -205,11 +297,16 @@ impl Work {
                 Then::Keep | Then::Deliver => carrier.unwrap_or(number),
             };
             let suspect = suspects.get(&number).copied();
-            let item = self.line_up(arrival, new, suspect, (number, webhook), &mut items);
             let is_ours = suspect.is_some() || self.hear_word(&new.event);
             let part = matches!(new.then, Then::Quarantine { .. });
             // An echo of a message that is in the thread already is not said twice.
-            let thread = if part || is_ours { None } else { self.hear_message(&new.event, &arrival.channel, number) };
+            let thread = if part || is_ours { None } else { self.learn_names(&new.event, &arrival.channel) };
+            let item = self.line_up(arrival, new, suspect, (number, webhook), &mut items);
+            let thread = thread.map(|thread| {
+                let direction = if new.event.echo { Direction::Out } else { Direction::In };
+                let said = Said { channel: &arrival.channel, number, direction, text: new.event.text.as_deref() };
+                self.say(&thread, &said)
+            });
             let body = match &new.then {
                 Then::Quarantine { part, .. } => part,
                 Then::Keep | Then::Deliver => &arrival.body,
@@ -257,7 +354,7 @@ impl Work {
             number,
             received_ms: now_ms,
             channel: Arc::clone(&arrival.channel),
-            lane: lane_of_event(&arrival.channel, event, number),
+            lane: own_lane(Queue::Inbox, number),
             place: Place::InLane,
             events: vec![number],
             events_ms: now_ms,
@@ -274,13 +371,18 @@ impl Work {
             Then::Quarantine { why, .. } => {
                 item.place = Place::Quarantined;
                 item.why = Some(why.clone());
-                item.lane = own_lane(Queue::Inbox, number);
             }
             Then::Deliver if suspect.is_some() => {
                 item.place = Place::Parked;
                 item.why = suspect.map(suspected);
             }
             Then::Deliver => {
+                let Some((spelt, thread)) = event.lane().zip(self.thread_of_event(event)) else {
+                    self.add_item(item, None);
+                    return Some(number);
+                };
+                item.lane = inbox_lane(&arrival.channel, Some(&thread), 0);
+                // What becomes part of an item of this webhook is in line already.
                 if let Some(&first) = items.get(&item.lane) {
                     if let Some(open) = self.items.change(&first) {
                         open.events.push(number);
@@ -288,9 +390,12 @@ impl Work {
                     return Some(first);
                 }
                 items.insert(item.lane, number);
+                self.inbox_lane(&arrival.channel, &spelt, &thread);
+                self.add_item(item, Some(thread.peer));
+                return Some(number);
             }
         }
-        self.add_item(item);
+        self.items.put(number, item);
         Some(number)
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hapax_domain::{EventId, ItemId, MessageId, Outgoing, ThreadId, ids, limits};
 
 use super::engine::{First, Loaded, Pool, Trouble, Tx, Wanted};
-use super::records::{ItemRec, Place, Queue, own_lane, thread_hash};
+use super::records::{EventRec, ItemRec, Place, Queue, own_lane, thread_hash};
 use super::room::Rooms;
 use super::run::Step;
 use super::work::Work;
@@ -32,12 +32,17 @@ impl Step for ChangeMessage {
         let number = ids::number_of(id.0);
         let mut work = Work::new(tx.now_ms());
         work.load(tx, Wanted { messages: vec![number], outs: vec![number], ..Wanted::default() }).await?;
-        let Some(home) = work.messages.get(&number).filter(|message| message.message_id() == *id).map(|message| message.home)
-        else {
+        if work.messages.get(&number).is_none_or(|message| message.message_id() != *id) {
             return Ok(Changed::NotFound);
-        };
-        let own = work.outs.get(&number).map_or_else(|| own_lane(Queue::Outbox, number), |out| out.lane);
-        work.load(tx, Wanted { lanes: vec![home, own], lowest_outs: vec![own], ..Wanted::default() }).await?;
+        }
+        let out = work.outs.get(&number).cloned();
+        let lane = out.as_ref().map_or_else(|| own_lane(Queue::Outbox, number), |out| out.lane);
+        work.load(tx, Wanted { lanes: vec![lane], ..Wanted::default() }).await?;
+        work.load_groups(tx).await?;
+        work.load(tx, Wanted { lowest_outs: work.group(&lane), ..Wanted::default() }).await?;
+        if matches!(self, ChangeMessage::Retry(_)) && out.is_none_or(|out| out.is_alone()) {
+            work.load_homes(tx, vec![number]).await?;
+        }
         let changed = match self {
             ChangeMessage::Retry(_) => work.change_message(number, Outgoing::retry),
             ChangeMessage::Cancel(_) => work.change_message(number, Outgoing::cancel),
@@ -83,6 +88,7 @@ impl Step for MarkRead {
         work.load(tx, Wanted { names, threads: vec![own], ..Wanted::default() }).await?;
         let mut hash = own;
         if work.threads.get(&own).is_none() {
+            work.load_names(tx, work.names_ahead()).await?;
             let thread = work.thread_of(account, peer);
             hash = thread_hash(&thread.account, &thread.peer);
             work.load(tx, Wanted { threads: vec![hash], ..Wanted::default() }).await?;
@@ -125,8 +131,11 @@ impl Step for RedriveParked {
             (after, looks_left) = (last, looks_left - parked.len());
             let items = parked.iter().map(|item| (item.number, item.clone())).collect();
             work.take(Loaded { items, ..Loaded::default() });
-            let lanes = parked.iter().filter(|item| item.replies.is_empty()).map(|item| item.lane).collect();
-            work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+            let events = parked.iter().filter(|item| item.replies.is_empty()).filter_map(|item| item.events.first().copied());
+            work.load(tx, Wanted { events: events.collect(), ..Wanted::default() }).await?;
+            let of = |item: &ItemRec| work.events.get(item.events.first()?).cloned();
+            let events: Vec<EventRec> = parked.iter().filter_map(of).collect();
+            work.load_lanes_again(tx, &events).await?;
             let replies = || parked.iter().flat_map(|item| &item.replies);
             work.load_for_submit(tx, replies()).await?;
             work.look_for_room(tx, &self.rooms, replies()).await?;
@@ -134,7 +143,9 @@ impl Step for RedriveParked {
             for item in parked.iter().filter(|item| !(of_many && is_suspected(item))) {
                 if item.replies.is_empty() {
                     let due_ms = work.now_ms;
-                    work.add_item(ItemRec { place: Place::InLane, failures: 0, due_ms, ..item.clone() });
+                    let event = item.events.first().and_then(|event| work.events.get(event)).cloned();
+                    let item = ItemRec { place: Place::InLane, failures: 0, due_ms, ..item.clone() };
+                    work.add_item_again(item, event.as_ref());
                 } else if item.replies.iter().any(|reply| work.is_full_for(reply)) || item.replies.len() > numbers {
                     continue;
                 } else {
@@ -183,7 +194,7 @@ impl Step for Replay {
             number,
             received_ms: work.now_ms,
             channel: Arc::clone(&event.channel),
-            lane: event.lane(number),
+            lane: own_lane(Queue::Inbox, number),
             place: Place::InLane,
             events: vec![event.number],
             events_ms: event.received_ms,
@@ -196,8 +207,8 @@ impl Step for Replay {
             replies: Vec::new(),
         };
         let id = item.item_id();
-        work.load(tx, Wanted { lanes: vec![item.lane], ..Wanted::default() }).await?;
-        work.add_item(item);
+        work.load_lanes_again(tx, std::slice::from_ref(&event)).await?;
+        work.add_item_again(item, Some(&event));
         work.replays.push((event.number, event.replays + 1));
         tx.save(&work.changes()).await?;
         Ok(Some(id))

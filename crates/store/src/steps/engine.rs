@@ -231,6 +231,10 @@ pub struct Wanted {
     /// (account, name)
     pub names: Vec<(String, String)>,
     pub threads: Vec<Hash>,
+    /// Names that are looked at once more, now that the threads are locked (in `Loaded::sure_names`).
+    pub sure_names: Vec<(String, String)>,
+    /// Threads of which all names that lead to them are wanted (in `Loaded::names`).
+    pub named: Vec<Hash>,
     /// Accounts of which it matters whether any message is begun.
     pub sending: Vec<String>,
     /// (account, provider id)
@@ -254,6 +258,7 @@ pub struct Loaded {
     pub events: HashMap<u64, EventRec>,
     /// (account, name) to the name its thread goes by.
     pub names: HashMap<(String, String), String>,
+    pub sure_names: HashMap<(String, String), String>,
     pub threads: HashMap<Hash, ThreadRec>,
     /// Those of the wanted accounts that have begun a message and do not know yet what became of it.
     pub sending: HashSet<String>,
@@ -278,6 +283,7 @@ pub struct Changes {
     pub new_lanes: Vec<LaneRec>,
     pub lanes: Vec<LaneRec>,
     pub gone_lanes: Vec<Hash>,
+    pub new_names: Vec<NameRec>,
     /// Put, whether they are there or not.
     pub names: Vec<NameRec>,
     pub new_threads: Vec<ThreadRec>,
@@ -289,7 +295,7 @@ pub struct Changes {
     /// By [`super::records::name_hash`].
     pub gone_provider_names: Vec<Hash>,
     pub new_messages: Vec<MessageRec>,
-    /// Only `provider_id`, `steps`, `why` and `past` have changed.
+    /// Only `home`, `provider_id`, `steps`, `why` and `past` have changed.
     pub messages: Vec<MessageRec>,
     /// With their attempts.
     pub gone_messages: Vec<u64>,

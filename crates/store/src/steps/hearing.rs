@@ -2,7 +2,8 @@
 
 use hapax_domain::{Event, Outgoing, Place, Status, Steps, Word, ids};
 
-use super::records::{OutRec, ProviderNameRec, Queue, name_hash, own_lane};
+use super::engine::{Trouble, Tx, Wanted};
+use super::records::{Hash, MessageRec, OutRec, ProviderNameRec, Queue, name_hash, outbox_lane, own_lane, thread_hash};
 use super::work::Work;
 
 impl Work {
@@ -37,7 +38,11 @@ impl Work {
             self.remove_out(number);
             return;
         };
-        let lane = if place.is_alone() { own_lane(Queue::Outbox, number) } else { message.home };
+        let lane = match &before {
+            _ if place.is_alone() => own_lane(Queue::Outbox, number),
+            Some(before) if !before.is_alone() => before.lane,
+            _ => self.home_today(number).unwrap_or(message.home),
+        };
         let out = OutRec {
             number,
             created_ms: message.created_ms,
@@ -62,9 +67,45 @@ impl Work {
                 if let Some(before) = before {
                     self.leave(&before.lane, number);
                 }
-                self.add_out(out);
+                self.come_home(out);
             }
         }
+    }
+
+    /// Puts a message in line; the lane of a thread that it comes to is its home from now on.
+    pub(super) fn come_home(&mut self, out: OutRec) {
+        let number = out.number;
+        self.add_out(out);
+        if let Some(lane) = self.outs.get(&number).filter(|out| !out.is_alone()).map(|out| out.lane)
+            && self.messages.get(&number).is_some_and(|message| message.home != lane)
+            && let Some(message) = self.messages.change(&number)
+        {
+            message.home = lane;
+        }
+    }
+
+    /// The lane that the thread of a message has today. What [`Work::load_homes`] loads must be there.
+    pub(super) fn home_today(&self, number: u64) -> Option<Hash> {
+        let message = self.messages.get(&number)?;
+        let root = self.root(&message.account, &message.peer);
+        let lane = root.map_or(message.home, |peer| outbox_lane(&message.channel, &message.account, &peer));
+        Some(self.speaker(&lane))
+    }
+
+    /// Loads the lanes to which messages may come back. The messages must have been loaded.
+    pub(super) async fn load_homes<T: Tx>(&mut self, tx: &mut T, numbers: Vec<u64>) -> Result<(), Trouble> {
+        let messages: Vec<MessageRec> = numbers.iter().filter_map(|number| self.messages.get(number)).cloned().collect();
+        let names: Vec<(String, String)> = messages.iter().map(|of| (of.account.clone(), of.peer.clone())).collect();
+        self.load_names(tx, names.clone()).await?;
+        let mut wanted = Wanted { sure_names: names, ..Wanted::default() };
+        for message in &messages {
+            let thread = self.thread_of(&message.account, &message.peer);
+            wanted.lanes.extend([message.home, outbox_lane(&message.channel, &thread.account, &thread.peer)]);
+            wanted.threads.push(thread_hash(&thread.account, &thread.peer));
+        }
+        wanted.lanes.retain(|lane| self.lanes.get(lane).is_none());
+        self.load(tx, wanted).await?;
+        self.load_groups(tx).await
     }
 
     /// Takes note of a status or an echo; true when it is about a message of ours.
@@ -118,7 +159,8 @@ impl Work {
     }
 
     fn held_of(&self, out: &OutRec) -> Option<&super::records::Held> {
-        self.lanes.get(&out.lane)?.held.as_ref().filter(|held| held.number == out.number)
+        let leases = self.lanes.values().filter(|lane| lane.queue == Queue::Outbox).filter_map(|lane| lane.held.as_ref());
+        leases.into_iter().find(|held| held.number == out.number)
     }
 
     pub(super) fn is_leased(&self, number: u64) -> bool {

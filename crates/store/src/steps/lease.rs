@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_domain::Fence;
+use hapax_domain::{Fence, ThreadId};
 
 use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
-use super::records::{Hash, Held, LaneRec, Queue};
+use super::records::{EventRec, Hash, Held, LaneRec, NEVER_MS, Queue};
 use super::run::Step;
 use super::work::Work;
 use crate::{InboxLease, LaneRef, LeaseAsk, LeasedEvent};
@@ -33,16 +33,19 @@ impl Step for LeaseInbox {
         }
         let order: Vec<Hash> = lanes.iter().map(|lane| lane.hash).collect();
         let mut work = Work::new(tx.now_ms());
-        let items = lanes.iter().flat_map(involved).collect();
         work.take_lanes(lanes);
+        work.load_groups(tx).await?;
+        let items = order.iter().flat_map(|lane| work.involved(lane)).collect();
         work.load(tx, Wanted { items, ..Wanted::default() }).await?;
         let first = |lane: &Hash| work.items.get(&work.lanes.get(lane)?.first);
         let bodies = order.iter().filter_map(first).map(|item| item.webhook).collect();
         let events = order.iter().filter_map(first).flat_map(|item| item.events.clone()).collect();
         work.load(tx, Wanted { events, bodies, ..Wanted::default() }).await?;
-        // What waits behind the first matters only where there is nothing left of the first to deliver.
-        let lowest_items = order.iter().copied().filter(|lane| !work.can_deliver(lane)).collect();
+        // What waits behind the first matters only where there is nothing left of the first to deliver, or lanes are joined.
+        let open = order.iter().filter(|lane| !work.can_deliver(lane) || work.is_joined(lane));
+        let lowest_items = open.flat_map(|lane| work.group(lane)).collect();
         work.load(tx, Wanted { lowest_items, ..Wanted::default() }).await?;
+        work.load_names(tx, work.unnamed(&order)).await?;
         let mut leases = Vec::new();
         for lane in &order {
             leases.extend(work.lease_item(lane, &self.0, tx.number()));
@@ -52,16 +55,6 @@ impl Step for LeaseInbox {
     }
 }
 
-/// What a lease of this lane is about: the first, and the one whose lease ran out.
-pub(super) fn involved(lane: &LaneRec) -> impl Iterator<Item = u64> + use<> {
-    std::iter::once(lane.first).chain(lane.held.as_ref().map(|held| held.number))
-}
-
-/// A fence that no lease of this lane had before.
-pub(super) fn next_fence(lane: &LaneRec, number: u64) -> u64 {
-    lane.held.as_ref().map_or(number, |held| number.max(held.fence + 1))
-}
-
 impl Work {
     /// Whether the first of the lane is there, and what it delivers too.
     fn can_deliver(&self, lane: &Hash) -> bool {
@@ -69,13 +62,51 @@ impl Work {
         first.and_then(|item| self.events.get(&item.webhook)).is_some_and(|event| event.carried.is_some())
     }
 
+    /// What a lease of this lane is about: the first, and those whose leases ran out.
+    pub(super) fn involved(&self, lane: &Hash) -> Vec<u64> {
+        let first = self.lanes.get(lane).map(|row| row.first);
+        first.into_iter().chain(self.leases(lane).iter().map(|(_, held)| held.number)).collect()
+    }
+
+    /// Whether the lane speaks for others.
+    pub(super) fn is_joined(&self, lane: &Hash) -> bool {
+        self.lanes.get(lane).is_some_and(|row| !row.joined.is_empty())
+    }
+
+    /// Names of peers in whose lanes, as older versions left them, the name of the thread is not written down.
+    fn unnamed(&self, order: &[Hash]) -> Vec<(String, String)> {
+        let rows = order.iter().filter_map(|lane| self.lanes.get(lane)).filter(|row| row.peer.is_none());
+        let events = rows.filter_map(|row| self.events.get(self.items.get(&row.first)?.events.first()?));
+        events.filter_map(EventRec::spelt).map(|spelt| (spelt.account, spelt.peer)).collect()
+    }
+
+    /// Whether a lane that is due may be taken: all its leases ran out. If not, its row is made to say so.
+    pub(super) fn may_be_taken(&mut self, lane: &Hash) -> bool {
+        let until_ms = self.leased_until(lane).filter(|until_ms| *until_ms > self.now_ms);
+        let joined_to = self.lanes.get(lane).and_then(|row| row.joined_to);
+        let due_ms = joined_to.map(|_| NEVER_MS).or(until_ms);
+        if let Some((due_ms, row)) = due_ms.zip(self.lanes.change(lane)) {
+            row.due_ms = due_ms;
+        }
+        due_ms.is_none()
+    }
+
     fn lease_item(&mut self, hash: &Hash, ask: &LeaseAsk, number: u64) -> Option<InboxLease> {
-        let lane = self.lanes.get(hash)?.clone();
-        let fence = next_fence(&lane, number);
-        if let Some(lost) = &lane.held {
-            self.unhold(hash);
+        if !self.may_be_taken(hash) {
+            return None;
+        }
+        let lost = self.leases(hash);
+        let fence = next_fence(&lost, number);
+        for (lane, lost) in &lost {
+            self.unhold(lane);
             self.lose_item(lost);
         }
+        let first = self.lanes.get(hash)?.first;
+        if self.is_joined(hash) {
+            self.refresh(hash);
+        }
+        // Of another first than was looked at, nothing is known yet: it is leased the next time.
+        let lane = self.lanes.get(hash).filter(|lane| lane.first == first)?.clone();
         let Some(item) = self.items.get(&lane.first).cloned() else {
             self.leave(hash, lane.first);
             return None;
@@ -85,6 +116,11 @@ impl Work {
             self.remove_item(item.number);
             return None;
         };
+        if item.due_ms > self.now_ms {
+            // Only the lease of another ran out: the first still waits for its time.
+            self.lanes.change(hash)?.due_ms = item.due_ms;
+            return None;
+        }
         let held = Held {
             number: item.number,
             attempt: item.attempt + 1,
@@ -100,7 +136,7 @@ impl Work {
             id: event.event_id(),
             kind: event.kind,
             index: event.index,
-            thread: event.thread_id(),
+            thread: self.thread_in(&lane, event),
         });
         Some(InboxLease {
             lane: LaneRef(*hash),
@@ -119,6 +155,15 @@ impl Work {
         })
     }
 
+    /// The thread of an event that is leased: the one whose lane it is, or, outside of those, as it is spelt.
+    fn thread_in(&self, lane: &LaneRec, event: &EventRec) -> Option<ThreadId> {
+        let Some(spelt) = event.spelt() else { return event.thread_id() };
+        match &lane.peer {
+            Some(peer) => Some(ThreadId { peer: peer.clone(), ..spelt }),
+            None => Some(self.thread_of(&spelt.account, &spelt.peer)),
+        }
+    }
+
     /// Writes down that a lease was not settled before somebody else took the lane.
     fn lose_item(&mut self, lost: &Held) {
         let Some(item) = self.items.change(&lost.number) else { return };
@@ -126,6 +171,11 @@ impl Work {
         let (of, item_ms) = (item.events.first().copied().unwrap_or_default(), item.received_ms);
         self.log(Queue::Inbox, of, item_ms, lost, "lost", "the lease ran out");
     }
+}
+
+/// A fence above those of the leases that ran out.
+pub(super) fn next_fence(lost: &[(Hash, Held)], number: u64) -> u64 {
+    lost.iter().map(|(_, lost)| lost.fence + 1).chain([number]).max().unwrap_or(number)
 }
 
 /// Moves the end of leases of either queue.
@@ -151,16 +201,18 @@ impl Step for Extend {
         let mut work = Work::new(tx.now_ms());
         let lanes = self.leases.iter().map(|(lane, _)| lane.0).collect();
         work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+        work.load_groups(tx).await?;
         let until_ms = work.now_ms + self.hold_ms;
         let mut extend = |(lane, fence): &(LaneRef, Fence)| {
             if work.held(&lane.0, fence.0).is_none() {
                 return false;
             }
-            if let Some(row) = work.lanes.change(&lane.0)
-                && let Some(held) = &mut row.held
-            {
+            if let Some(held) = work.lanes.change(&lane.0).and_then(|row| row.held.as_mut()) {
                 held.until_ms = until_ms;
-                row.due_ms = until_ms;
+            }
+            let (speaker, leased_until) = (work.speaker(&lane.0), work.leased_until(&lane.0));
+            if let Some((row, leased_until)) = work.lanes.change(&speaker).zip(leased_until) {
+                row.due_ms = leased_until;
             }
             true
         };

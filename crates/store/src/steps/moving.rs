@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 
 use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
-use super::reads::held_of;
-use super::records::{AttemptRec, Held, ItemRec, KeyRec, OutRec, Place, Queue, name_hash, thread_hash};
+use super::records::{AttemptRec, EventRec, Held, ItemRec, KeyRec, OutRec, Place, Queue, name_hash, thread_hash};
 use super::run::{Step, run};
 use super::store::ServerStore;
 use super::work::Work;
@@ -171,11 +170,11 @@ impl<E: Engine> ServerStore<E> {
         let items = self.engine.list_items(&query, after, limit).await?;
         let last = items.last().filter(|_| items.len() >= limit).map(|item| After::Number(item.number));
         let lanes = items.iter().filter(|item| item.place == Place::InLane).map(|item| item.lane).collect();
-        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
+        let leases = self.leases_of(lanes).await?;
         let now_ms = self.engine.now_ms().await?;
         let mut records = Vec::with_capacity(items.len());
         for item in items {
-            let held = held_of(lanes.get(&item.lane), item.number).filter(|_| item.place == Place::InLane);
+            let held = leases.get(&item.number).filter(|_| item.place == Place::InLane);
             let of = item.events.first().copied().unwrap_or_default();
             records.extend(held.map(|held| ended(Queue::Inbox, of, item.received_ms, held, now_ms)));
             records.push(Moved::Item(ItemRec { attempt: held.map_or(item.attempt, |held| held.attempt), ..item }));
@@ -189,11 +188,12 @@ impl<E: Engine> ServerStore<E> {
         let last = outs.last().filter(|_| outs.len() >= limit).map(|out| After::Number(out.number));
         let messages = outs.iter().map(|out| out.number).collect();
         let lanes = outs.iter().map(|out| out.lane).collect();
-        let seen = self.engine.peek(&Wanted { lanes, messages, ..Wanted::default() }).await?;
+        let seen = self.engine.peek(&Wanted { messages, ..Wanted::default() }).await?;
+        let leases = self.leases_of(lanes).await?;
         let now_ms = self.engine.now_ms().await?;
         let mut records = Vec::with_capacity(outs.len());
         for out in outs {
-            let held = held_of(seen.lanes.get(&out.lane), out.number);
+            let held = leases.get(&out.number);
             records.extend(held.map(|held| ended(Queue::Outbox, out.number, out.created_ms, held, now_ms)));
             let is_known = || seen.messages.get(&out.number).is_some_and(|message| message.provider_id.is_some());
             if held.is_none() || !is_known() {
@@ -210,13 +210,11 @@ impl<E: Engine> ServerStore<E> {
             _ => None,
         });
         let outs = self.engine.peek(&Wanted { outs: outs.collect(), ..Wanted::default() }).await?.outs;
-        let lanes = outs.values().map(|out| out.lane).collect();
-        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
+        let leases = self.leases_of(outs.values().map(|out| out.lane).collect()).await?;
         let now_ms = self.engine.now_ms().await?;
         for record in records {
             let Moved::Message(message) = record else { continue };
-            let Some(out) = outs.get(&message.number) else { continue };
-            if let Some(held) = held_of(lanes.get(&out.lane), out.number) {
+            if let Some(held) = leases.get(&message.number).filter(|_| outs.contains_key(&message.number)) {
                 message.settle_as_known(held.attempt, now_ms);
             }
         }
@@ -268,13 +266,13 @@ impl Step for PutAll {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
         let mut any = self.claim(tx).await?;
         let mut work = Work::new(tx.now_ms());
-        let lanes = self.0.iter().filter_map(|record| match record {
-            Moved::Item(item) => Some(item.lane),
-            Moved::Out(out) => Some(out.lane),
-            _ => None,
-        });
-        work.load(tx, Wanted { lanes: lanes.collect(), ..Wanted::default() }).await?;
-        for record in &self.0 {
+        let (in_line, rest): (Vec<&Moved>, Vec<&Moved>) =
+            self.0.iter().partition(|record| matches!(record, Moved::Item(_) | Moved::Out(_)));
+        for record in rest {
+            any |= work.put(record);
+        }
+        work.load_lines(tx, &in_line).await?;
+        for record in in_line {
             any |= work.put(record);
         }
         // Even when nothing is left to save: an engine that took the moved keys for somebody else's learns that it has written.
@@ -309,18 +307,47 @@ impl PutAll {
 }
 
 impl Work {
+    /// Loads the lanes that what was in line in the other store comes to: those that its threads have here.
+    async fn load_lines<T: Tx>(&mut self, tx: &mut T, records: &[&Moved]) -> Result<(), Trouble> {
+        let (mut events, mut messages) = (Vec::new(), Vec::new());
+        for record in records {
+            match record {
+                Moved::Item(item) => events.extend(item.events.first()),
+                Moved::Out(out) => messages.push(out.number),
+                _ => {}
+            }
+        }
+        self.load(tx, Wanted { events: events.clone(), messages: messages.clone(), ..Wanted::default() }).await?;
+        let events: Vec<EventRec> = events.iter().filter_map(|event| self.events.get(event).cloned()).collect();
+        self.load_lanes_again(tx, &events).await?;
+        self.load_homes(tx, messages).await
+    }
+
     /// Takes over one record; false for what is not written by a transaction.
     fn put(&mut self, record: &Moved) -> bool {
         match record.clone() {
             Moved::Setting { .. } | Moved::Paused(_) | Moved::Key(_) | Moved::Copies(_) => return false,
             Moved::Thread(thread) => self.threads.put(thread_hash(&thread.account, &thread.peer), thread),
-            Moved::Name(name) => self.new_names.push(name),
-            Moved::Event(event) => self.new_events.push(event),
+            Moved::Name(name) => {
+                self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
+                self.new_names.push(name);
+            }
+            Moved::Event(event) => {
+                self.events.insert(event.number, EventRec { carried: None, ..event.clone() });
+                self.new_events.push(event);
+            }
             Moved::Answer(answer) => self.answers.push(answer),
-            Moved::Item(item) => self.add_item(item),
+            Moved::Item(item) if item.place != Place::InLane => self.add_item(item, None),
+            Moved::Item(item) => {
+                let event = item.events.first().and_then(|event| self.events.get(event)).cloned();
+                self.add_item_again(item, event.as_ref());
+            }
             Moved::Message(message) => self.messages.put(message.number, message),
             Moved::ProviderName(name) => self.provider_names.put(name_hash(&name.account, &name.provider_id), name),
-            Moved::Out(out) => self.add_out(out),
+            Moved::Out(out) => {
+                let lane = if out.is_alone() { out.lane } else { self.home_today(out.number).unwrap_or(out.lane) };
+                self.come_home(OutRec { lane, ..out });
+            }
             Moved::Attempt(attempt) => self.attempts.push(attempt),
         }
         true

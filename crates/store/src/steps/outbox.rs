@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hapax_domain::Fence;
 
 use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
-use super::lease::{involved, next_fence};
+use super::lease::next_fence;
 use super::records::{Hash, Held, OutRec, Queue, name_hash};
 use super::run::Step;
 use super::work::Work;
@@ -51,16 +51,19 @@ impl Step for LeaseOutbox {
             return Ok(LeasedOut { leases: Vec::new(), again: false });
         }
         let order: Vec<Hash> = lanes.iter().map(|lane| lane.hash).collect();
-        let outs: Vec<u64> = lanes.iter().flat_map(involved).collect();
         let mut work = Work::new(tx.now_ms());
         work.take_lanes(lanes);
+        work.load_groups(tx).await?;
+        let outs: Vec<u64> = order.iter().flat_map(|lane| work.involved(lane)).collect();
         work.load(tx, Wanted { messages: outs.clone(), outs, ..Wanted::default() }).await?;
         // One whose time has come joins its thread's lane.
-        let lanes =
-            order.iter().filter_map(|lane| work.home_of_held(lane)).filter(|home| work.lanes.get(home).is_none()).collect();
-        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
-        // What waits behind the first matters only where the first leaves without being leased.
-        let lowest_outs = order.iter().copied().filter(|lane| !work.can_send(lane)).collect();
+        let held = order.iter().filter_map(|lane| work.held_until_now(lane)).collect();
+        work.load_homes(tx, held).await?;
+        // What waits behind the first matters only where the first leaves without being leased, or lanes are joined.
+        let homes: Vec<Hash> = order.iter().filter_map(|lane| work.home_of_held(lane)).collect();
+        let open = order.iter().filter(|lane| !work.can_send(lane) || work.is_joined(lane));
+        let open = open.chain(homes.iter().filter(|home| work.is_joined(home)));
+        let lowest_outs = open.flat_map(|lane| work.group(lane)).collect();
         work.load(tx, Wanted { lowest_outs, ..Wanted::default() }).await?;
         let mut leased = LeasedOut { leases: Vec::new(), again: false };
         for lane in &order {
@@ -86,11 +89,16 @@ impl Step for LeaseOutbox {
 }
 
 impl Work {
-    /// The lane that the first of this one is to join now. One that was heard of joins none: it leaves the outbox.
-    fn home_of_held(&self, lane: &Hash) -> Option<Hash> {
+    /// The first of this lane, if it is to join its thread's lane now. One that was heard of joins none: it leaves the outbox.
+    fn held_until_now(&self, lane: &Hash) -> Option<u64> {
         let first = self.lanes.get(lane)?.first;
         self.outs.get(&first).filter(|out| out.is_held())?;
-        self.messages.get(&first).filter(|message| message.provider_id.is_none()).map(|message| message.home)
+        self.messages.get(&first).filter(|message| message.provider_id.is_none()).map(|message| message.number)
+    }
+
+    /// The lane that it joins.
+    fn home_of_held(&self, lane: &Hash) -> Option<Hash> {
+        self.home_today(self.held_until_now(lane)?)
     }
 
     /// Whether the first of the lane is there and stays in it, and neither it nor one whose lease ran out leaves the lane because it was heard of.
@@ -98,42 +106,56 @@ impl Work {
         if self.home_of_held(lane).is_some() {
             return false;
         }
-        let Some(lane) = self.lanes.get(lane) else { return false };
+        let Some(row) = self.lanes.get(lane) else { return false };
         let known = |number: u64| self.messages.get(&number).is_some_and(|message| message.provider_id.is_some());
-        !involved(lane).any(known) && self.outs.get(&lane.first).is_some() && self.messages.get(&lane.first).is_some()
+        let is_there = self.outs.get(&row.first).is_some() && self.messages.get(&row.first).is_some();
+        is_there && !self.involved(lane).into_iter().any(known)
     }
 
     /// Whose turn it is where this lane is due. One that was to be sent later joins its thread's lane, and if it is the first there, its
     /// turn is that lane's.
     fn turn_of(&mut self, lane: &Hash) -> Turn {
         let Some(home) = self.home_of_held(lane) else {
-            let taken = self.lanes.get(lane).and_then(|lane| lane.held.as_ref()).is_some_and(|held| held.until_ms > self.now_ms);
-            // Taken a moment ago, by one that has joined it.
-            return if taken { Turn::Later } else { Turn::Of(*lane) };
+            // It may have been taken a moment ago, by one that has joined it.
+            return if self.may_be_taken(lane) { Turn::Of(*lane) } else { Turn::Later };
         };
         let Some(out) = self.lanes.get(lane).and_then(|row| self.outs.get(&row.first)).cloned() else { return Turn::Anew };
         let number = out.number;
         self.leave(lane, number);
-        self.add_out(OutRec { lane: home, ..out });
+        self.come_home(OutRec { lane: home, ..out });
+        let leased_until = self.leased_until(&home);
         match self.lanes.get(&home) {
-            Some(row) if row.held.as_ref().is_some_and(|held| held.until_ms <= self.now_ms) => Turn::Anew,
-            Some(row) if row.held.is_none() && row.first == number => Turn::Of(home),
+            Some(_) if leased_until.is_some_and(|until_ms| until_ms <= self.now_ms) => Turn::Anew,
+            Some(row) if leased_until.is_none() && row.first == number => Turn::Of(home),
             _ => Turn::Later,
         }
     }
 
     fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {
-        let lane = self.lanes.get(hash)?.clone();
-        let fence = next_fence(&lane, number);
-        if let Some(lost) = &lane.held
-            && self.lose_out(hash, lost)
-        {
+        let lost = self.leases(hash);
+        let fence = next_fence(&lost, number);
+        let mut left = false;
+        for (lane, lost) in &lost {
+            left |= self.lose_out(lane, lost);
+        }
+        let first = self.lanes.get(hash)?.first;
+        if self.is_joined(hash) {
+            self.refresh(hash);
+        }
+        if left {
             return None;
         }
+        // Of another first than was looked at, nothing is known yet: it is leased the next time.
+        let lane = self.lanes.get(hash).filter(|lane| lane.first == first)?.clone();
         let Some(mut state) = self.outgoing(lane.first).filter(|state| state.place.is_some()) else {
             self.leave(hash, lane.first);
             return None;
         };
+        if let Some(due_ms) = state.place.and_then(|place| place.due_ms).filter(|due_ms| *due_ms > self.now_ms) {
+            // Only the lease of another ran out: the first still waits for its time.
+            self.lanes.change(hash)?.due_ms = due_ms;
+            return None;
+        }
         if !state.lease(self.now_ms) {
             self.keep(lane.first, state);
             return None;
@@ -246,7 +268,7 @@ impl Step for SettleOutbox {
             let Some(held) = held else { continue };
             wanted.messages.push(held.number);
             wanted.outs.push(held.number);
-            wanted.lowest_outs.push(lane.0);
+            wanted.lowest_outs.extend(work.group(&lane.0));
             let Some(account) = work.lanes.get(&lane.0).map(|lane| lane.account.clone()) else { continue };
             match outcome {
                 SendOutcome::Sent { provider_id } => wanted.provider_names.push((account, provider_id.clone())),
@@ -258,9 +280,9 @@ impl Step for SettleOutbox {
         }
         work.load(tx, wanted).await?;
         // One in doubt may go back to its thread's lane.
-        let homes = held.iter().flatten().filter_map(|held| work.messages.get(&held.number)).map(|message| message.home);
-        let lanes = homes.filter(|home| work.lanes.get(home).is_none()).collect();
-        work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+        let alone = held.iter().flatten().map(|held| held.number);
+        let alone = alone.filter(|number| work.outs.get(number).is_some_and(OutRec::is_alone)).collect();
+        work.load_homes(tx, alone).await?;
         let mut settled = Vec::with_capacity(held.len());
         for ((lane, _, outcome), held) in self.0.iter().zip(held) {
             settled.push(match held {
@@ -287,6 +309,7 @@ impl Work {
     ) -> Result<Vec<Option<Held>>, Trouble> {
         let lanes = leases.clone().map(|(lane, _)| lane.0).collect();
         self.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
+        self.load_groups(tx).await?;
         Ok(leases.map(|(lane, fence)| self.held(&lane.0, fence.0)).collect())
     }
 

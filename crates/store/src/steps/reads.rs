@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use futures_util::future::{try_join, try_join_all};
+use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, status_of_inbound};
 
 use super::engine::{Engine, Entry, Wanted};
 use super::records::{
-    AttemptRec, EventRec, Held, ItemRec, LaneRec, MessageRec, OutRec, Place, Queue, ThreadRec, name_hash, thread_hash,
+    AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, OutRec, Place, Queue, ThreadRec, name_hash, thread_hash,
 };
 use super::store::ServerStore;
+use super::threads::root;
 use crate::{
     Answer, AttemptRow, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, MessageRow,
     OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -137,7 +139,20 @@ impl<E: Engine> ServerStore<E> {
         if let Some(thread) = seen.threads.remove(&own) {
             return Ok(Some(thread));
         }
-        let Some(peer) = seen.names.remove(&name) else { return Ok(None) };
+        let mut names = seen.names;
+        for _ in 0..NAME_HOPS_MAX {
+            let ahead: Vec<(String, String)> = names.values().map(|peer| (id.account.clone(), peer.clone())).collect();
+            let ahead: Vec<(String, String)> = ahead.into_iter().filter(|name| !names.contains_key(name)).collect();
+            if ahead.is_empty() {
+                break;
+            }
+            let more = self.engine.peek(&Wanted { names: ahead, ..Wanted::default() }).await?.names;
+            if more.is_empty() {
+                break;
+            }
+            names.extend(more);
+        }
+        let Some(peer) = root(&names, &id.account, &id.peer) else { return Ok(None) };
         let hash = thread_hash(&id.account, &peer);
         let mut seen = self.engine.peek(&Wanted { threads: vec![hash], ..Wanted::default() }).await?;
         Ok(seen.threads.remove(&hash))
@@ -159,8 +174,25 @@ impl<E: Engine> ServerStore<E> {
 
     async fn inbox_rows(&self, items: Vec<ItemRec>) -> Result<Vec<InboxRow>, StoreError> {
         let lanes = items.iter().filter(|item| item.place == Place::InLane).map(|item| item.lane).collect();
-        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
-        Ok(items.iter().map(|item| inbox_row(item, lanes.get(&item.lane))).collect())
+        let held = self.leases_of(lanes).await?;
+        Ok(items.iter().map(|item| inbox_row(item, held.get(&item.number))).collect())
+    }
+
+    /// The leases of lanes and of those that they are joined with, by the number that is leased.
+    pub(super) async fn leases_of(&self, mut lanes: Vec<Hash>) -> Result<HashMap<u64, Held>, StoreError> {
+        let mut seen: HashMap<Hash, LaneRec> = HashMap::new();
+        // The lanes themselves, those that speak for them, and all that these speak for.
+        for _ in 0..3 {
+            lanes.sort_unstable();
+            lanes.dedup();
+            if lanes.is_empty() {
+                break;
+            }
+            seen.extend(self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes);
+            let ahead = seen.values().flat_map(|lane| lane.joined_to.iter().chain(&lane.joined).copied());
+            lanes = ahead.filter(|lane| !seen.contains_key(lane)).collect();
+        }
+        Ok(seen.into_values().filter_map(|lane| lane.held).map(|held| (held.number, held)).collect())
     }
 
     /// By number.
@@ -170,15 +202,14 @@ impl<E: Engine> ServerStore<E> {
         }
         let wanted = Wanted { messages: numbers.clone(), outs: numbers.clone(), ..Wanted::default() };
         let seen = self.engine.peek(&wanted).await?;
-        let lanes = seen.outs.values().map(|out| out.lane).collect();
-        let lanes = self.engine.peek(&Wanted { lanes, ..Wanted::default() }).await?.lanes;
+        let held = self.leases_of(seen.outs.values().map(|out| out.lane).collect()).await?;
         let mut tries: HashMap<u64, Vec<TryRow>> = HashMap::new();
         for attempt in self.engine.list_attempts(Queue::Outbox, &numbers).await? {
             tries.entry(attempt.of).or_default().push(try_row(attempt));
         }
         let row = |number: &u64| {
             let message = seen.messages.get(number)?;
-            let place = seen.outs.get(number).map(|out| outbox_place(out, lanes.get(&out.lane)));
+            let place = seen.outs.get(number).map(|out| outbox_place(out, held.get(number)));
             Some(message_row(message, place, tries.remove(number).unwrap_or_default()))
         };
         Ok(numbers.iter().filter_map(row).collect())
@@ -189,11 +220,6 @@ fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     Page { rows, more }
-}
-
-/// The lease of a lane, if it is of this very item or message.
-pub(super) fn held_of(lane: Option<&LaneRec>, number: u64) -> Option<&Held> {
-    lane.and_then(|lane| lane.held.as_ref()).filter(|held| held.number == number)
 }
 
 fn event_row(event: &EventRec, open: &HashMap<u64, ItemRec>) -> EventRow {
@@ -221,8 +247,7 @@ fn event_row(event: &EventRec, open: &HashMap<u64, ItemRec>) -> EventRow {
     }
 }
 
-fn inbox_row(item: &ItemRec, lane: Option<&LaneRec>) -> InboxRow {
-    let held = held_of(lane, item.number);
+fn inbox_row(item: &ItemRec, held: Option<&Held>) -> InboxRow {
     let state = match (item.place, held) {
         (Place::Parked, _) => ItemState::Parked,
         (Place::Quarantined, _) => ItemState::Quarantined,
@@ -270,8 +295,7 @@ fn try_row(attempt: AttemptRec) -> TryRow {
     }
 }
 
-fn outbox_place(out: &OutRec, lane: Option<&LaneRec>) -> OutboxPlace {
-    let held = held_of(lane, out.number);
+fn outbox_place(out: &OutRec, held: Option<&Held>) -> OutboxPlace {
     let state = match (held, out.unknown) {
         (Some(held), _) => OutboxState::Leased {
             worker: held.worker.clone(),

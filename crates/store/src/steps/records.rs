@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_domain::key::KeyHasher;
 use hapax_domain::{
-    Direction, Event, EventId, ItemId, Kind, MessageId, Outgoing, Past, Priority, Round, Status, Steps, ThreadId, ids, outgoing,
+    Direction, EventId, ItemId, Kind, MessageId, Outgoing, Past, Priority, Round, Status, Steps, ThreadId, ids, outgoing,
 };
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +130,9 @@ impl Queue {
 }
 
 /// The row that order, exclusivity and fencing hang on. Exists while something waits in the lane.
+///
+/// When two lanes turn out to be one person's, the one is joined to the other, whose row then speaks for both: it names the first of all and
+/// when that may be taken. A row that was joined is never due; what was put into it stays, and so does the lease that was given under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneRec {
     pub hash: Hash,
@@ -139,12 +142,21 @@ pub struct LaneRec {
     pub account: String,
     /// Of the first; always `Normal` in the inbox.
     pub priority: Priority,
-    /// The lowest number that waits in it, leased or not.
+    /// The lowest number that waits in it or in one that it speaks for, leased or not.
     pub first: u64,
-    /// When it may next be taken: the end of its lease, or when its first is due.
+    /// When it may next be taken: the end of its leases, or when its first is due.
     pub due_ms: i64,
     pub held: Option<Held>,
+    /// The name its thread goes by. Nothing where it is no thread's, in the outbox, and in rows of older versions.
+    pub peer: Option<String>,
+    /// The lane that speaks for it; never one that was itself joined to another.
+    pub joined_to: Option<Hash>,
+    /// The lanes that it speaks for.
+    pub joined: Vec<Hash>,
 }
+
+/// When a lane is due that another one speaks for.
+pub const NEVER_MS: i64 = i64::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -181,7 +193,7 @@ pub struct NameRec {
     pub peer: String,
 }
 
-/// A message that goes out. `provider_id`, `steps`, `why` and `past` change; the rest never.
+/// A message that goes out. `home`, `provider_id`, `steps`, `why` and `past` change; the rest never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRec {
     pub number: u64,
@@ -195,7 +207,7 @@ pub struct MessageRec {
     pub payload: Bytes,
     pub priority: Priority,
     pub reply_to: Option<EventId>,
-    /// The lane of its thread, to which it comes when its time has come, or back after doubt.
+    /// The lane of its thread, in which it is or was last; when it comes back, it comes to the lane that its thread has then.
     pub home: Hash,
     pub thread: Hash,
     pub provider_id: Option<String>,
@@ -284,10 +296,9 @@ impl EventRec {
         self.peer.as_ref().map(|peer| ThreadId { account: self.account.clone(), peer: peer.clone() })
     }
 
-    /// The lane its items wait in.
-    pub fn lane(&self, item: u64) -> Hash {
-        let thread = self.thread_id().filter(|_| self.kind.waits_in_thread());
-        inbox_lane(&self.channel, thread.as_ref(), item)
+    /// The thread in whose lane its items wait, as its peer was spelt.
+    pub fn spelt(&self) -> Option<ThreadId> {
+        self.thread_id().filter(|_| self.kind.waits_in_thread())
     }
 }
 
@@ -327,11 +338,6 @@ pub fn inbox_lane(channel: &str, thread: Option<&ThreadId>, item: u64) -> Hash {
         Some(thread) => hash_of("inbox lane", &[channel, &thread.account, &thread.peer]),
         None => own_lane(Queue::Inbox, item),
     }
-}
-
-/// The lane of an event before it is recorded.
-pub fn lane_of_event(channel: &str, event: &Event, item: u64) -> Hash {
-    inbox_lane(channel, event.lane().as_ref(), item)
 }
 
 /// The lane of a thread's outbox.
@@ -428,4 +434,13 @@ pub fn write_numbers(numbers: &[u64]) -> Vec<u8> {
 
 pub fn read_numbers(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect()
+}
+
+/// Hashes as bytes, 32 each.
+pub fn write_hashes(hashes: &[Hash]) -> Vec<u8> {
+    hashes.concat()
+}
+
+pub fn read_hashes(bytes: &[u8]) -> Vec<Hash> {
+    bytes.as_chunks::<32>().0.to_vec()
 }

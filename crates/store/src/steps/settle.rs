@@ -50,7 +50,9 @@ impl Step for SettleInbox {
         if held.iter().all(Option::is_none) {
             return Ok(vec![Settled::Lost; held.len()]);
         }
-        let lowest_items = self.0.iter().zip(&held).filter(|(_, held)| held.is_some()).map(|((lane, ..), _)| lane.0).collect();
+        work.load_groups(tx).await?;
+        let ended = self.0.iter().zip(&held).filter(|(_, held)| held.is_some());
+        let lowest_items = ended.flat_map(|((lane, ..), _)| work.group(&lane.0)).collect();
         work.load(tx, Wanted { lowest_items, ..Wanted::default() }).await?;
         // What was leased is the lowest of its lane, unless something older was put back in line meanwhile.
         let items = held.iter().flatten().map(|held| held.number).filter(|item| work.items.get(item).is_none()).collect();
@@ -134,6 +136,7 @@ impl Work {
             item.why = Some(why);
             item.replies = replies.to_vec();
         }
+        // It may have been put into a lane that is joined to this one.
         self.leave(lane, held.number);
     }
 

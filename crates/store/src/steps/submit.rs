@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_domain::{Direction, Past, Status, Steps};
+use hapax_domain::limits::NAME_HOPS_MAX;
+use hapax_domain::{Direction, Past, Status, Steps, ThreadId};
 
 use super::engine::{Engine, First, Pool, Trouble, Tx, Wanted};
 use super::records::{Hash, MessageRec, OutRec, Queue, outbox_lane, own_lane, request_hash, thread_hash};
@@ -41,7 +42,8 @@ impl Step for Rejoin {
         work.load(tx, Wanted { messages: vec![self.0], outs: vec![self.0], ..Wanted::default() }).await?;
         if let Some(out) = work.outs.get(&self.0).filter(|out| out.due_ms.is_some()).cloned() {
             work.load(tx, Wanted { lanes: vec![out.lane], ..Wanted::default() }).await?;
-            work.add_out(out);
+            work.load_groups(tx).await?;
+            work.come_home(out);
         }
         tx.save(&work.changes()).await
     }
@@ -110,15 +112,27 @@ impl Work {
             wanted.requests.push(request_hash(&new.account, &new.request_id_apart()));
         }
         self.load(tx, wanted).await?;
-        let mut wanted = Wanted::default();
-        for new in messages {
-            let thread = self.thread_of(&new.account, &new.peer);
-            wanted.lanes.push(outbox_lane(&new.channel, &thread.account, &thread.peer));
-            wanted.threads.push(thread_hash(&thread.account, &thread.peer));
-            wanted.names.push((thread.account, thread.peer));
+        for _ in 0..NAME_HOPS_MAX {
+            let mut wanted = Wanted { names: self.names_ahead(), ..Wanted::default() };
+            for new in messages.clone() {
+                let thread = self.thread_of(&new.account, &new.peer);
+                wanted.lanes.push(outbox_lane(&new.channel, &new.account, &new.peer));
+                wanted.lanes.push(outbox_lane(&new.channel, &thread.account, &thread.peer));
+                wanted.threads.push(thread_hash(&thread.account, &thread.peer));
+                wanted.sure_names.push((new.account.clone(), new.peer.clone()));
+            }
+            let led = self.threads_of(messages.clone());
+            self.load(tx, wanted).await?;
+            // A name that closes a circle of older data leads nowhere new, and yet elsewhere.
+            if self.names_ahead().is_empty() && self.threads_of(messages.clone()) == led {
+                break;
+            }
         }
-        wanted.names.retain(|name| !self.names.contains_key(name));
-        self.load(tx, wanted).await
+        self.load_groups(tx).await
+    }
+
+    fn threads_of<'m>(&self, messages: impl Iterator<Item = &'m NewMessage>) -> Vec<ThreadId> {
+        messages.map(|new| self.thread_of(&new.account, &new.peer)).collect()
     }
 
     /// The message that was made for this request before.
@@ -145,9 +159,14 @@ impl Work {
             *waiting += 1;
         }
         let thread = self.thread_of(&new.account, &new.peer);
+        let spelt = ThreadId { account: new.account.clone(), peer: new.peer.clone() };
+        if spelt != thread {
+            self.join_outbox(&new.channel, &spelt, &thread);
+        }
         let said = Said { channel: &new.channel, number, direction: Direction::Out, text: new.text.as_deref() };
         let hash = self.say(&thread, &said);
-        let message = self.message_from(new, number, outbox_lane(&new.channel, &thread.account, &thread.peer), hash);
+        let home = self.speaker(&outbox_lane(&new.channel, &thread.account, &thread.peer));
+        let message = self.message_from(new, number, home, hash);
         let id = message.message_id();
         let (lane, due_ms) = match new.held_until(self.now_ms) {
             Some(at_ms) => (own_lane(Queue::Outbox, number), at_ms),

@@ -81,14 +81,18 @@ pub(super) struct Work {
     pub(super) provider_names: Tracked<Hash, ProviderNameRec>,
     pub(super) messages: Tracked<u64, MessageRec>,
     pub(super) outs: Tracked<u64, OutRec>,
-    /// (account, name) to the name its thread goes by.
+    /// (account, name) to the name it leads to.
     pub(super) names: HashMap<(String, String), String>,
+    /// Names that were looked up, and those of them that were there, as they were.
+    pub(super) asked_names: HashSet<(String, String)>,
+    read_names: HashMap<(String, String), String>,
     pub(super) sending: HashSet<String>,
     /// How many wait in the outboxes that were counted, and how many may.
     pub(super) waiting: HashMap<Outbox, usize>,
     pub(super) outbox_max: usize,
-    /// The lowest numbers that wait in a lane, as far as they are known.
+    /// The lowest numbers that wait in a lane, as far as they are known, and the lanes of which they were asked for.
     pub(super) lowest: HashMap<Hash, BTreeSet<u64>>,
+    pub(super) asked_lowest: HashSet<Hash>,
     pub(super) new_events: Vec<EventRec>,
     pub(super) replays: Vec<(u64, u32)>,
     pub(super) gone_events: Vec<EventRec>,
@@ -110,10 +114,13 @@ impl Work {
             messages: Tracked::default(),
             outs: Tracked::default(),
             names: HashMap::new(),
+            asked_names: HashSet::new(),
+            read_names: HashMap::new(),
             sending: HashSet::new(),
             waiting: HashMap::new(),
             outbox_max: usize::MAX,
             lowest: HashMap::new(),
+            asked_lowest: HashSet::new(),
             new_events: Vec::new(),
             replays: Vec::new(),
             gone_events: Vec::new(),
@@ -131,6 +138,12 @@ impl Work {
             return Ok(());
         }
         let loaded = tx.load(&wanted).await?;
+        let before = |name| if self.asked_names.contains(name) { self.read_names.get(name) } else { loaded.names.get(name) };
+        if wanted.sure_names.iter().any(|name| before(name) != loaded.sure_names.get(name)) {
+            return Err(Trouble::Again("somebody else has learned or forgotten a name meanwhile".to_owned()));
+        }
+        self.asked_names.extend(wanted.names);
+        self.asked_lowest.extend(wanted.lowest_items.into_iter().chain(wanted.lowest_outs));
         self.take(loaded);
         Ok(())
     }
@@ -144,6 +157,7 @@ impl Work {
         self.messages.loaded(loaded.messages);
         self.outs.loaded(loaded.outs);
         for (name, peer) in loaded.names {
+            self.read_names.entry(name.clone()).or_insert_with(|| peer.clone());
             self.names.entry(name).or_insert(peer);
         }
         self.sending.extend(loaded.sending);
@@ -164,6 +178,9 @@ impl Work {
         let (new_provider_names, provider_names, gone_provider_names) = self.provider_names.changes();
         let (new_messages, messages, gone_messages) = self.messages.changes();
         let (new_outs, outs, gone_outs) = self.outs.changes();
+        // One that was not there when it was looked for must not be there now: whoever was faster may have given it to somebody else.
+        let is_there = |name: &NameRec| self.read_names.contains_key(&(name.account.clone(), name.name.clone()));
+        let (names, new_names) = self.new_names.into_iter().partition(is_there);
         Changes {
             new_events: self.new_events,
             replays: self.replays,
@@ -174,7 +191,8 @@ impl Work {
             new_lanes,
             lanes,
             gone_lanes,
-            names: self.new_names,
+            new_names,
+            names,
             new_threads,
             threads,
             gone_threads,
@@ -227,6 +245,8 @@ impl Wanted {
             bodies,
             names,
             threads,
+            sure_names,
+            named,
             sending,
             provider_names,
             requests,
@@ -235,9 +255,9 @@ impl Wanted {
             lowest_outs,
             waiting,
         } = self;
-        let hashes = [lanes, lowest_items, threads, requests, lowest_outs];
+        let hashes = [lanes, lowest_items, threads, named, requests, lowest_outs];
         let numbers = [items, events, locked_events, bodies, messages, outs];
-        let pairs = [names, provider_names, waiting];
+        let pairs = [names, sure_names, provider_names, waiting];
         hashes.iter().all(|list| list.is_empty())
             && numbers.iter().all(|list| list.is_empty())
             && sending.is_empty()
@@ -250,14 +270,13 @@ impl Wanted {
             list.sort_unstable();
             list.dedup();
         }
-        [&mut self.lanes, &mut self.lowest_items, &mut self.threads, &mut self.requests, &mut self.lowest_outs]
-            .into_iter()
-            .for_each(tidied);
+        let hashes = [&mut self.lanes, &mut self.lowest_items, &mut self.threads, &mut self.named];
+        hashes.into_iter().chain([&mut self.requests, &mut self.lowest_outs]).for_each(tidied);
         [&mut self.items, &mut self.events, &mut self.locked_events, &mut self.bodies, &mut self.messages, &mut self.outs]
             .into_iter()
             .for_each(tidied);
         tidied(&mut self.sending);
-        [&mut self.names, &mut self.provider_names, &mut self.waiting].into_iter().for_each(tidied);
+        [&mut self.names, &mut self.sure_names, &mut self.provider_names, &mut self.waiting].into_iter().for_each(tidied);
         // A body brings its event along.
         let bodies = &self.bodies;
         self.events.retain(|event| bodies.binary_search(event).is_err());

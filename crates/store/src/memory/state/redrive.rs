@@ -32,11 +32,8 @@ impl State {
             }
             moved += 1;
             let (channel, event) = (Arc::clone(&item.channel), item.events[0]);
-            let name = self.events.get(&event).and_then(|recorded| recorded.event.lane()).map(|thread| thread.to_string());
-            let number = self.lane(&channel, name);
-            if let Some(lane) = self.lanes.get_mut(&number) {
-                lane.items.insert(*id);
-            }
+            let number = self.lane_again(event, &channel);
+            self.lanes.put(number, *id);
             if let Some(item) = self.items.get_mut(id) {
                 item.place = Place::InLane(number);
                 item.failures = 0;
@@ -48,10 +45,10 @@ impl State {
 
     pub(in crate::memory) fn replay(&mut self, event: EventId, now: i64) -> Option<ItemId> {
         let recorded = self.events.get(&event).filter(|recorded| recorded.part.is_none())?;
-        let (channel, name) = (Arc::clone(&recorded.channel), recorded.event.lane().map(|thread| thread.to_string()));
+        let channel = Arc::clone(&recorded.channel);
         let replays_before = self.replays_of(event);
         let number = EventId(self.id(now));
-        let place = Place::InLane(self.lane(&channel, name));
+        let place = Place::InLane(self.lane_again(event, &channel));
         let id = self.add_item(number, event, &channel, place, None, now);
         let item = self.items.get_mut(&id)?;
         item.replay = Some(replays_before + 1);

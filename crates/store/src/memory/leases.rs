@@ -1,0 +1,156 @@
+//! The model's work on inbox items: leasing the first of a lane, and what becomes of it.
+
+use std::sync::Arc;
+
+use super::lanes::Held;
+use super::state::{Place, State, lane_number, lane_ref};
+use crate::{AttemptRow, InboxLease, LaneRef, LeaseAsk, LeasedEvent, NewMessage, Outcome, Settled, why_kept};
+use hapax_domain::{Fence, ItemId};
+
+impl State {
+    pub(super) fn lease(&mut self, ask: &LeaseAsk, now: i64) -> Vec<InboxLease> {
+        let mut leases = Vec::new();
+        for (channel, max) in &ask.wants {
+            let heads = self.lanes.heads(channel).into_iter();
+            let mut due: Vec<(i64, ItemId, u64)> =
+                heads.filter_map(|(number, head)| Some((self.due_ms(number, head)?, head, number))).collect();
+            due.retain(|(due_ms, ..)| *due_ms <= now);
+            due.sort_unstable();
+            for (_, _, number) in due.into_iter().take(*max) {
+                leases.extend(self.lease_lane(number, ask, now));
+            }
+        }
+        leases
+    }
+
+    /// When the lane may next be taken: the end of its leases, or when its first item is due.
+    fn due_ms(&self, lane: u64, head: ItemId) -> Option<i64> {
+        self.lanes.leased_until(lane).or_else(|| Some(self.items.get(&head)?.due_ms))
+    }
+
+    fn lease_lane(&mut self, number: u64, ask: &LeaseAsk, now: i64) -> Option<InboxLease> {
+        for lost in self.lanes.unhold_all(number) {
+            self.log_attempt(&lost, now, "lost", "the lease ran out");
+        }
+        let id = self.lanes.head(number)?;
+        // A lease that was out when its lane was joined may end while the first of all still waits for its time.
+        let item = self.items.get_mut(&id).filter(|item| item.due_ms <= now)?;
+        self.last_fence += 1;
+        let (fence, until_ms) = (Fence(self.last_fence), now + ask.hold_ms);
+        self.lanes.hold(number, Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms });
+        item.attempt += 1;
+        let first = self.events.get(item.events.first()?)?;
+        let events = item.events.iter().filter_map(|id| Some((*id, self.events.get(id)?)));
+        let thread = self.lanes.name(number);
+        Some(InboxLease {
+            lane: lane_ref(number),
+            fence,
+            until_ms,
+            item: id,
+            channel: Arc::clone(&item.channel),
+            attempt: item.attempt,
+            failures: item.failures,
+            replay: item.replay,
+            received_ms: first.received_ms,
+            headers: first.webhook.headers.clone(),
+            body: first.webhook.body.clone(),
+            webhook_events: first.webhook.events,
+            events: events
+                .map(|(id, recorded)| LeasedEvent {
+                    id,
+                    kind: recorded.event.kind,
+                    index: recorded.event.index,
+                    thread: thread.cloned().or_else(|| recorded.event.thread()),
+                })
+                .collect(),
+        })
+    }
+
+    pub(super) fn log_attempt(&mut self, held: &Held, now: i64, outcome: &str, detail: &str) {
+        let Some(item) = self.items.get(&held.item) else { return };
+        let row = AttemptRow {
+            item: held.item,
+            attempt: item.attempt,
+            fence: held.fence,
+            worker: held.worker.to_string(),
+            leased_ms: held.leased_ms,
+            ended_ms: now,
+            outcome: outcome.to_owned(),
+            detail: detail.to_owned(),
+        };
+        self.attempts.push((item.events[0], row));
+    }
+
+    pub(super) fn extend(&mut self, lane: LaneRef, fence: Fence, until: i64) -> bool {
+        self.lanes.extend(lane_number(lane), fence, until)
+    }
+
+    pub(super) fn settle(&mut self, lane: LaneRef, fence: Fence, outcome: Outcome, now: i64) -> Settled {
+        let Some(held) = self.lanes.unhold(lane_number(lane), fence) else { return Settled::Lost };
+        let (name, charge) = (outcome.name(), outcome.charge());
+        match outcome {
+            Outcome::Delivered { status, answer, replies } => {
+                self.log_attempt(&held, now, name, &status.to_string());
+                // A replay answers nobody.
+                if let Some(item) = self.items.get(&held.item).filter(|item| item.replay.is_none())
+                    && let Some(answer) = answer
+                {
+                    self.answers.extend(item.events.iter().map(|&event| (event, answer.clone())));
+                }
+                if let Some(full) = replies.iter().find(|reply| self.outbox.is_full_for(reply)) {
+                    let why = why_kept(&full.account, replies.len());
+                    self.park(held.item, why, replies);
+                    return Settled::Kept;
+                }
+                self.send_all(replies, now);
+                self.leave_lane(held.item);
+                self.items.remove(&held.item);
+            }
+            Outcome::Parked { why } => {
+                self.log_attempt(&held, now, name, &why);
+                self.park(held.item, why, vec![]);
+            }
+            Outcome::Retry { wait_ms, why } => {
+                self.log_attempt(&held, now, name, &why);
+                if let Some(item) = self.items.get_mut(&held.item) {
+                    item.failures += charge;
+                    item.why = Some(why);
+                    item.due_ms = now + wait_ms;
+                }
+            }
+            Outcome::HandBack { wait_ms, called } => {
+                if let Some(why) = &called {
+                    self.log_attempt(&held, now, name, why);
+                }
+                if let Some(item) = self.items.get_mut(&held.item) {
+                    item.attempt -= u32::from(called.is_none());
+                    item.why = called.or(item.why.take());
+                    item.due_ms = now + wait_ms;
+                }
+            }
+        }
+        Settled::Done
+    }
+
+    fn park(&mut self, id: ItemId, why: String, replies: Vec<NewMessage>) {
+        self.leave_lane(id);
+        if let Some(item) = self.items.get_mut(&id) {
+            item.place = Place::Parked;
+            item.why = Some(why);
+            item.replies = replies;
+        }
+    }
+
+    pub(super) fn send_all(&mut self, replies: Vec<NewMessage>, now: i64) {
+        for reply in replies {
+            // Room was looked for before: of one answer, all find it or none.
+            self.queue(reply, now);
+        }
+    }
+
+    fn leave_lane(&mut self, id: ItemId) {
+        if let Some(Place::InLane(number)) = self.items.get(&id).map(|item| item.place) {
+            self.lanes.leave(number, id);
+        }
+    }
+}
