@@ -11,6 +11,8 @@ use crate::end_after_set_back;
 pub(super) struct Lanes {
     lanes: BTreeMap<u64, Lane>,
     names: HashMap<(Arc<str>, ThreadId), u64>,
+    /// Those that were joined into each.
+    joined: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 /// Exists while items wait in it, or in one that was joined into it.
@@ -56,11 +58,17 @@ impl Lanes {
     pub(super) fn join(&mut self, channel: &Arc<str>, name: &ThreadId, into: &ThreadId, fresh: u64) {
         let Some(from) = self.find(channel, name) else { return };
         let into = self.open(channel, Some(into.clone()), fresh);
-        for (number, lane) in &mut self.lanes {
-            if from != into && (*number == from || lane.into == Some(from)) {
+        if from == into {
+            return;
+        }
+        let mut moved = self.joined.remove(&from).unwrap_or_default();
+        moved.insert(from);
+        for number in &moved {
+            if let Some(lane) = self.lanes.get_mut(number) {
                 lane.into = Some(into);
             }
         }
+        self.joined.entry(into).or_default().extend(moved);
     }
 
     pub(super) fn put(&mut self, number: u64, item: ItemId) {
@@ -79,13 +87,19 @@ impl Lanes {
     /// Forgets a lane once nothing is left of it, and the one it was joined into likewise.
     fn tidy(&mut self, number: u64) {
         let Some(lane) = self.lanes.get(&number) else { return };
-        let joined = self.lanes.values().any(|lane| lane.into == Some(number));
-        if joined || !lane.items.is_empty() || lane.lease.is_some() {
+        if self.joined.contains_key(&number) || !lane.items.is_empty() || lane.lease.is_some() {
             return;
         }
         let Some(Lane { channel, name, into, .. }) = self.lanes.remove(&number) else { return };
         name.and_then(|name| self.names.remove(&(channel, name)));
-        into.into_iter().for_each(|into| self.tidy(into));
+        let Some(into) = into else { return };
+        if let Some(joined) = self.joined.get_mut(&into) {
+            joined.remove(&number);
+            if joined.is_empty() {
+                self.joined.remove(&into);
+            }
+        }
+        self.tidy(into);
     }
 
     /// The lanes that speak for themselves, each with the first in its line.
@@ -105,7 +119,8 @@ impl Lanes {
     }
 
     fn group(&self, number: u64) -> impl Iterator<Item = (u64, &Lane)> {
-        self.lanes.iter().filter(move |(n, lane)| **n == number || lane.into == Some(number)).map(|(n, lane)| (*n, lane))
+        let joined = self.joined.get(&number).into_iter().flatten().copied();
+        std::iter::once(number).chain(joined).filter_map(|number| Some((number, self.lanes.get(&number)?)))
     }
 
     pub(super) fn name(&self, number: u64) -> Option<&ThreadId> {

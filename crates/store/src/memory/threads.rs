@@ -73,8 +73,10 @@ impl Threads {
         }
         others.remove(&root);
         // All names go on leading straight to the name their thread goes by.
-        let led = self.names.iter_mut().filter(|((account, _), led)| *account == event.account && others.contains(*led));
-        led.for_each(|(_, led)| led.clone_from(&root));
+        if !others.is_empty() {
+            let led = self.names.iter_mut().filter(|((account, _), led)| *account == event.account && others.contains(*led));
+            led.for_each(|(_, led)| led.clone_from(&root));
+        }
         for name in all {
             self.names.insert(key(name), root.clone());
         }
