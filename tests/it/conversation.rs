@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::program::Poster;
-use crate::rig::{eventually, text};
+use crate::program::{Poster, on_their_way};
+use crate::rig::text;
 
 pub(crate) const SEED: u64 = 0x6870_6178;
 const THREADS: usize = 24;
@@ -120,18 +120,24 @@ pub(crate) async fn until_answered(poster: &Poster, mut doors: Doors, body: &str
     }
 }
 
-/// Waits as long as the work left becomes less.
+/// Waits as long as the work left becomes less. Where it does not, says what was last heard, which may be nothing.
 pub(crate) async fn all_done(at: SocketAddr) {
     let poster = Poster::new();
-    let mut left = u64::MAX;
+    let (mut left, mut heard) = (u64::MAX, None);
     while left > 0 {
-        let mut now = left;
-        eventually("more is delivered", async || {
-            now = poster.on_their_way(at).await.unwrap_or(left);
-            now < left
-        })
-        .await;
-        left = now;
+        let less = async {
+            // Each look is five statements of the store.
+            let mut looks = tokio::time::interval(Duration::from_millis(20));
+            loop {
+                looks.tick().await;
+                heard = poster.get(at, "/v1/stats").await;
+                if let Some(now) = heard.as_deref().and_then(on_their_way).filter(|now| *now < left) {
+                    return now;
+                }
+            }
+        };
+        let now = tokio::time::timeout(Duration::from_secs(120), less).await;
+        left = now.unwrap_or_else(|_| panic!("nothing more is delivered, with {left} left: {heard:?}"));
     }
 }
 

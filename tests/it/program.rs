@@ -99,8 +99,13 @@ impl Poster {
 
     /// How many items are on their way, as `/v1/stats` says; nothing when it cannot say.
     pub(crate) async fn on_their_way(&self, address: SocketAddr) -> Option<u64> {
-        let stats: serde_json::Value = serde_json::from_str(&self.get(address, "/v1/stats").await?).ok()?;
-        let channels = stats["channels"].as_array()?;
-        channels.iter().map(|channel| Some(channel["waiting"].as_u64()? + channel["leased"].as_u64()?)).sum()
+        on_their_way(&self.get(address, "/v1/stats").await?)
     }
+}
+
+/// What waits or is leased, by the answer of `/v1/stats`.
+pub(crate) fn on_their_way(stats: &str) -> Option<u64> {
+    let stats: serde_json::Value = serde_json::from_str(stats).ok()?;
+    let channels = stats["channels"].as_array()?;
+    channels.iter().map(|channel| Some(channel["waiting"].as_u64()? + channel["leased"].as_u64()?)).sum()
 }

@@ -34,7 +34,7 @@ impl Work {
         let lane = self.speaker(&fresh.hash);
         self.lowest.entry(lane).or_default().insert(fresh.first);
         match self.lanes.get(&lane).map(|row| fresh.first < row.first) {
-            None => self.lanes.put(lane, fresh),
+            None => self.lanes.put(lane, LaneRec { hash: lane, ..fresh }),
             Some(false) => {}
             Some(true) => {
                 let leased = self.leased_until(&lane).is_some();
