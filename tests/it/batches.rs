@@ -133,7 +133,7 @@ async fn a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole(opened: Op
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
     let two_lanes = store_bed::webhook(vec![store_bed::message("a", "1"), store_bed::message("b", "2")]);
-    rig.store.accept(two_lanes).await.expect("accepted");
+    rig.store.accept(two_lanes.into()).await.expect("accepted");
     rig.settled().await;
     let parked = rig.inbox().await;
     assert_eq!(parked.len(), 2);

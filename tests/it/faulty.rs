@@ -155,7 +155,7 @@ impl Faulty {
         }
     }
 
-    async fn accept_late(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept_late(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let (inner, mut outage) = (Arc::clone(&self.inner), self.outage.subscribe());
         let late = tokio::spawn(async move {
             let _ = outage.wait_for(|outage| *outage != Outage::Hangs).await;
@@ -273,7 +273,7 @@ impl Reads for Faulty {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         self.accepts.fetch_add(1, Ordering::SeqCst);
         if *self.outage.borrow() == Outage::Hangs {
             return self.accept_late(arrival).await;

@@ -288,7 +288,7 @@ async fn a_body_beyond_the_servers_packets_is_refused_alone() {
     let Some((_, store)) = fresh().await else { return };
     let large = Arrival { body: vec![b'x'; 16 << 20].into(), ..webhook(vec![message("large", "ana")]) };
     let others = (0..20).map(|n| accept(&store, webhook(vec![message(&format!("small-{n}"), "ana")])));
-    let (refused, accepted) = tokio::join!(store.accept(large), futures_util::future::join_all(others));
+    let (refused, accepted) = tokio::join!(store.accept(large.into()), futures_util::future::join_all(others));
     let refused = refused.expect_err("it does not fit");
     assert!(!refused.retryable() && refused.to_string().contains("max_allowed_packet"), "{refused}");
     assert!(accepted.iter().flatten().all(|one| one.is_new()), "{accepted:?}");
@@ -321,7 +321,7 @@ async fn a_server_that_comes_back_is_used_again() {
     accept(&store, webhook(vec![message("m1", "ana")])).await;
     server.kill9().await;
     let began = Instant::now();
-    let failed = store.accept(webhook(vec![message("m2", "ana")])).await.expect_err("there is no server");
+    let failed = store.accept(webhook(vec![message("m2", "ana")]).into()).await.expect_err("there is no server");
     assert!(failed.retryable() && began.elapsed() < Duration::from_secs(12), "{failed} after {:?}", began.elapsed());
     server.restart().await;
     let accepted = accept(&store, webhook(vec![message("m1", "ana"), message("m2", "ana")])).await;

@@ -168,7 +168,7 @@ async fn a_node_that_hangs_does_not_hold_up_the_others() {
     }
     tell::<()>(stuck, &["CLIENT", "PAUSE", "20000", "ALL"]).await;
     let begun = Instant::now();
-    let error = store.accept(webhook(vec![of_account(&here[0], "m2", "ana")])).await.expect_err("nobody answers");
+    let error = store.accept(webhook(vec![of_account(&here[0], "m2", "ana")]).into()).await.expect_err("nobody answers");
     assert!(error.retryable() && begun.elapsed() < Duration::from_secs(3), "{error} after {:?}", begun.elapsed());
     assert_eq!(accept_each(&store, &elsewhere, "m2").await.iter().filter(|one| one.is_new()).count(), elsewhere.len());
     assert_eq!(lease(&store, 100).await.len(), 2 * elsewhere.len());
@@ -217,7 +217,7 @@ async fn a_replica_promoted_under_load_loses_and_doubles_nothing() {
                 break;
             }
             let arrival = webhook(vec![of_account(&format!("a{account}"), &format!("m{n}"), &format!("p{}", n % 50))]);
-            let accepted = until_ok(async || front.accept(arrival.clone()).await).await;
+            let accepted = until_ok(async || front.accept(arrival.clone().into()).await).await;
             assert!(taken.insert(accepted[0].event()), "two messages are one");
             count.fetch_add(1, Ordering::SeqCst);
         }
@@ -289,7 +289,7 @@ async fn a_dead_master_is_replaced_and_its_listeners_move_on() {
     std::process::Command::new("kill").args(["-9", &process]).status().expect("killed");
 
     let again = webhook(accounts.iter().map(|account| of_account(account, "m1", "m1")).collect());
-    let again = until_ok(async || store.accept(again.clone()).await).await;
+    let again = until_ok(async || store.accept(again.clone().into()).await).await;
     assert_eq!(again, first.iter().map(|one| Accepted::Duplicate(one.event())).collect::<Vec<_>>(), "what was answered is there");
     assert!(masters(alive).await.iter().all(|(node, ..)| *node != victim));
     let mut n = 0;
@@ -297,7 +297,7 @@ async fn a_dead_master_is_replaced_and_its_listeners_move_on() {
         loop {
             let hint = listener.wait();
             n += 1;
-            until_ok(async || store.accept(webhook(vec![of_account("a0", &format!("n{n}"), "ana")])).await).await;
+            until_ok(async || store.accept(webhook(vec![of_account("a0", &format!("n{n}"), "ana")]).into()).await).await;
             if tokio::time::timeout(Duration::from_millis(500), hint).await.is_ok() {
                 return;
             }
@@ -357,7 +357,7 @@ async fn an_account_waits_while_its_slot_is_moved() {
     let moving = Move::begin(slot, from, to).await;
     assert!(moving.some("3").await);
     for id in ["m1", "m2"] {
-        let error = store.accept(webhook(vec![of_account("a0", id, "ana")])).await.expect_err("it is on its way");
+        let error = store.accept(webhook(vec![of_account("a0", id, "ana")]).into()).await.expect_err("it is on its way");
         assert!(error.retryable(), "{error}");
     }
     assert!(accept(&store, webhook(vec![of_account("a1", "m2", "ana")])).await[0].is_new(), "others go on");
@@ -396,7 +396,7 @@ async fn a_node_that_lost_its_data_mixes_nothing_up() {
     let mut strangers = Vec::new();
     for (n, home) in homes.into_iter().enumerate() {
         let stranger = format!("b{n}");
-        let taken = fresh.accept(webhook(vec![of_account(&stranger, "m1", "ana")])).await;
+        let taken = fresh.accept(webhook(vec![of_account(&stranger, "m1", "ana")]).into()).await;
         assert_eq!(taken.is_ok(), home == registry, "the number {} is still another's: {taken:?}", n + 1);
         if taken.is_ok() {
             strangers.push(stranger);

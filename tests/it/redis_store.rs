@@ -135,14 +135,14 @@ async fn a_server_that_is_away_is_told_in_time_and_found_again() {
     let id = accept_one(&store, message("m1", "ana")).await;
     let fails_in_time = async || {
         let begun = Instant::now();
-        let error = store.accept(webhook(vec![message("m2", "ana")])).await.expect_err("nobody answers");
+        let error = store.accept(webhook(vec![message("m2", "ana")]).into()).await.expect_err("nobody answers");
         assert!(error.retryable() && begun.elapsed() < Duration::from_secs(2), "{error} after {:?}", begun.elapsed());
     };
     server.kill9().await;
     fails_in_time().await;
     fails_in_time().await;
     server.restart().await;
-    let again = until_ok(async || store.accept(webhook(vec![message("m1", "ana")])).await).await;
+    let again = until_ok(async || store.accept(webhook(vec![message("m1", "ana")]).into()).await).await;
     assert_eq!(again, [Accepted::Duplicate(id)], "what was accepted is on disk");
     server.pause();
     fails_in_time().await;
@@ -260,7 +260,7 @@ async fn a_full_memory_refuses_whole_steps_and_lets_work_off() {
     store.submit(outgoing("r1", "ana")).await.expect("submitted");
     set(&mut connection, "maxmemory", "1mb").await;
     let before: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await.expect("a number");
-    let full = store.accept(webhook(vec![message("m2", "ana")])).await.expect_err("no room");
+    let full = store.accept(webhook(vec![message("m2", "ana")]).into()).await.expect_err("no room");
     assert!(full.retryable() && full.to_string().contains("OOM"), "{full}");
     assert!(store.submit(outgoing("r2", "ana")).await.is_err());
     assert!(store.ping().await.is_err(), "readiness tells the truth");

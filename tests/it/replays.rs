@@ -1,7 +1,7 @@
 //! Captured requests that somebody sends again.
 
 use hapax_domain::limits::SUSPECTS_MAX;
-use hapax_gateway::settings::Channel;
+use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_providers::settings::Settings;
 use hapax_store::{EventState, Redrive};
 use hapax_testkit::fake_bot::FakeBot;
@@ -9,6 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 
+use crate::faulty::{Faulty, Outage, with};
 use crate::rig::{Opened, Rig, SECRET, channel, eventually};
 
 on_every_store! {
@@ -16,6 +17,7 @@ on_every_store! {
     a_captured_request_does_not_fill_the_store
     without_the_guard_a_new_delivery_id_is_a_new_event
     what_was_signed_before_the_window_is_quarantined
+    what_was_signed_before_the_window_is_not_passed_either
 }
 
 fn github(target: String) -> Channel {
@@ -80,25 +82,41 @@ async fn without_the_guard_a_new_delivery_id_is_a_new_event(opened: Opened) {
     assert_eq!(bot.calls().len(), 2);
 }
 
+fn stripe(target: Option<String>) -> Channel {
+    Channel { provider: Settings::Stripe { secrets: vec![SECRET.into()] }, window_ms: 60_000, ..channel("pay", target) }
+}
+
+async fn pay(rig: &Rig, id: &str, signed_s: i64) -> u16 {
+    let body = format!(r#"{{"id":"{id}","object":"event","type":"invoice.paid"}}"#);
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("any length will do");
+    mac.update(format!("{signed_s}.{body}").as_bytes());
+    let signature = format!("t={signed_s},v1={}", hex::encode(mac.finalize().into_bytes()));
+    let request = rig.client.post(rig.url("/in/pay")).header("stripe-signature", signature).body(body);
+    request.send().await.expect("an answer").status().as_u16()
+}
+
 async fn what_was_signed_before_the_window_is_quarantined(opened: Opened) {
     let now_s = opened.clock.wall_ms() / 1_000;
-    let pay = Channel { provider: Settings::Stripe { secrets: vec![SECRET.into()] }, window_ms: 60_000, ..channel("pay", None) };
-    let rig = Rig::start(opened, vec![pay]).await;
-    let post = async |id: &str, signed_s: i64| {
-        let body = format!(r#"{{"id":"{id}","object":"event","type":"invoice.paid"}}"#);
-        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("any length will do");
-        mac.update(format!("{signed_s}.{body}").as_bytes());
-        let signature = format!("t={signed_s},v1={}", hex::encode(mac.finalize().into_bytes()));
-        let request = rig.client.post(rig.url("/in/pay")).header("stripe-signature", signature).body(body);
-        request.send().await.expect("an answer").status().as_u16()
-    };
-    assert_eq!(post("evt_1", now_s).await, 200);
-    assert_eq!(post("evt_2", now_s - 200).await, 200, "within what clocks may differ, and older than keys are kept");
-    assert_eq!(post("evt_3", now_s - 900).await, 401, "and this is simply too old");
+    let rig = Rig::start(opened, vec![stripe(None)]).await;
+    assert_eq!(pay(&rig, "evt_1", now_s).await, 200);
+    assert_eq!(pay(&rig, "evt_2", now_s - 200).await, 200, "within what clocks may differ, and older than keys are kept");
+    assert_eq!(pay(&rig, "evt_3", now_s - 900).await, 401, "and this is simply too old");
     let state =
         |id: &str, events: &[hapax_store::EventRow]| events.iter().find(|event| event.provider_id == id).map(|event| event.state);
     let events = rig.events().await;
     assert_eq!(state("evt_1", &events), Some(EventState::Waiting));
     assert_eq!(state("evt_2", &events), Some(EventState::Quarantined));
     assert_eq!(events.len(), 2);
+}
+
+async fn what_was_signed_before_the_window_is_not_passed_either(opened: Opened) {
+    let now_s = opened.clock.wall_ms() / 1_000;
+    let bot = FakeBot::willing().await.expect("a bot");
+    let faulty = Faulty::around(&opened);
+    let channel = Channel { on_store_failure: OnStoreFailure::Pass, ..stripe(Some(bot.url())) };
+    let rig = Rig::start(with(&faulty, opened), vec![channel]).await;
+    faulty.outage(Outage::Fails);
+    assert_eq!(pay(&rig, "evt_1", now_s - 200).await, 503, "it may be a replay, and there is nowhere to quarantine it");
+    assert_eq!(pay(&rig, "evt_2", now_s).await, 200);
+    assert_eq!(bot.calls().len(), 1);
 }

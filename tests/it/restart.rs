@@ -69,7 +69,7 @@ fn peer(number: usize) -> String {
 async fn fill(path: &Path) {
     let store = SqliteStore::open(path, Arc::new(SystemClock::new()), &Options::default()).expect("a fresh store");
     for first in (0..EVENTS).step_by(PER_WEBHOOK) {
-        let accepted = store.accept(arrival(first)).await.expect("accepted");
+        let accepted = store.accept(arrival(first).into()).await.expect("accepted");
         assert!(accepted.len() == PER_WEBHOOK && accepted.into_iter().all(Accepted::is_new));
     }
 }

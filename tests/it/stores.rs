@@ -117,7 +117,7 @@ async fn sealing_keeps_up_with_a_flood() {
     let open = || SqliteStore::open(&folder.path().join("flood.db"), clock.clone(), &options).expect("the store opens");
     let mut store = open();
     for fresh in [true, false] {
-        let calls = (0..6_000).map(|n| store.accept(webhook(vec![notice(&format!("n{n}"))])));
+        let calls = (0..6_000).map(|n| store.accept(webhook(vec![notice(&format!("n{n}"))]).into()));
         for accepted in futures_util::future::join_all(calls).await {
             assert_eq!(accepted.expect("no batch fails")[0].is_new(), fresh);
         }

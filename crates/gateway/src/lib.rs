@@ -25,6 +25,8 @@ pub mod ingress;
 
 pub mod worker;
 
+mod http_client;
+
 pub mod delivery;
 
 pub mod sender;

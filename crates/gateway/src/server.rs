@@ -25,11 +25,11 @@ use crate::api::{Api, Auth, PurgeLog};
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
-use crate::delivery::Answers;
-use crate::delivery::{BadTarget, Delivery};
+use crate::delivery::{Answers, Delivery};
+use crate::http_client::BadCalls;
 use crate::ingress::spool::Spool;
 use crate::ingress::{Ingress, Links};
-use crate::sender::{BadSending, Sender};
+use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Plan, Work};
@@ -40,9 +40,7 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Target(#[from] BadTarget),
-    #[error(transparent)]
-    Sending(#[from] BadSending),
+    Calls(#[from] BadCalls),
 }
 
 /// The sockets, opened by the caller, so that tests own the port.

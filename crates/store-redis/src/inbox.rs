@@ -20,9 +20,9 @@ use super::script::{self, Call};
 impl RedisStore {
     /// One step per account, because accounts may live on different nodes. Should one of them fail, the whole call has failed: the provider
     /// comes again, and what was taken in is then a copy.
-    pub(super) async fn accept_all(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    pub(super) async fn accept_all(&self, arrival: &Arrival) -> Result<Vec<Accepted>, StoreError> {
         let moved = self.registry.moved(&self.link).await?;
-        let mut accepted = self.copies_of_moved(&arrival, moved).await?;
+        let mut accepted = self.copies_of_moved(arrival, moved).await?;
         let guards: Vec<_> = arrival.events.iter().map(|new| new.event.guard).collect();
         let suspects = self.held_by_moved(&guards, moved).await?;
         let mut by_account: Vec<(&str, Vec<usize>)> = Vec::new();
@@ -33,7 +33,7 @@ impl RedisStore {
             }
         }
         for (account, indexes) in by_account {
-            let args = |call: Call, number: u32| accept_args(call, &arrival, &suspects, (moved.to, number), &indexes);
+            let args = |call: Call, number: u32| accept_args(call, arrival, &suspects, (moved.to, number), &indexes);
             let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
             for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
                 accepted[index] = Some(read_accepted(answer?, number)?);

@@ -60,8 +60,8 @@ impl RedisStore {
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
-        self.accept_all(arrival).await
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
+        self.accept_all(&arrival).await
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {

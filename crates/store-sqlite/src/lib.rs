@@ -230,7 +230,7 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let hashed = accept::hash(&arrival);
         self.write("taking in", false, move |writer| writer.accept(&arrival, &hashed)).await
     }
@@ -500,9 +500,9 @@ mod tests {
         let (options, clock) = (Options { disk_floor_bytes: 0, ..Options::default() }, HandClock::at(START_MS));
         let store = SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens");
         let keep = |event| hapax_testkit::store_bed::webhook_then(vec![(event, hapax_store::Then::Keep)]);
-        store.accept(keep(notice("old"))).await.expect("taken");
+        store.accept(keep(notice("old")).into()).await.expect("taken");
         clock.advance(1_000);
-        store.accept(keep(notice("young"))).await.expect("taken");
+        store.accept(keep(notice("young")).into()).await.expect("taken");
         for left in [1, 0] {
             // As many as a page holds.
             while store.purge(&[("shop".to_owned(), 1_000)], 2).await.expect("purged").more {}
@@ -528,7 +528,7 @@ mod tests {
         tokio::task::spawn_blocking(move || has_begun.recv()).await.expect("no panic").expect("it hangs");
         let body = Bytes::from(vec![0; 1 << 20]);
         let arrival = Arrival { body: body.clone(), ..webhook(vec![notice("n1")]) };
-        assert!(store.accept(arrival).now_or_never().is_none(), "it waits, and is given up");
+        assert!(store.accept(arrival.into()).now_or_never().is_none(), "it waits, and is given up");
         assert!(body.is_unique(), "nobody holds the body any more");
         drop(go_on);
         hanging.await.expect("no panic").expect("done");

@@ -157,7 +157,7 @@ impl Reads for Awaited {
 
 #[async_trait]
 impl Store for Awaited {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         self.there()?.accept(arrival).await
     }
 

@@ -61,7 +61,7 @@ pub async fn keep_beside(store: &dyn Store, beside: Beside) -> Result<(), StoreE
     headers.push(WHY, why.chars().map(plain).collect::<String>().as_bytes());
     let body = content.slice(..content.len().min(BESIDE_MAX_BYTES));
     let events = vec![NewEvent { event, then: Then::Keep }];
-    let accepted = store.accept(Arrival { channel, window_ms, headers, body, events }).await?;
+    let accepted = store.accept(Arc::new(Arrival { channel, window_ms, headers, body, events })).await?;
     let kept = accepted.first().map(|accepted| accepted.event());
     let last_ms = first.at_ms().unwrap_or_default();
     store.note_copies(vec![Copies { event: first, copies: 0, conflicts: 0, last_ms, kept }]).await

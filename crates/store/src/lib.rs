@@ -29,6 +29,8 @@ mod threads;
 pub mod memory;
 pub mod steps;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
@@ -78,7 +80,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   With [`hapax_domain::Event::suspects_full`] it is a `Duplicate` of the first, and not recorded.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
     ///   before it answers, and counts it with `note_copies`.
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError>;
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError>;
 
     /// Adds suppressed copies to the count shown in an event's story, and the first event that was kept beside it. The counts are a hint:
     /// losing them in a crash is fine, and a repeat may count twice.

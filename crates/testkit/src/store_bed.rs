@@ -165,8 +165,8 @@ pub fn ask_as(worker: &str, max: usize) -> LeaseAsk {
 }
 
 /// Accepts and expects the store to work.
-pub async fn accept(store: &dyn Store, arrival: Arrival) -> Vec<Accepted> {
-    store.accept(arrival).await.unwrap_or_else(|error| unreachable!("accept: {error}"))
+pub async fn accept(store: &dyn Store, arrival: impl Into<Arc<Arrival>>) -> Vec<Accepted> {
+    store.accept(arrival.into()).await.unwrap_or_else(|error| unreachable!("accept: {error}"))
 }
 
 pub async fn accept_one(store: &dyn Store, event: Event) -> EventId {

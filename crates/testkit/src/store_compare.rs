@@ -136,7 +136,8 @@ impl Pair {
         let told = |new: &NewEvent| format!("{} of {:?} {:?}: {:?}", new.event.id, new.event.peer, new.event.aliases, new.then);
         let names: Vec<_> = arrival.events.iter().map(told).collect();
         self.call = format!("accept {names:?}");
-        let model = self.fine(self.model.accept(arrival.clone()).await);
+        let arrival = Arc::new(arrival);
+        let model = self.fine(self.model.accept(Arc::clone(&arrival)).await);
         let engine = self.fine(self.engine.accept(arrival).await);
         self.same(model.len(), engine.len());
         for (model, engine) in model.into_iter().zip(engine) {
@@ -328,9 +329,9 @@ impl Pair {
         self.call = format!("word {} {:?} {handle:?} echo {}", event.id, event.status, event.echo);
         let key = EventKey::of("generic", "acc", event.kind, &event.id, &[&random_nonce(&event, handle)]);
         let event = Event { key, ..event };
-        let model = self.fine(self.model.accept(webhook_then(vec![(event.clone(), Then::Keep)])).await);
+        let model = self.fine(self.model.accept(webhook_then(vec![(event.clone(), Then::Keep)]).into()).await);
         let theirs = Event { handle: handle.map(|id| self.engine_message(id)), ..event };
-        let engine = self.fine(self.engine.accept(webhook_then(vec![(theirs, Then::Keep)])).await);
+        let engine = self.fine(self.engine.accept(webhook_then(vec![(theirs, Then::Keep)]).into()).await);
         self.same(std::mem::discriminant(&model[0]), std::mem::discriminant(&engine[0]));
         self.pair_up(model[0].event().0, engine[0].event().0);
     }

@@ -75,7 +75,7 @@ async fn a_large_body_comes_back_whole_and_a_larger_one_is_refused() {
     assert_eq!(emulator.read("hapax_pieces", super::emulator::As::Hapax).await.1, serde_json::json!({}), "its pieces are gone");
 
     let huge = Arrival { body: vec![7; 9 << 20].into(), ..webhook(vec![message("m2", "ana")]) };
-    let error = store.accept(huge).await.expect_err("more than Firestore takes");
+    let error = store.accept(huge.into()).await.expect_err("more than Firestore takes");
     assert!(matches!(&error, StoreError::Refused(why) if why.contains("10 MiB")), "{error}");
     assert!(!error.retryable());
 }

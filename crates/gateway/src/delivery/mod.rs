@@ -17,8 +17,6 @@ use bytes::Bytes;
 
 pub use answers::{Answers, Verdict};
 pub use passing::{Passage, Passed};
-pub use target::BadTarget;
-pub(crate) use target::innermost;
 
 use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};
@@ -31,6 +29,7 @@ use self::circuit::{Pass, Trip, TurnedAway};
 use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
 use self::target::Target;
 use crate::channels::Channels;
+use crate::http_client::BadCalls;
 use crate::settings::Mode;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, CallGuard, Hold, Work};
@@ -73,7 +72,7 @@ impl Delivery {
         clock: Arc<dyn Clock>,
         answers: Arc<Answers>,
         telemetry: Arc<Telemetry>,
-    ) -> Result<Self, BadTarget> {
+    ) -> Result<Self, BadCalls> {
         let client = target::client()?;
         let mut targets = HashMap::new();
         for channel in channels.iter() {

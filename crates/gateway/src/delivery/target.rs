@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_domain::{EventId, ThreadId};
 use hapax_providers::build_sending;
@@ -13,19 +13,18 @@ use hapax_providers::settings::Settings;
 use hapax_providers::{Provider, Unsigned};
 use hapax_store::{Answer, InboxLease, KeptHeaders};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use reqwest::{Client, Request, Url, redirect};
-use tokio::time::{Instant, timeout, timeout_at};
+use reqwest::{Client, Request, Url};
+use tokio::time::Instant;
 
 use super::circuit::Circuit;
 use super::judge::{Heard, retry_after_ms};
 use super::replies;
 use super::standard::StandardSigner;
 use crate::channels::Channel;
+use crate::http_client::{self, BadCalls, Content, Idle, NoAnswer};
 use crate::settings::{self, Mode};
 use crate::telemetry::{ChannelTelemetry, Telemetry};
 use crate::worker::CallGuard;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an answer that nobody wants is waited for: about what a new connection may cost.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
@@ -41,27 +40,12 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Why a target cannot be used. Does not repeat the address, which may hold a token.
-#[derive(Debug, thiserror::Error)]
-pub enum BadTarget {
-    #[error("the target of channel `{0}` is not an http or https address")]
-    Address(Arc<str>),
-    #[error("the HTTP client could not be made: {0}")]
-    Client(#[source] reqwest::Error),
-}
+/// As long as the client's own default.
+const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(90) };
 
 /// The client that all targets share.
-pub(super) fn client() -> Result<Client, BadTarget> {
-    Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .retry(reqwest::retry::never())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http1_only()
-        .pool_max_idle_per_host(1_024)
-        .build()
-        .map_err(BadTarget::Client)
+pub(super) fn client() -> Result<Client, BadCalls> {
+    http_client::new(&IDLE)
 }
 
 pub(super) struct Target {
@@ -82,14 +66,10 @@ pub(super) struct Target {
 
 impl Target {
     /// `None` for a channel whose events wait to be pulled.
-    pub(super) fn new(channel: Channel, client: &Client, telemetry: &Telemetry) -> Result<Option<Self>, BadTarget> {
+    pub(super) fn new(channel: Channel, client: &Client, telemetry: &Telemetry) -> Result<Option<Self>, BadCalls> {
         let Channel { settings, provider, sending } = channel;
         let Some(address) = &settings.target else { return Ok(None) };
-        let bad = || BadTarget::Address(Arc::clone(&settings.name));
-        let url = Url::parse(address).map_err(|_| bad())?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(bad());
-        }
+        let url = http_client::read_address("target", &settings.name, address)?;
         let own_form = matches!(settings.provider, Settings::Telegram { .. });
         let reading = || build_sending(&settings.provider, None).filter(|_| own_form);
         Ok(Some(Self {
@@ -135,11 +115,16 @@ impl Target {
         wall_ms: i64,
     ) -> (Heard, Option<Answer>) {
         let deadline = Instant::now() + patience;
-        let timed_out = || (Heard::TimedOut { after_ms: patience.as_millis() as i64 }, None);
-        let response = match timeout_at(deadline, self.client.execute(request)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return (failed(&error), None),
-            Err(_) => return timed_out(),
+        let timed_out = Heard::TimedOut { after_ms: patience.as_millis() as i64 };
+        let response = match http_client::call(&self.client, request, deadline).await {
+            Ok(response) => response,
+            Err(NoAnswer::Unreachable(why)) => {
+                return (Heard::Unreachable(format!("the target cannot be reached: {why}")), None);
+            }
+            Err(NoAnswer::Broken(why)) => {
+                return (Heard::Broken(format!("the connection to the target broke: {why}")), None);
+            }
+            Err(NoAnswer::TimedOut) => return (timed_out, None),
         };
         let status = response.status().as_u16();
         let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
@@ -149,20 +134,20 @@ impl Target {
         let proxied = self.settings.mode == Mode::Proxy;
         if !(proxied || declared || replies::are_possible(content_type.as_deref(), self.reading.as_ref())) {
             // The status was said and decides. What follows is read only so that the connection can be used again.
-            let _ = timeout(DRAIN_TIME, read_answer(response)).await;
+            http_client::read(response, Instant::now() + DRAIN_TIME).await;
             return (heard, None);
         }
-        match timeout_at(deadline, read_answer(response)).await {
-            Ok(Ok(Some(body))) => (heard, Some(Answer { status, content_type, body })),
+        match http_client::read(response, deadline).await {
+            Content::Whole(body) => (heard, Some(Answer { status, content_type, body })),
             // The bot took the event and is not asked twice, but what it said cannot be passed on.
-            Ok(Ok(None)) => {
+            Content::TooLong => {
                 self.telemetry.answer_too_long(event, ANSWER_MAX_BYTES);
                 (heard, proxied.then(too_long))
             }
             // The status decides, unless an answer or messages were to follow it: then its word is not whole.
-            _ if !(proxied || declared) => (heard, None),
-            Ok(Err(why)) => (Heard::Broken(why), None),
-            Err(_) => timed_out(),
+            Content::BrokeOff | Content::TimedOut if !(proxied || declared) => (heard, None),
+            Content::BrokeOff => (Heard::Broken("the target's answer broke off".to_owned()), None),
+            Content::TimedOut => (timed_out, None),
         }
     }
 
@@ -250,19 +235,6 @@ fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
     }
 }
 
-/// Reads to the end, so that the connection can be used again. `None`: longer than we keep, and not waited for.
-async fn read_answer(mut response: reqwest::Response) -> Result<Option<Bytes>, String> {
-    let mut whole = BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(Some(whole.freeze())),
-            Ok(Some(piece)) if whole.len() + piece.len() > ANSWER_MAX_BYTES => return Ok(None),
-            Ok(Some(piece)) => whole.extend_from_slice(&piece),
-            Err(_) => return Err("the target's answer broke off".to_owned()),
-        }
-    }
-}
-
 /// Begins a W3C trace. All-zero ids would be invalid.
 fn traceparent(trace: u128, span: u64) -> String {
     format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
@@ -273,24 +245,4 @@ fn too_long() -> Answer {
     let detail = format!("the target took it, and answered with more than {ANSWER_MAX_BYTES} bytes");
     let body = format!(r#"{{"type":"about:blank","title":"Bad Gateway","status":502,"detail":"{detail}"}}"#);
     Answer { status: 502, content_type: Some("application/problem+json".to_owned()), body: Bytes::from(body) }
-}
-
-fn failed(error: &reqwest::Error) -> Heard {
-    // Never the whole error: it may hold the address.
-    if error.is_connect() {
-        Heard::Unreachable(format!("the target cannot be reached: {}", innermost(error)))
-    } else if error.is_timeout() {
-        Heard::Broken("the target went silent".to_owned())
-    } else {
-        Heard::Broken(format!("the connection to the target broke: {}", innermost(error)))
-    }
-}
-
-/// The last cause of an error, which unlike the whole of it never holds the address.
-pub(crate) fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    if std::ptr::addr_eq(cause, error) { "unknown".to_owned() } else { cause.to_string() }
 }

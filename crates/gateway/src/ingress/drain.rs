@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hapax_domain::{RetryPolicy, ThreadId};
-use hapax_providers::Verified;
 use hapax_store::{Arrival, InboxLease, StoreError, in_time};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +22,7 @@ const PAUSES: RetryPolicy = RetryPolicy { first_ms: 200, cap_ms: 5_000, attempts
 /// One webhook out of the spool.
 struct Waiting {
     lease: InboxLease,
-    arrival: Arrival,
+    arrival: Arc<Arrival>,
 }
 
 impl Ingress {
@@ -65,7 +64,7 @@ impl Ingress {
     /// Ends when the store has all of them.
     async fn drain_batch(&self, door: &Door, spool: &Spool, batch: Vec<InboxLease>) {
         self.store_is_back().await;
-        let read = |lease: InboxLease| Waiting { arrival: door.read_back(&lease.headers, &lease.body), lease };
+        let read = |lease: InboxLease| Waiting { arrival: Arc::new(door.read_back(&lease.headers, &lease.body)), lease };
         for mut wave in waves(batch.into_iter().map(read).collect()) {
             let mut failures = 0;
             while !wave.is_empty() {
@@ -87,15 +86,8 @@ impl Ingress {
     /// True when the webhook has left the spool.
     async fn hand_over(&self, door: &Door, spool: &Spool, waiting: &Waiting) -> bool {
         let Waiting { lease, arrival } = waiting;
-        let sent = door.remember_sent(&arrival.events);
         let now_ms = self.clock.now_ms();
-        let taken = async {
-            let accepted = self.store.accept(arrival.clone()).await?;
-            let request = door.request_of(&lease.headers, &lease.body);
-            self.keep_conflicts(door, &Verified::kept(&request), &sent, &accepted).await?;
-            Ok(accepted)
-        };
-        let accepted = in_time("taking in from the spool", PATIENCE, taken).await;
+        let accepted = in_time("taking in from the spool", PATIENCE, self.accept(door, arrival)).await;
         let left = match &accepted {
             Ok(_) => spool.let_go(lease).await,
             Err(error) => {
@@ -113,8 +105,8 @@ impl Ingress {
             return false;
         }
         if let Ok(accepted) = accepted {
-            self.learn(&sent, &accepted, now_ms);
-            self.count(door, &sent, &accepted, lease.body.len(), now_ms);
+            self.learn(arrival, &accepted, now_ms);
+            self.count(door, &arrival.events, &accepted, lease.body.len(), now_ms);
             door.telemetry.drained();
         }
         true
@@ -179,7 +171,7 @@ mod tests {
             webhook_events: 1,
             events: Vec::new(),
         };
-        Waiting { lease, arrival }
+        Waiting { lease, arrival: Arc::new(arrival) }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use self::answer::Counted;
 use self::answer::{Reply, counted, counted_in, later, passed_on, problem, spoken};
 use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
 use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
-use hapax_providers::{Parsed, Problem, Provider, RawRequest, Verified};
+use hapax_providers::{Parsed, Problem, Provider, RawRequest};
 use hapax_store::clock::Clock;
 use hapax_store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError, Then, in_time, keep_beside};
 
@@ -111,19 +111,6 @@ pub(super) type Nonce = [u8; 16];
 
 /// A key that nothing else has need not be remembered for long.
 const UNKNOWN_WINDOW_MS: i64 = 60_000;
-
-/// What is needed of an event after it went to the store.
-struct Sent {
-    key: EventKey,
-    fingerprint: u32,
-    index: u32,
-    window_ms: i64,
-    identity: Identity,
-    quarantined: Option<String>,
-    delivers: bool,
-    /// Only when somebody watches.
-    event: Option<Box<Event>>,
-}
 
 impl Ingress {
     pub fn new(channels: &Channels, limits: &Limits, links: Links) -> Self {
@@ -270,77 +257,61 @@ impl Ingress {
             door.telemetry.ignored();
             return door.counted(0, 0, false);
         }
-        let sent = door.remember_sent(&events);
-        let accepted = match self.all_known(&sent, now_ms) {
-            Some(known) => {
-                self.seen.count_hits(known.len());
-                known
+        if let Some(known) = self.all_known(&events, now_ms) {
+            self.seen.count_hits(known.len());
+            return self.answer(door, &events, &known, verified.body().len(), now_ms).await;
+        }
+        if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) {
+            return self.put_in_spool(door, &verified, &events, &nonce).await;
+        }
+        let headers = headers::keep(verified.headers(), door.provider.signature_headers());
+        let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
+        let arrival = Arc::new(Arrival { channel, window_ms: door.window_ms, headers, body, events });
+        match in_time("taking in", STORE_PATIENCE, self.accept(door, &arrival)).await {
+            Ok(accepted) => {
+                self.learn(&arrival, &accepted, now_ms);
+                self.answer(door, &arrival.events, &accepted, arrival.body.len(), now_ms).await
             }
-            None if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) => {
-                return self.put_in_spool(door, &verified, &sent, &nonce).await;
-            }
-            None => {
-                let headers = headers::keep(verified.headers(), door.provider.signature_headers());
-                let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
-                let arrival = Arrival { channel, window_ms: door.window_ms, headers, body, events };
-                let taken = async {
-                    let accepted = self.store.accept(arrival).await?;
-                    self.keep_conflicts(door, &verified, &sent, &accepted).await?;
-                    Ok(accepted)
-                };
-                match in_time("taking in", STORE_PATIENCE, taken).await {
-                    Ok(accepted) => {
-                        self.learn(&sent, &accepted, now_ms);
-                        accepted
-                    }
-                    Err(error) => return self.in_trouble(door, &verified, &sent, &nonce, &error).await,
-                }
-            }
-        };
-        let new = self.count(door, &sent, &accepted, verified.body().len(), now_ms);
+            Err(error) => self.in_trouble(door, &verified, &arrival, &nonce, &error).await,
+        }
+    }
+
+    /// Counts what became of the events, and says it.
+    async fn answer(&self, door: &Door, events: &[NewEvent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> Reply {
+        let new = self.count(door, events, accepted, body_bytes, now_ms);
         match door.proxy_wait {
-            None => door.counted(new, accepted.len() - new, has_conflict(&accepted)),
-            Some(wait) => self.wait_for_target(door, &sent, &accepted, Instant::now() + wait, new).await,
+            None => door.counted(new, accepted.len() - new, has_conflict(accepted)),
+            Some(wait) => self.wait_for_target(door, events, accepted, Instant::now() + wait, new).await,
         }
     }
 
     /// `Some` when no event of the webhook can be new.
-    fn all_known(&self, sent: &[Sent], now_ms: i64) -> Option<Vec<Accepted>> {
-        sent.iter().map(|sent| self.seen.look(&sent.key, sent.fingerprint, now_ms)).collect()
+    fn all_known(&self, events: &[NewEvent], now_ms: i64) -> Option<Vec<Accepted>> {
+        events.iter().map(|NewEvent { event, .. }| self.seen.look(&event.key, event.fingerprint, now_ms)).collect()
     }
 
-    fn learn(&self, sent: &[Sent], accepted: &[Accepted], now_ms: i64) {
-        for (sent, accepted) in sent.iter().zip(accepted) {
-            self.seen.learn(sent.key, sent.fingerprint, *accepted, now_ms, sent.window_ms);
+    fn learn(&self, arrival: &Arrival, accepted: &[Accepted], now_ms: i64) {
+        for (NewEvent { event, .. }, accepted) in arrival.events.iter().zip(accepted) {
+            self.seen.learn(event.key, event.fingerprint, *accepted, now_ms, arrival.window_of(event));
         }
     }
 
-    /// Keeps other contents of known keys beside the first, before anybody is told that they were taken.
-    async fn keep_conflicts(
-        &self,
-        door: &Door,
-        verified: &Verified<'_>,
-        sent: &[Sent],
-        accepted: &[Accepted],
-    ) -> Result<(), StoreError> {
-        if !has_conflict(accepted) {
-            return Ok(());
-        }
-        let parsed = door.provider.parse(verified);
+    /// Hands the webhook to the store. Other contents of known keys are kept beside the first, before anybody is told that they were taken.
+    async fn accept(&self, door: &Door, arrival: &Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
+        let accepted = self.store.accept(Arc::clone(arrival)).await?;
         let mut beside = Vec::new();
-        for (sent, accepted) in sent.iter().zip(accepted) {
+        for (NewEvent { event, .. }, accepted) in arrival.events.iter().zip(&accepted) {
             let Accepted::Conflict(first) = *accepted else { continue };
-            let event = parsed.events.iter().find(|event| event.index == sent.index);
-            let alone = door.provider.rewrap(verified.body(), &[sent.index]).map(Bytes::from);
+            let alone = door.provider.rewrap(&arrival.body, &[event.index]).map(Bytes::from);
             beside.push(Beside {
                 reason: Reason::Conflict,
                 first,
                 channel: Arc::clone(&door.name),
-                account: event.map_or_else(String::new, |event| event.account.clone()),
+                account: event.account.clone(),
                 window_ms: door.window_ms,
                 why: "the same id came with another content".to_owned(),
-                content: alone.unwrap_or_else(|| verified.body().clone()),
-                fingerprint: sent.fingerprint,
+                content: alone.unwrap_or_else(|| arrival.body.clone()),
+                fingerprint: event.fingerprint,
             });
         }
         // A store far away takes its time for each: many at once share its transactions.
@@ -348,21 +319,20 @@ impl Ingress {
             let some = beside.split_off(beside.len().saturating_sub(CONFLICTS_AT_ONCE));
             try_join_all(some.into_iter().map(|beside| keep_beside(&*self.store, beside))).await?;
         }
-        Ok(())
+        Ok(accepted)
     }
 
     /// Counts what became of the events; returns how many were new.
-    fn count(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> usize {
+    fn count(&self, door: &Door, events: &[NewEvent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> usize {
         let mut new = 0;
-        for (sent, accepted) in sent.iter().zip(accepted) {
+        for (NewEvent { event, then }, accepted) in events.iter().zip(accepted) {
             match *accepted {
                 Accepted::New(id) => {
                     new += 1;
-                    door.telemetry.without_id(id, sent.identity);
-                    if let Some(why) = &sent.quarantined {
-                        door.telemetry.quarantined(id, why);
-                    } else if let Some(event) = &sent.event {
-                        door.telemetry.show_accepted(id, event);
+                    door.telemetry.without_id(id, event.identity);
+                    match then {
+                        Then::Quarantine { why, .. } => door.telemetry.quarantined(id, why),
+                        Then::Deliver | Then::Keep => door.telemetry.show_accepted(id, event),
                     }
                 }
                 Accepted::Suspected(id) => {
@@ -389,16 +359,23 @@ impl Ingress {
     }
 
     /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
-    async fn wait_for_target(&self, door: &Door, sent: &[Sent], accepted: &[Accepted], deadline: Instant, new: usize) -> Reply {
-        let mut events: Vec<(EventId, bool)> = Vec::new();
-        let waits = |accepted: &Accepted| !matches!(accepted, Accepted::Suspected(_));
-        for (_, accepted) in sent.iter().zip(accepted).filter(|(sent, accepted)| sent.delivers && waits(accepted)) {
-            if !events.iter().any(|(id, _)| *id == accepted.event()) {
-                events.push((accepted.event(), accepted.is_new()));
+    async fn wait_for_target(
+        &self,
+        door: &Door,
+        events: &[NewEvent],
+        accepted: &[Accepted],
+        deadline: Instant,
+        new: usize,
+    ) -> Reply {
+        let mut awaited: Vec<(EventId, bool)> = Vec::new();
+        for (event, accepted) in events.iter().zip(accepted) {
+            let goes = event.then == Then::Deliver && !matches!(accepted, Accepted::Suspected(_));
+            if goes && !awaited.iter().any(|(id, _)| *id == accepted.event()) {
+                awaited.push((accepted.event(), accepted.is_new()));
             }
         }
         let mut answer = None;
-        for (event, first) in events {
+        for (event, first) in awaited {
             match self.answers.wait(&*self.store, event, first, deadline).await {
                 Ok(Some(Verdict::Answered(given))) => answer = answer.or(Some(given)),
                 Ok(Some(Verdict::Failed { status })) => {
@@ -474,24 +451,6 @@ impl Door {
         let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
         let event = Event { index: problem.index, ..event };
         NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }
-    }
-
-    fn remember_sent(&self, events: &[NewEvent]) -> Vec<Sent> {
-        let watched = self.telemetry.is_watched();
-        let of = |new: &NewEvent| Sent {
-            key: new.event.key,
-            fingerprint: new.event.fingerprint,
-            index: new.event.index,
-            window_ms: new.event.window_ms.unwrap_or(self.window_ms),
-            identity: new.event.identity,
-            quarantined: match &new.then {
-                Then::Quarantine { why, .. } => Some(why.clone()),
-                Then::Deliver | Then::Keep => None,
-            },
-            delivers: new.then == Then::Deliver,
-            event: watched.then(|| Box::new(new.event.clone())),
-        };
-        events.iter().map(of).collect()
     }
 }
 

@@ -77,7 +77,7 @@ impl Spool {
         gate.begin();
         // Ends whatever becomes of the request: a write that nobody waits for is in the spool all the same.
         let writing = tokio::spawn(async move {
-            let accepted = spool.store.accept(webhook.into_arrival()).await;
+            let accepted = spool.store.accept(webhook.into_arrival().into()).await;
             let new = accepted.map(|accepted| accepted.iter().any(|accepted| accepted.is_new()));
             gate.end(matches!(new, Ok(true)));
             new

@@ -11,7 +11,7 @@ use http::StatusCode;
 
 use super::answer::{Reply, later, passed_on};
 use super::spool::Spooled;
-use super::{Door, Ingress, Nonce, Sent, headers};
+use super::{Door, Ingress, Nonce, headers};
 use crate::delivery::{Passage, Passed};
 use crate::settings::OnStoreFailure;
 use crate::telemetry::RefusedWhy;
@@ -30,43 +30,41 @@ impl Ingress {
         &self,
         door: &Door,
         verified: &Verified<'_>,
-        sent: &[Sent],
+        arrival: &Arrival,
         nonce: &Nonce,
         error: &StoreError,
     ) -> Reply {
         self.telemetry.store_unavailable("accept", error);
         match door.on_store_failure {
             OnStoreFailure::Retry => refuse(door, if matches!(error, StoreError::Busy) { 1 } else { RETRY_AFTER_S }),
-            OnStoreFailure::Spool => self.put_in_spool(door, verified, sent, nonce).await,
-            OnStoreFailure::Pass => self.pass(door, verified, sent, nonce).await,
+            OnStoreFailure::Spool => self.put_in_spool(door, verified, &arrival.events, nonce).await,
+            OnStoreFailure::Pass => self.pass(door, arrival).await,
             OnStoreFailure::Drop => {
-                let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
-                let ids: Vec<_> = events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
-                door.telemetry.dropped(events.len(), &ids);
+                let ids: Vec<_> = arrival.events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
+                door.telemetry.dropped(arrival.events.len(), &ids);
                 door.counted(0, 0, false)
             }
         }
     }
 
     /// Keeps the webhook on our own disk, behind those that wait there.
-    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
+    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, events: &[NewEvent], nonce: &Nonce) -> Reply {
         let (Some(spool), Some(gate)) = (&self.spool, &door.gate) else { return refuse(door, RETRY_AFTER_S) };
         let headers = headers::keep_for_reading(verified.headers(), door.provider.signature_headers(), nonce);
         let body = verified.body().clone();
         // An id in a header that is not kept, say: read again it would be another event, and the provider's copy would be new.
         let again = door.read_back(&headers, &body);
-        let same = |(new, sent): (&NewEvent, &Sent)| new.event.key == sent.key && new.event.fingerprint == sent.fingerprint;
-        if again.events.len() != sent.len() || !again.events.iter().zip(sent).all(same) {
+        if identity(door, &again.events) != identity(door, events) {
             return refuse(door, RETRY_AFTER_S);
         }
-        let window_ms = sent.iter().map(|sent| sent.window_ms).min().unwrap_or(door.window_ms);
-        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, sent), window_ms, headers, body };
+        let window_ms = again.events.iter().map(|new| again.window_of(&new.event)).min().unwrap_or(door.window_ms);
+        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, events), window_ms, headers, body };
         match spool.put(gate, webhook).await {
             Ok(true) => {
-                door.telemetry.spooled(sent.len());
-                door.counted(sent.len(), 0, false)
+                door.telemetry.spooled(events.len());
+                door.counted(events.len(), 0, false)
             }
-            Ok(false) => door.counted(0, sent.len(), false),
+            Ok(false) => door.counted(0, events.len(), false),
             Err(error) => {
                 self.telemetry.store_unavailable("spool", &error);
                 refuse(door, RETRY_AFTER_S)
@@ -75,16 +73,15 @@ impl Ingress {
     }
 
     /// Hands the webhook to the target as it is. What the target would not get anyway is left for the provider to send again.
-    async fn pass(&self, door: &Door, verified: &Verified<'_>, sent: &[Sent], nonce: &Nonce) -> Reply {
-        let events = door.sort_out(door.provider.parse(verified), verified.body(), nonce);
+    async fn pass(&self, door: &Door, Arrival { headers, body, events, .. }: &Arrival) -> Reply {
         let wanted = || events.iter().filter(|new| new.then == Then::Deliver).map(|new| &new.event);
         let thread = wanted().next().and_then(|first| first.thread());
         let passed = Passed {
-            headers: headers::keep(verified.headers(), door.provider.signature_headers()),
-            body: verified.body().clone(),
+            headers: headers.clone(),
+            body: body.clone(),
             events: events.len(),
             keep: wanted().map(|event| event.index).collect(),
-            once: hex::encode(identity(door, sent).0),
+            once: hex::encode(identity(door, events).0),
             thread: thread.filter(|thread| wanted().all(|event| event.thread().as_ref() == Some(thread))),
         };
         if passed.keep.is_empty() {
@@ -104,15 +101,10 @@ impl Ingress {
 }
 
 impl Door {
-    /// The request again, as far as it was kept.
-    pub(super) fn request_of(&self, kept: &KeptHeaders, body: &Bytes) -> RawRequest {
-        let headers = headers::read_back(kept);
-        RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.clone() }
-    }
-
     /// What a webhook that was verified when it came holds, read from what was kept of it.
     pub(super) fn read_back(&self, kept: &KeptHeaders, body: &Bytes) -> Arrival {
-        let request = self.request_of(kept, body);
+        let headers = headers::read_back(kept);
+        let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.clone() };
         let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), body, &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
         Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
@@ -120,11 +112,11 @@ impl Door {
 }
 
 /// The same for two webhooks with the same events and contents.
-fn identity(door: &Door, sent: &[Sent]) -> EventKey {
-    let mut parts = Vec::with_capacity(sent.len() * 36);
-    for sent in sent {
-        parts.extend_from_slice(&sent.key.0);
-        parts.extend_from_slice(&sent.fingerprint.to_le_bytes());
+fn identity(door: &Door, events: &[NewEvent]) -> EventKey {
+    let mut parts = Vec::with_capacity(events.len() * 36);
+    for NewEvent { event, .. } in events {
+        parts.extend_from_slice(&event.key.0);
+        parts.extend_from_slice(&event.fingerprint.to_le_bytes());
     }
     EventKey::of_content("webhook", &door.name, &parts)
 }

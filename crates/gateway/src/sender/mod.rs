@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Request};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub use wire::BadSending;
-
 use hapax_domain::Fence;
 use hapax_providers::sending::{Found, Outgoing, Reconcile, Sending};
 use hapax_store::clock::Clock;
@@ -27,9 +25,10 @@ use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, sti
 use self::pace::{Pace, Turn};
 use self::wakes::Wakes;
 use crate::channels::Channels;
+use crate::http_client::{BadCalls, read_address};
 use crate::settings::{self, OnUnknown};
 use crate::telemetry::{SendTelemetry, Telemetry};
-use crate::worker::{self, Hold, POLL, Work};
+use crate::worker::{self, CallGuard, Hold, POLL, Work};
 
 /// Messages that were leased before their account was paused are kept from going out for this long; then the store keeps them.
 const PAUSE_SETTLES_MS: i64 = 1_000;
@@ -68,12 +67,12 @@ impl Sender {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         telemetry: Arc<Telemetry>,
-    ) -> Result<Self, BadSending> {
+    ) -> Result<Self, BadCalls> {
         let mut outlets = HashMap::new();
         for channel in channels.iter() {
             let (Some(settings), Some(adapter)) = (channel.settings.send.clone(), channel.sending.clone()) else { continue };
             let name = Arc::clone(channel.name());
-            wire::check_base(&name, &settings.api_base)?;
+            read_address("api_base", &name, &settings.api_base)?;
             let outlet = Outlet {
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
@@ -112,7 +111,8 @@ impl Sender {
             Turn::In { wait_ms } => wait_ms,
             Turn::Later { wait_ms } => return Some(SendOutcome::HandBack { wait_ms }),
         };
-        let request = match outlet.request(lease) {
+        let guard = hold.guard();
+        let request = match outlet.request(lease, &guard) {
             Ok(request) => request,
             Err(why) => return Some(SendOutcome::Failed { why }),
         };
@@ -142,21 +142,26 @@ impl Sender {
                 return Some(SendOutcome::Retry { wait_ms: outlet.settings.retry.first_ms, why, charged: false });
             }
         }
-        self.send(outlet, lease, request, hold).await
+        self.send(outlet, lease, request, &guard, hold).await
     }
 
     /// Makes the call, from the first byte to what it means.
-    async fn send(&self, outlet: &Outlet, lease: &OutboxLease, mut request: Request, hold: &Hold) -> Option<SendOutcome> {
+    async fn send(
+        &self,
+        outlet: &Outlet,
+        lease: &OutboxLease,
+        request: Request,
+        guard: &CallGuard,
+        hold: &Hold,
+    ) -> Option<SendOutcome> {
         let begun = Instant::now();
-        let guard = hold.guard();
-        wire::guard(&mut request, &guard);
         let heard = tokio::select! {
             biased;
             answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
                 Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), &answer)),
+                Err(silence) if silence.may_have_left && guard.let_go() => Heard::Nothing(silence.why),
                 // Its body was never asked for: there was no connection to write it to.
-                Err(none) if !guard.let_go() => Heard::Unreachable(none.why()),
-                Err(none) => none.into(),
+                Err(silence) => Heard::Unreachable(silence.why),
             },
             () = hold.ended() => {
                 if hold.is_lost() {
@@ -211,7 +216,7 @@ impl Sender {
             _ => None,
         };
         let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by)) };
-        let request = match wire::request(&outlet.settings.api_base, call) {
+        let request = match wire::request(&outlet.settings.api_base, call, None) {
             Ok(request) => request,
             Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }),
         };
@@ -219,7 +224,7 @@ impl Sender {
             let _call = outlet.turn(0).await;
             match wire::exchange(&self.client, request, outlet.settings.timeout_ms).await {
                 Ok(answer) => outlet.adapter.found(&message, &answer),
-                Err(none) => Found::NoAnswer { why: none.why() },
+                Err(silence) => Found::NoAnswer { why: silence.why },
             }
         };
         let found = tokio::select! {
@@ -330,9 +335,9 @@ impl Work for Sender {
 }
 
 impl Outlet {
-    fn request(&self, lease: &OutboxLease) -> Result<Request, String> {
+    fn request(&self, lease: &OutboxLease, guard: &CallGuard) -> Result<Request, String> {
         self.adapter.check(&lease.peer, &lease.payload)?;
-        wire::request(&self.settings.api_base, self.adapter.call(&outgoing(lease))?)
+        wire::request(&self.settings.api_base, self.adapter.call(&outgoing(lease))?, Some(guard))
     }
 
     /// Waits for the message's turn, then for the right to make a call. `None`: never comes.

@@ -114,11 +114,6 @@ impl ChannelTelemetry {
         }
     }
 
-    /// True when somebody wants the details of every event; the hot path gathers them only then.
-    pub fn is_watched(&self) -> bool {
-        self.watch.is_some()
-    }
-
     pub fn accepted(&self, events: u64) {
         self.accepted.increment(events);
         tracing::debug!(channel = &*self.channel, events, "accepted");

@@ -119,7 +119,7 @@ impl Fixture {
             body: Bytes::from_static(b"{\"hi\":1}"),
             events: vec![NewEvent { event, then }],
         };
-        self.store.accept(arrival).await.expect("accepted")[0].event().to_string()
+        self.store.accept(arrival.into()).await.expect("accepted")[0].event().to_string()
     }
 
     /// Leases the first item of the channel and ends it so.

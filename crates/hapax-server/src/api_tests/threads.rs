@@ -50,7 +50,7 @@ async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
     let events = vec![NewEvent { event, then: Then::Deliver }];
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
     let arrival = Arrival { channel: "shop".into(), window_ms: 691_200_000, headers, body, events };
-    fixture.store.accept(arrival).await.expect("accepted");
+    fixture.store.accept(arrival.into()).await.expect("accepted");
     let (_, list) = fixture.get("/v1/threads").await;
     assert_eq!(list["threads"][0]["id"], "a/b__%5Fx%25");
     let (status, thread) = fixture.get("/v1/threads/a%2Fb__%255Fx%2525").await;

@@ -46,7 +46,7 @@ pub(super) async fn through(store: Arc<dyn Store>, tag: &str, total: usize) -> R
                 body: Bytes::from_static(b"{}"),
                 events: vec![NewEvent { event, then: Then::Keep }],
             };
-            match store.accept(arrival).await?[0].is_new() {
+            match store.accept(arrival.into()).await?[0].is_new() {
                 true => Ok(()),
                 false => Err("a fresh key was taken".into()),
             }

@@ -28,7 +28,7 @@ impl NoStore {
 
 #[async_trait]
 impl Store for NoStore {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let mut accepted = Vec::with_capacity(arrival.events.len());
         for new in &arrival.events {
             let id = EventId(ids::numbered(0, self.last.fetch_add(1, Ordering::Relaxed)));

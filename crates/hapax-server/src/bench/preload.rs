@@ -20,7 +20,7 @@ pub(super) async fn preload(path: &Path, keys: u64, progress: &mut (dyn FnMut(f6
     let mut next = 0;
     while next < keys {
         // A few at once, so that the writer always has the next one in line.
-        let wave: Vec<_> = (0..4).map(|n| arrival(next + n * PER_ARRIVAL)).map(|arrival| store.accept(arrival)).collect();
+        let wave: Vec<_> = (0..4).map(|n| arrival(next + n * PER_ARRIVAL)).map(|arrival| store.accept(arrival.into())).collect();
         for accepted in futures_util::future::join_all(wave).await {
             next += accepted?.len() as u64;
         }

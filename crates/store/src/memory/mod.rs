@@ -54,8 +54,8 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
-        let accepted = self.lock().accept(arrival, self.now());
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
+        let accepted = self.lock().accept(&arrival, self.now());
         self.work.notify_waiters();
         Ok(accepted)
     }

@@ -115,11 +115,12 @@ impl State {
         self.threads.mark_read(thread, self.last_number)
     }
 
-    pub(super) fn accept(&mut self, arrival: Arrival, now: i64) -> Vec<Accepted> {
-        let webhook = Arc::new(Webhook { headers: arrival.headers, body: arrival.body, events: arrival.events.len() as u32 });
+    pub(super) fn accept(&mut self, arrival: &Arrival, now: i64) -> Vec<Accepted> {
+        let (headers, body) = (arrival.headers.clone(), arrival.body.clone());
+        let webhook = Arc::new(Webhook { headers, body, events: arrival.events.len() as u32 });
         let mut new_items: HashMap<ThreadId, ItemId> = HashMap::new();
         let mut accepted = Vec::with_capacity(arrival.events.len());
-        for new in arrival.events {
+        for new in &arrival.events {
             if let Some(claim) = self.keys.get(&new.event.key).filter(|claim| claim.expires_ms > now) {
                 let same = claim.fingerprint == new.event.fingerprint;
                 accepted.push(if same { Accepted::Duplicate(claim.event) } else { Accepted::Conflict(claim.event) });
@@ -131,7 +132,7 @@ impl State {
                 continue;
             }
             let id = EventId(self.id(now));
-            let expires_ms = now + new.event.window_ms.unwrap_or(arrival.window_ms);
+            let expires_ms = now + arrival.window_of(&new.event);
             let claim = Claim { event: id, fingerprint: new.event.fingerprint, expires_ms };
             self.keys.insert(new.event.key, claim);
             let suspect = new.event.guard.and_then(|guard| self.guard(guard, id, now + arrival.window_ms, now));
@@ -141,11 +142,11 @@ impl State {
             let thread = if is_said { self.learn_names(&new.event, &arrival.channel) } else { None };
             let lane = self.threads.lane_of(&new.event);
             let mut part = None;
-            let item = match new.then {
+            let item = match &new.then {
                 Then::Keep => None,
                 Then::Quarantine { why, part: bytes } => {
-                    part = Some(bytes);
-                    Some(self.add_item(id, id, &arrival.channel, Place::Quarantined, Some(why), now))
+                    part = Some(bytes.clone());
+                    Some(self.add_item(id, id, &arrival.channel, Place::Quarantined, Some(why.clone()), now))
                 }
                 Then::Deliver if suspect.is_some() => {
                     Some(self.add_item(id, id, &arrival.channel, Place::Parked, suspect.map(suspected), now))
@@ -170,7 +171,7 @@ impl State {
                 let (entry, text) = (EntryId::Event(id), new.event.text.as_ref());
                 self.threads.say(thread, &Said { channel: &arrival.channel, entry, direction, text }, now);
             }
-            let (event, channel) = (new.event, Arc::clone(&arrival.channel));
+            let (event, channel) = (new.event.clone(), Arc::clone(&arrival.channel));
             self.events.insert(id, Recorded { event, channel, received_ms: now, webhook: Arc::clone(&webhook), item, part });
             accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }

@@ -15,7 +15,7 @@ use super::work::Work;
 use crate::{Accepted, Arrival, NewEvent, Then, suspected};
 
 /// Webhooks that share a transaction.
-pub(super) struct AcceptAll(pub(super) Vec<Arrival>);
+pub(super) struct AcceptAll(pub(super) Vec<Arc<Arrival>>);
 
 #[async_trait]
 impl Step for AcceptAll {

@@ -25,7 +25,7 @@ use crate::{
 /// A store on a server. Any number of instances may share its data.
 pub struct ServerStore<E: Engine> {
     pub(super) engine: Arc<E>,
-    accepts: Batcher<Arrival, Vec<Accepted>>,
+    accepts: Batcher<Arc<Arrival>, Vec<Accepted>>,
     settles: Batcher<Ended, Settled>,
     submits: Batcher<Asked, Result<Submitted, StoreError>>,
     begins: Batcher<(LaneRef, Fence), Settled>,
@@ -82,7 +82,7 @@ macro_rules! batch {
     };
 }
 
-batch!(Accepts, Arrival => Vec<Accepted>, AcceptAll, |_| None);
+batch!(Accepts, Arc<Arrival> => Vec<Accepted>, AcceptAll, |_| None);
 batch!(Settles, Ended => Settled, SettleInbox, |(lane, ..)| Some(lane.0));
 batch!(Submits, Asked => Result<Submitted, StoreError>, SubmitAll, |_| None);
 batch!(Begins, (LaneRef, Fence) => Settled, BeginAll, |(lane, _)| Some(lane.0));
@@ -90,7 +90,7 @@ batch!(Sends, SendEnded => Settled, SettleOutbox, |(lane, _, _)| Some(lane.0));
 
 #[async_trait]
 impl<E: Engine> Store for ServerStore<E> {
-    async fn accept(&self, arrival: Arrival) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let weight = arrival.events.len() + arrival.body.len() / BODY_BYTES;
         let accepted = self.accepts.call(arrival, weight).await?;
         if accepted.iter().any(|one| one.is_new()) {
