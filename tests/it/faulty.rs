@@ -4,14 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use hapax_domain::Fence;
 use hapax_store::{
-    Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxLease, InboxQuery,
-    InboxRow, LaneRef, LeaseAsk, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
-    Promise, Purged, Reads, Redrive, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
-    ThreadRow,
+    Accepted, Arrival, EventState, InboxLease, LaneRef, LeaseAsk, OutboxAsk, OutboxLease, Outcome, Promise, SendOutcome, Settled,
+    Store, StoreError, StoreWrapper,
 };
 use hapax_testkit::fake_bot::FakeBot;
 use tokio::sync::watch;
@@ -139,7 +136,7 @@ impl Faulty {
         self.unheard.load(Ordering::SeqCst)
     }
 
-    async fn reach(&self) -> Result<(), StoreError> {
+    async fn in_reach(&self) -> Result<(), StoreError> {
         let outage = *self.outage.borrow();
         match outage {
             Outage::Over => Ok(()),
@@ -203,82 +200,18 @@ impl Faulty {
     }
 }
 
-#[async_trait]
-impl Reads for Faulty {
-    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
-        self.reach().await?;
-        self.inner.events(query).await
+impl StoreWrapper for Faulty {
+    async fn reach(&self) -> Result<&dyn Store, StoreError> {
+        self.in_reach().await?;
+        Ok(&*self.inner)
     }
 
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        self.reach().await?;
-        self.inner.event(id).await
-    }
-
-    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
-        self.reach().await?;
-        self.inner.inbox(query).await
-    }
-
-    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
-        self.reach().await?;
-        self.inner.answer(id).await
-    }
-
-    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
-        self.reach().await?;
-        self.inner.threads(query).await
-    }
-
-    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-        self.reach().await?;
-        self.inner.thread(id).await
-    }
-
-    async fn thread_messages(
-        &self,
-        id: &ThreadId,
-        before: Option<EntryId>,
-        limit: usize,
-    ) -> Result<Page<ThreadMessage>, StoreError> {
-        self.reach().await?;
-        self.inner.thread_messages(id, before, limit).await
-    }
-
-    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
-        self.reach().await?;
-        self.inner.message(id).await
-    }
-
-    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
-        self.reach().await?;
-        self.inner.message_by_provider_id(account, provider_id).await
-    }
-
-    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
-        self.reach().await?;
-        self.inner.outbox(query).await
-    }
-
-    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
-        self.reach().await?;
-        self.inner.paused_accounts().await
-    }
-
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        self.reach().await?;
-        self.inner.stats().await
-    }
-}
-
-#[async_trait]
-impl Store for Faulty {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         self.accepts.fetch_add(1, Ordering::SeqCst);
         if *self.outage.borrow() == Outage::Hangs {
             return self.accept_late(arrival).await;
         }
-        self.reach().await?;
+        self.in_reach().await?;
         self.check(&self.accepts_fail)?;
         if self.refused.lock().expect("no panic").as_ref().is_some_and(|id| contains(&arrival.body, id)) {
             return Err(StoreError::Refused("told to refuse".to_owned()));
@@ -296,13 +229,8 @@ impl Store for Faulty {
         accepted
     }
 
-    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
-        self.reach().await?;
-        self.inner.note_copies(copies).await
-    }
-
     async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.alive().await;
         let leases = self.inner.lease_inbox(ask).await?;
         if !leases.is_empty() {
@@ -313,7 +241,7 @@ impl Store for Faulty {
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.alive().await;
         if self.extends_fail.load(Ordering::SeqCst) {
             return Err(StoreError::Busy);
@@ -325,7 +253,7 @@ impl Store for Faulty {
     }
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.check(&self.settles_fail)?;
         if matches!(outcome, Outcome::Delivered { .. }) && self.answers_are_refused.load(Ordering::SeqCst) {
             return Err(StoreError::Refused("larger than it takes".to_owned()));
@@ -336,13 +264,8 @@ impl Store for Faulty {
         settled
     }
 
-    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        self.reach().await?;
-        self.inner.submit(message).await
-    }
-
     async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.alive().await;
         let leases = self.inner.lease_outbox(ask).await?;
         if !leases.is_empty() {
@@ -352,7 +275,7 @@ impl Store for Faulty {
     }
 
     async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.step().await;
         let begun = self.inner.begin(lane, fence).await;
         self.step().await;
@@ -361,62 +284,17 @@ impl Store for Faulty {
     }
 
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.alive().await;
         self.inner.extend_outbox(leases, hold_ms).await
     }
 
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
-        self.reach().await?;
+        self.in_reach().await?;
         self.step().await;
         let settled = self.inner.settle_outbox(lane, fence, outcome).await;
         self.step().await;
         settled
-    }
-
-    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.reach().await?;
-        self.inner.retry_message(id).await
-    }
-
-    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.reach().await?;
-        self.inner.cancel_message(id).await
-    }
-
-    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
-        self.reach().await?;
-        self.inner.pause_account(channel, account, why).await
-    }
-
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        self.reach().await?;
-        self.inner.mark_read(thread).await
-    }
-
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        self.reach().await?;
-        self.inner.redrive(which, max).await
-    }
-
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        self.reach().await?;
-        self.inner.replay(event).await
-    }
-
-    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
-        self.reach().await?;
-        self.inner.purge(retention, max).await
-    }
-
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        self.reach().await?;
-        self.inner.remember(name, value).await
-    }
-
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.reach().await?;
-        self.inner.amend(name, expected, new).await
     }
 
     fn wait(&self) -> BoxFuture<'static, ()> {
@@ -433,7 +311,7 @@ impl Store for Faulty {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.pings.fetch_add(1, Ordering::SeqCst);
-        self.reach().await?;
+        self.in_reach().await?;
         if self.closed.load(Ordering::SeqCst) { Err(StoreError::Closed) } else { self.inner.ping().await }
     }
 

@@ -3,17 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use tokio::sync::watch;
 
-use super::{
-    Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery, InboxRow,
-    LaneRef, LeaseAsk, MessageRow, Moving, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
-    Promise, Purged, Reads, Redrive, SendOutcome, Settled, Spelling, Stats, Store, StoreError, Submitted, ThreadMessage,
-    ThreadQuery, ThreadRow,
-};
+use super::{Moving, Promise, Spelling, Store, StoreError, StoreWrapper};
 
 /// Opens the store, if it is there by now.
 type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
@@ -99,142 +92,9 @@ async fn keep_opening(store: Weak<Awaited>, open: Open) {
     }
 }
 
-#[async_trait]
-impl Reads for Awaited {
-    async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
-        self.there()?.events(query).await
-    }
-
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        self.there()?.event(id).await
-    }
-
-    async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
-        self.there()?.inbox(query).await
-    }
-
-    async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
-        self.there()?.answer(id).await
-    }
-
-    async fn threads(&self, query: ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
-        self.there()?.threads(query).await
-    }
-
-    async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-        self.there()?.thread(id).await
-    }
-
-    async fn thread_messages(
-        &self,
-        id: &ThreadId,
-        before: Option<EntryId>,
-        limit: usize,
-    ) -> Result<Page<ThreadMessage>, StoreError> {
-        self.there()?.thread_messages(id, before, limit).await
-    }
-
-    async fn message(&self, id: MessageId) -> Result<Option<MessageRow>, StoreError> {
-        self.there()?.message(id).await
-    }
-
-    async fn message_by_provider_id(&self, account: &str, provider_id: &str) -> Result<Option<MessageId>, StoreError> {
-        self.there()?.message_by_provider_id(account, provider_id).await
-    }
-
-    async fn outbox(&self, query: OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
-        self.there()?.outbox(query).await
-    }
-
-    async fn paused_accounts(&self) -> Result<Vec<PausedAccount>, StoreError> {
-        self.there()?.paused_accounts().await
-    }
-
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        self.there()?.stats().await
-    }
-}
-
-#[async_trait]
-impl Store for Awaited {
-    async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
-        self.there()?.accept(arrival).await
-    }
-
-    async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
-        self.there()?.note_copies(copies).await
-    }
-
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
-        self.there()?.lease_inbox(ask).await
-    }
-
-    async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.there()?.extend(leases, hold_ms).await
-    }
-
-    async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
-        self.there()?.settle_inbox(lane, fence, outcome).await
-    }
-
-    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
-        self.there()?.submit(message).await
-    }
-
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
-        self.there()?.lease_outbox(ask).await
-    }
-
-    async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
-        self.there()?.begin(lane, fence).await
-    }
-
-    async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
-        self.there()?.extend_outbox(leases, hold_ms).await
-    }
-
-    async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
-        self.there()?.settle_outbox(lane, fence, outcome).await
-    }
-
-    async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.there()?.retry_message(id).await
-    }
-
-    async fn cancel_message(&self, id: MessageId) -> Result<Changed, StoreError> {
-        self.there()?.cancel_message(id).await
-    }
-
-    async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError> {
-        self.there()?.pause_account(channel, account, why).await
-    }
-
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        self.there()?.mark_read(thread).await
-    }
-
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        self.there()?.redrive(which, max).await
-    }
-
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        self.there()?.replay(event).await
-    }
-
-    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
-        self.there()?.purge(retention, max).await
-    }
-
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        self.there()?.remember(name, value).await
-    }
-
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.there()?.amend(name, expected, new).await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.there()?.ping().await
+impl StoreWrapper for Awaited {
+    async fn reach(&self) -> Result<&dyn Store, StoreError> {
+        self.there()
     }
 
     fn wait(&self) -> BoxFuture<'static, ()> {

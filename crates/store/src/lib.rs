@@ -25,6 +25,7 @@ pub mod offer;
 mod outbox;
 mod reads;
 mod threads;
+mod wrapper;
 
 pub mod memory;
 pub mod steps;
@@ -53,6 +54,7 @@ pub use reads::{
 pub use threads::{
     EntryId, MessageRow, OutboxPlace, OutboxQuery, OutboxState, PausedAccount, ThreadMessage, ThreadQuery, ThreadRow, TryRow,
 };
+pub use wrapper::StoreWrapper;
 
 use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 

@@ -89,8 +89,8 @@ pub async fn serve_child(by_hand: bool, target: Option<String>, api_base: Option
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
     let store: Arc<dyn Store> = match url {
-        None => Arc::new(NoStore::default()),
-        Some(url) if by_hand => Arc::new(NoStore::claiming(hapax::open_naive_claim(&url).await?)),
+        None => Arc::new(NoStore::new(None)),
+        Some(url) if by_hand => Arc::new(NoStore::new(Some(hapax::open_naive_claim(&url).await?))),
         Some(url) => hapax::open(&url, &OPTIONS, Arc::clone(&clock)).await?,
     };
     let server = Server::on(store, None, clock, settings(target, api_base), Telemetry::new()).await?;
