@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
-use super::jid::{is_lid, is_phone, without_device};
 use super::lenient::{Flag, List, Text};
 use super::reading::{Reading, fingerprint_of, name, peer_of};
+use super::whatsapp_web::{is_lid, is_phone, message_key, without_device};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "gowa";
@@ -181,7 +181,6 @@ fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, Str
     let account = account_of(envelope)?;
     let payload = payload_of(envelope)?;
     let people = People::of(&payload, payload.is_from_me.0);
-    let whose = if payload.is_from_me.0 { "from_me" } else { "from_them" };
     let (kind, id, tag) = match word {
         "message.reaction" => (Kind::Reaction, &payload.id, None),
         "message.edited" => (Kind::Edit, &payload.id, None),
@@ -196,10 +195,7 @@ fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, Str
         None => without_id(text, envelope, kind, account, payload.timestamp.name())?,
         found => {
             let id = name("the message's id", found)?;
-            let key = match tag {
-                Some(tag) => EventKey::of(NAME, account, kind, id, &[&people.sender, whose, tag]),
-                None => EventKey::of(NAME, account, kind, id, &[&people.sender, whose]),
-            };
+            let key = message_key((NAME, account), (kind, id), &people.sender, payload.is_from_me.0, tag);
             Event::new(kind, account, id, key, fingerprint_of(text, VOLATILE)?)
         }
     };

@@ -16,7 +16,6 @@ mod generic;
 mod github;
 mod gowa;
 mod hmac;
-mod jid;
 mod json;
 mod jwt;
 mod lenient;
@@ -34,6 +33,7 @@ mod tokens;
 mod twilio;
 mod waha;
 mod whatsapp;
+mod whatsapp_web;
 
 pub use sending::twilio::is_login as is_twilio_login;
 pub use standard::{is_key as is_standard_key, is_public_key as is_standard_public_key};

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hapax_domain::limits::{EVENTS_PER_WEBHOOK, NAME_MAX_BYTES};
 use hapax_domain::{Event, fingerprint};
 
+use super::lenient::Text;
 use super::{Parsed, Problem, json};
 
 /// A webhook while it is being read. Numbers events and problems together, in order.
@@ -96,6 +97,14 @@ pub(super) fn fingerprint_of(part: &str, volatile: &[&str]) -> Result<u32, Strin
         // Half an emoji, or a number no float can hold: odd, but a copy of it is still byte for byte the same.
         None => Ok(fingerprint::of_bytes(part.as_bytes())),
     }
+}
+
+/// All that an event without an id is known by: its word, and what it says without what changes between copies.
+pub(super) fn content_of(word: &Text<'_>, part: &str, volatile: &[&str]) -> Result<Vec<u8>, String> {
+    let mut content = word.get().unwrap_or_default().as_bytes().to_vec();
+    content.push(b'\n');
+    content.extend(json::canonical(part, volatile).ok_or("nested too deeply")?);
+    Ok(content)
 }
 
 /// Milliseconds from the seconds that providers count in.

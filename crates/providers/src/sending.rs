@@ -12,7 +12,6 @@ pub(super) mod generic;
 pub(super) mod gowa;
 pub(super) mod messenger;
 mod multipart;
-mod numbers;
 pub(super) mod slack;
 pub(super) mod telegram;
 #[cfg(test)]
@@ -20,6 +19,7 @@ mod tests;
 pub(super) mod twilio;
 pub(super) mod waha;
 pub(super) mod whatsapp;
+mod whatsapp_web;
 
 /// A message as the adapter sees it.
 #[derive(Clone, Debug)]

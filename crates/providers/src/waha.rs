@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::hmac::{MacKeys, sensitive};
-use super::jid::{People, without_device};
 use super::lenient::{Flag, Integer, Object, Text};
-use super::reading::{Reading, fingerprint_of, name};
+use super::reading::{Reading, content_of, fingerprint_of, name};
 use super::settings::HmacAlgorithm;
+use super::whatsapp_web::{People, message_key, whose, without_device};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "waha";
@@ -188,11 +188,7 @@ impl Envelope<'_> {
                     Some(edited) if edited == id => self.id.name(),
                     _ => tag,
                 };
-                let whose = if payload.from_me.0 { "from_me" } else { "from_them" };
-                let key = match tag {
-                    Some(tag) => EventKey::of(NAME, session, kind, id, &[people.sender(), whose, tag]),
-                    None => EventKey::of(NAME, session, kind, id, &[people.sender(), whose]),
-                };
+                let key = message_key((NAME, session), (kind, id), people.sender(), payload.from_me.0, tag);
                 Event::new(kind, session, id, key, fingerprint_of(part, VOLATILE)?)
             }
         };
@@ -235,8 +231,7 @@ impl Envelope<'_> {
                 // In a group everybody's phone acknowledges for itself.
                 let participant = payload.participant.name().or(Composite::read(composite).and_then(|id| id.participant));
                 let participant = participant.map(usual).unwrap_or_default();
-                let whose = if payload.from_me.0 { "from_me" } else { "from_them" };
-                let parts = [&*ack.to_string(), &*participant, whose];
+                let parts = [&*ack.to_string(), &*participant, whose(payload.from_me.0)];
                 let key = EventKey::of(NAME, session, kind, id, &parts);
                 Event::new(kind, session, id, key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
@@ -259,9 +254,7 @@ impl Envelope<'_> {
     }
 
     fn without_id(&self, kind: Kind, session: &str, at: Option<&RawValue>, part: &str) -> Result<Event, String> {
-        let mut content = self.event.get().unwrap_or_default().as_bytes().to_vec();
-        content.push(b'\n');
-        content.extend(json::canonical(part, &["_data"]).ok_or("nested too deeply")?);
+        let content = content_of(&self.event, part, &["_data"])?;
         let at = at.map(RawValue::get).filter(|at| *at != "null").map(str::to_owned);
         let at = at.or_else(|| self.timestamp.0.map(|at| at.to_string()));
         Ok(Event::without_id(NAME, kind, session, at.as_deref(), &content, fingerprint_of(part, VOLATILE)?))

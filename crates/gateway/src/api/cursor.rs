@@ -43,7 +43,7 @@ impl Cursors {
         URL_SAFE_NO_PAD.encode([&check[..], &bytes].concat())
     }
 
-    pub(super) fn read(&self, text: &str) -> Result<String, Problem> {
+    fn read(&self, text: &str) -> Result<String, Problem> {
         let read = || {
             let all = URL_SAFE_NO_PAD.decode(text).ok()?;
             let (check, bytes) = all.split_first_chunk::<CHECK_BYTES>()?;
@@ -58,6 +58,15 @@ impl Cursors {
         };
         let todo = "the cursor is not from a page of this list: give the `next` of the page before, with the same token";
         read().ok_or_else(|| Problem::bad_request(todo))
+    }
+
+    /// The place after which a page begins, where one was asked for.
+    pub(super) fn place<T>(
+        &self,
+        cursor: Option<&str>,
+        read: impl FnOnce(&str) -> Result<T, Problem>,
+    ) -> Result<Option<T>, Problem> {
+        cursor.map(|cursor| read(&self.read(cursor)?)).transpose()
     }
 
     /// Tells whether a place was written here, and starts the cipher: the same place gives the same cursor, others have nothing in common.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hapax_domain::{EventId, Kind, ThreadId};
@@ -13,8 +12,9 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::inbox::Item;
+use super::list::{Asked, List, page_limit, page_of};
 use super::time::rfc3339;
-use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
+use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,14 +24,6 @@ pub(super) struct Ask {
     thread: Option<String>,
     before: Option<String>,
     limit: Option<usize>,
-}
-
-#[derive(Serialize)]
-pub(super) struct List {
-    events: Vec<Event>,
-    /// Give this as `before` to get the next page; not there on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -91,21 +83,19 @@ pub(super) struct Replayed {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    ask: Result<Query<Ask>, QueryRejection>,
-) -> Result<Json<List>, Problem> {
-    let Query(ask) = ask?;
+    Asked(ask): Asked<Ask>,
+) -> Result<Json<List<Event>>, Problem> {
     let cursors = Cursors::of(&api, &caller, "events", "");
     let query = EventQuery {
         channel: None,
         kind: ask.kind.as_deref().map(read_kind).transpose()?,
         thread: ask.thread.as_deref().map(read_thread).transpose()?,
-        before: ask.before.as_deref().map(|before| Ok::<_, Problem>(cursors.read(before)?.parse()?)).transpose()?,
+        before: cursors.place(ask.before.as_deref(), |place| Ok(place.parse()?))?,
         limit: page_limit(ask.limit),
     };
     let of = |channel| api.store.events(EventQuery { channel, ..query.clone() });
     let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| b.id.cmp(&a.id)).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.id.to_string()));
-    Ok(Json(List { events: page.rows.into_iter().map(Event::from).collect(), next }))
+    Ok(Json(List::new("events", page, |row| cursors.write(&row.id.to_string()))))
 }
 
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Detail>, Problem> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use hapax_store::{InboxQuery, InboxRow, ItemState};
 use serde::{Deserialize, Serialize};
 
+use super::list::{Asked, List, page_limit, page_of};
 use super::time::rfc3339;
-use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
+use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,14 +18,6 @@ pub(super) struct Ask {
     parked: Option<bool>,
     after: Option<String>,
     limit: Option<usize>,
-}
-
-#[derive(Serialize)]
-pub(super) struct List {
-    items: Vec<Item>,
-    /// Give this as `after` to get the next page; not there on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -58,20 +50,18 @@ struct Lease {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    ask: Result<Query<Ask>, QueryRejection>,
-) -> Result<Json<List>, Problem> {
-    let Query(ask) = ask?;
+    Asked(ask): Asked<Ask>,
+) -> Result<Json<List<Item>>, Problem> {
     let cursors = Cursors::of(&api, &caller, "inbox", "");
     let query = InboxQuery {
         channel: None,
         parked: ask.parked,
-        after: ask.after.as_deref().map(|after| Ok::<_, Problem>(cursors.read(after)?.parse()?)).transpose()?,
+        after: cursors.place(ask.after.as_deref(), |place| Ok(place.parse()?))?,
         limit: page_limit(ask.limit),
     };
     let of = |channel| api.store.inbox(InboxQuery { channel, ..query.clone() });
     let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.item.cmp(&b.item)).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.item.to_string()));
-    Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
+    Ok(Json(List::new("items", page, |row| cursors.write(&row.item.to_string()))))
 }
 
 impl From<InboxRow> for Item {

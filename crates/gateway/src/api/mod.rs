@@ -9,6 +9,7 @@ mod cursor;
 mod events;
 mod guesses;
 mod inbox;
+mod list;
 mod messages;
 mod origin;
 mod outbox;
@@ -26,8 +27,6 @@ mod threads;
 mod time;
 mod tokens;
 
-use std::cmp::Ordering;
-use std::future::Future;
 use std::sync::Arc;
 
 use axum::Router;
@@ -36,18 +35,15 @@ use axum::middleware::{self, Next};
 use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{Request, Response};
 use http_body_util::Full;
 
-use crate::telemetry::Memory;
-use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use hapax_store::Store;
 use hapax_store::clock::Clock;
-use hapax_store::{Page, Store, StoreError};
 
 use crate::channels::Channels;
 use crate::ingress::spool::Spool;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Memory, Telemetry};
 
 pub use auth::Auth;
 pub use caller::{Caller, Scope};
@@ -120,31 +116,4 @@ pub fn router(api: Arc<Api>) -> Router {
 fn behind(scope: Scope, routes: Router<Arc<Api>>) -> Router<Arc<Api>> {
     let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
     routes.route_layer(middleware::from_fn(need))
-}
-
-/// How many channels of a token are asked at the same time.
-const ASKED_AT_ONCE: usize = 8;
-
-/// One page of a list, from the pages of each channel that the caller sees.
-async fn page_of<T, F>(
-    channels: Vec<Option<String>>,
-    limit: usize,
-    ask: impl Fn(Option<String>) -> F,
-    order: impl Fn(&T, &T) -> Ordering,
-) -> Result<Page<T>, StoreError>
-where
-    F: Future<Output = Result<Page<T>, StoreError>>,
-{
-    let pages: Vec<Page<T>> = stream::iter(channels.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
-    let mut more = pages.iter().any(|page| page.more);
-    let mut rows: Vec<T> = pages.into_iter().flat_map(|page| page.rows).collect();
-    rows.sort_by(order);
-    more |= rows.len() > limit;
-    rows.truncate(limit);
-    Ok(Page { rows, more })
-}
-
-/// The page size that is used for the one asked for.
-fn page_limit(asked: Option<usize>) -> usize {
-    asked.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use hapax_domain::ThreadId;
 use hapax_store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState, asked_request_id};
 use serde::{Deserialize, Serialize};
 
+use super::list::{Asked, List, page_limit, page_of};
 use super::time::rfc3339;
-use super::{Api, Caller, Cursors, Problem, page_limit, page_of};
+use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,15 +24,7 @@ pub(super) struct Ask {
 }
 
 #[derive(Serialize)]
-pub(super) struct List {
-    items: Vec<Item>,
-    /// Give this as `after` to get the next page; not there on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Item {
+pub(super) struct Item {
     id: String,
     channel: String,
     account: String,
@@ -70,21 +62,19 @@ pub(super) struct Place {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    ask: Result<Query<Ask>, QueryRejection>,
-) -> Result<Json<List>, Problem> {
-    let Query(ask) = ask?;
+    Asked(ask): Asked<Ask>,
+) -> Result<Json<List<Item>>, Problem> {
     let cursors = Cursors::of(&api, &caller, "outbox", "");
     let query = OutboxQuery {
         channel: None,
         account: ask.account,
         unknown: ask.unknown.unwrap_or_default(),
-        after: ask.after.as_deref().map(|after| Ok::<_, Problem>(cursors.read(after)?.parse()?)).transpose()?,
+        after: cursors.place(ask.after.as_deref(), |place| Ok(place.parse()?))?,
         limit: page_limit(ask.limit),
     };
     let of = |channel| api.store.outbox(OutboxQuery { channel, ..query.clone() });
     let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.id.cmp(&b.id)).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&row.id.to_string()));
-    Ok(Json(List { items: page.rows.into_iter().map(Item::from).collect(), next }))
+    Ok(Json(List::new("items", page, |row| cursors.write(&row.id.to_string()))))
 }
 
 impl From<MessageRow> for Item {

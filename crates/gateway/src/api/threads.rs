@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::events::read_thread;
+use super::list::{ASKED_AT_ONCE, Asked, List, page_limit, page_of};
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
-use super::{ASKED_AT_ONCE, Api, Caller, Cursors, Problem, page_limit, page_of};
+use super::{Api, Caller, Cursors, Problem};
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, ThreadMessage, ThreadQuery, ThreadRow};
 
@@ -32,14 +32,6 @@ pub(super) struct AskMessages {
 }
 
 #[derive(Serialize)]
-pub(super) struct List {
-    threads: Vec<Thread>,
-    /// Give this as `before` to get the next page; not there on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
 pub(super) struct Thread {
     id: String,
     channel: String,
@@ -54,15 +46,7 @@ pub(super) struct Thread {
 }
 
 #[derive(Serialize)]
-pub(super) struct Messages {
-    messages: Vec<Entry>,
-    /// Give this as `before` to get the next page; not there on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Entry {
+pub(super) struct Entry {
     /// `evt_..` for what came in, `msg_..` for what hapax sends.
     id: String,
     direction: &'static str,
@@ -76,14 +60,13 @@ struct Entry {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    ask: Result<Query<Ask>, QueryRejection>,
-) -> Result<Json<List>, Problem> {
-    let Query(ask) = ask?;
+    Asked(ask): Asked<Ask>,
+) -> Result<Json<List<Thread>>, Problem> {
     let cursors = Cursors::of(&api, &caller, "threads", "");
     let query = ThreadQuery {
         channel: None,
         account: ask.account,
-        before: ask.before.as_deref().map(|before| read_place(&cursors.read(before)?)).transpose()?,
+        before: cursors.place(ask.before.as_deref(), read_place)?,
         limit: page_limit(ask.limit),
     };
     let of = |channel| api.store.threads(ThreadQuery { channel, ..query.clone() });
@@ -92,7 +75,8 @@ pub(super) async fn list(
     let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&write_place(row)));
     let views = page.rows.into_iter().map(|row| thread_view::view(&api, &caller, row, LOOK_IN_LIST));
     let views: Vec<Option<View>> = stream::iter(views).buffered(ASKED_AT_ONCE).try_collect().await?;
-    Ok(Json(List { threads: views.into_iter().flatten().map(|view| view.row.into()).collect(), next }))
+    let rows = views.into_iter().flatten().map(|view| view.row.into()).collect();
+    Ok(Json(List { name: "threads", rows, next }))
 }
 
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
@@ -104,15 +88,15 @@ pub(super) async fn messages(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(id): Path<String>,
-    ask: Result<Query<AskMessages>, QueryRejection>,
-) -> Result<Json<Messages>, Problem> {
-    let (Query(ask), id) = (ask?, read_thread(&id)?);
+    Asked(ask): Asked<AskMessages>,
+) -> Result<Json<List<Entry>>, Problem> {
+    let id = read_thread(&id)?;
     let cursors = Cursors::of(&api, &caller, "messages", &id.to_string());
-    let before = ask.before.as_deref().map(|before| read_entry(&cursors.read(before)?)).transpose()?;
+    let before = cursors.place(ask.before.as_deref(), read_entry)?;
     find(&api, &caller, &id).await?;
     let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;
     let next = next.map(|entry| cursors.write(&write_entry(entry)));
-    Ok(Json(Messages { messages: rows.into_iter().map(Entry::from).collect(), next }))
+    Ok(Json(List { name: "messages", rows: rows.into_iter().map(Entry::from).collect(), next }))
 }
 
 pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {

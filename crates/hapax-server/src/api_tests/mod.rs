@@ -85,7 +85,7 @@ impl Fixture {
         (parts.status, parts.headers, serde_json::from_slice(&bytes).expect("JSON"))
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
         let request = Request::get(path).header("authorization", format!("Bearer {TOKEN}")).body(Body::empty());
         let (status, _, body) = self.send(request.expect("a request")).await;
         (status, body)

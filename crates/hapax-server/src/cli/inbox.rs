@@ -1,12 +1,10 @@
 //! `hapax inbox` and `hapax parked`
 
 use clap::Args;
-use hapax_domain::ItemId;
-use hapax_domain::limits::PAGE_DEFAULT;
 use serde_json::Value;
 
 use super::client::Client;
-use super::events::read_limit;
+use super::list::{List, Newer};
 use super::output::text_of;
 use super::{Failure, Global, Output};
 
@@ -15,12 +13,8 @@ struct Which {
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
-    /// The next page: those after this item
-    #[arg(long, value_name = "ID")]
-    after: Option<ItemId>,
-    /// How many at most
-    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
-    limit: usize,
+    #[command(flatten)]
+    page: Newer,
 }
 
 /// List what is on its way to the target, oldest first
@@ -63,24 +57,10 @@ impl Parked {
 
 impl Which {
     async fn list(self, parked: bool, none: &str, global: &Global, output: &Output) -> Result<(), Failure> {
-        let mut query = vec![("parked", parked.to_string()), ("limit", self.limit.to_string())];
-        query.extend(self.channel.map(|channel| ("channel", channel)));
-        query.extend(self.after.map(|after| ("after", after.to_string())));
-        let answer = Client::open(global)?.get("/v1/inbox", &query).await?;
-        let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if output.json {
-            output.json(&answer);
-        } else {
-            let head = ["received", "event", "channel", "attempt", "state", "due or held by", "why"];
-            output.table(&head, items.iter().map(row).collect());
-        }
-        if items.is_empty() {
-            return Err(Failure::NothingMatched(none.to_owned()));
-        }
-        if let Some(next) = answer["next"].as_str() {
-            output.note(format_args!("there are more: --after {next}"));
-        }
-        Ok(())
+        let head = &["received", "event", "channel", "attempt", "state", "due or held by", "why"];
+        let list = List { path: "/v1/inbox", name: "items", head, none };
+        let filters = vec![("parked", Some(parked.to_string())), ("channel", self.channel)];
+        list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
     }
 }
 

@@ -1,11 +1,10 @@
 //! `hapax messages`
 
 use clap::Args;
-use hapax_domain::limits::PAGE_DEFAULT;
 use hapax_domain::{MessageId, ThreadId};
 
 use super::client::{Client, in_path};
-use super::events::read_limit;
+use super::list::{List, Older, columns};
 use super::output::{printable, text_of};
 use super::{Failure, Global, Output};
 
@@ -22,12 +21,8 @@ pub struct Messages {
     /// A thread, written account__peer as `hapax threads` shows it, or a message, msg_..
     #[arg(value_name = "ID", value_parser = read_which)]
     which: Which,
-    /// The next page of a thread: those older than this one
-    #[arg(long, value_name = "ID")]
-    before: Option<String>,
-    /// How many of a thread at most
-    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
-    limit: usize,
+    #[command(flatten)]
+    page: Older,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,31 +34,18 @@ enum Which {
 impl Messages {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let client = Client::open(global)?;
-        match &self.which {
-            Which::Message(id) => one(&client, *id, output).await,
-            Which::Thread(id) => self.list(&client, id, output).await,
-        }
-    }
-
-    async fn list(&self, client: &Client, thread: &ThreadId, output: &Output) -> Result<(), Failure> {
-        let mut query = vec![("limit", self.limit.to_string())];
-        query.extend(self.before.clone().map(|before| ("before", before)));
-        let answer = client.get(&format!("/v1/threads/{}/messages", in_path(&thread.to_string())), &query).await?;
-        let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if output.json {
-            output.json(&answer);
-        } else {
-            let columns = ["at", "id", "direction", "status", "text"];
-            let rows = messages.iter().map(|message| columns.map(|column| text_of(message, column)).to_vec());
-            output.table(&["time", "id", "", "status", "text"], rows.collect());
-        }
-        if messages.is_empty() {
-            return Err(Failure::NothingMatched("no more messages in this thread".to_owned()));
-        }
-        if let Some(next) = answer["next"].as_str() {
-            output.note(format_args!("there are more: --before {next}"));
-        }
-        Ok(())
+        let thread = match self.which {
+            Which::Message(id) => return one(&client, id, output).await,
+            Which::Thread(id) => id.to_string(),
+        };
+        let list = List {
+            path: &format!("/v1/threads/{}/messages", in_path(&thread)),
+            name: "messages",
+            head: &["time", "id", "", "status", "text"],
+            none: "no more messages in this thread",
+        };
+        let row = columns(["at", "id", "direction", "status", "text"]);
+        list.show(&client, self.page.into(), vec![], row, output).await
     }
 }
 

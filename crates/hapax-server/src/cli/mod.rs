@@ -15,6 +15,7 @@ mod failure;
 mod import;
 mod inbox;
 mod launch;
+mod list;
 mod listen;
 mod messages;
 mod moved;

@@ -2,11 +2,10 @@
 
 use clap::{Args, Subcommand};
 use hapax_domain::MessageId;
-use hapax_domain::limits::PAGE_DEFAULT;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::events::read_limit;
+use super::list::{List, Newer};
 use super::output::{printable, text_of};
 use super::{Failure, Global, Output};
 
@@ -36,12 +35,8 @@ pub struct Outbox {
     /// Only those in doubt: sent or not, nobody knows
     #[arg(long)]
     unknown: bool,
-    /// The next page: those after this message
-    #[arg(long, value_name = "ID")]
-    after: Option<MessageId>,
-    /// How many at most
-    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
-    limit: usize,
+    #[command(flatten)]
+    page: Newer,
 }
 
 #[derive(Subcommand, Debug)]
@@ -75,30 +70,18 @@ impl Outbox {
     }
 
     async fn list(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let mut query = vec![("unknown", self.unknown.to_string()), ("limit", self.limit.to_string())];
-        query.extend(self.channel.map(|channel| ("channel", channel)));
-        query.extend(self.account.map(|account| ("account", account)));
-        query.extend(self.after.map(|after| ("after", after.to_string())));
-        let answer = Client::open(global)?.get("/v1/outbox", &query).await?;
-        let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if output.json {
-            output.json(&answer);
-        } else {
-            let head = ["queued", "id", "channel", "account", "to", "tries", "state", "due or held by", "why"];
-            output.table(&head, items.iter().map(row).collect());
-        }
-        if items.is_empty() {
-            let none = if self.unknown {
-                "nothing is in doubt"
-            } else {
-                "nothing is on its way out; `hapax threads` shows what was said"
-            };
-            return Err(Failure::NothingMatched(none.to_owned()));
-        }
-        if let Some(next) = answer["next"].as_str() {
-            output.note(format_args!("there are more: --after {next}"));
-        }
-        Ok(())
+        let list = List {
+            path: "/v1/outbox",
+            name: "items",
+            head: &["queued", "id", "channel", "account", "to", "tries", "state", "due or held by", "why"],
+            none: match self.unknown {
+                true => "nothing is in doubt",
+                false => "nothing is on its way out; `hapax threads` shows what was said",
+            },
+        };
+        let unknown = ("unknown", Some(self.unknown.to_string()));
+        let filters = vec![unknown, ("channel", self.channel), ("account", self.account)];
+        list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
     }
 }
 

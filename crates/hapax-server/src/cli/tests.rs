@@ -112,13 +112,18 @@ async fn exit_code(arguments: &[&str], server: &str, token: &str) -> u8 {
     cli.command.run(&cli.global, &output).await.map_or_else(|failure| failure.code(), |()| 0)
 }
 
-#[tokio::test]
-async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
-    let fixture = Fixture::new();
+async fn serve(fixture: &Fixture) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let server = format!("http://{}", listener.local_addr().expect("an address"));
     let router = fixture.router.clone();
     tokio::spawn(async move { axum::serve(listener, router).await });
+    server
+}
+
+#[tokio::test]
+async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture).await;
 
     let unknown = format!("evt_{:032x}", 9);
     let no_message = format!("msg_{:032x}", 9);
@@ -160,12 +165,24 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
 }
 
 #[tokio::test]
+async fn the_page_that_a_list_names_is_shown_by_it() {
+    let fixture = Fixture::new();
+    let server = serve(&fixture).await;
+    for n in 0..2 {
+        fixture.accept(&format!("m{n}"), Then::Deliver).await;
+        fixture.queue(&format!("5511{n}"), &format!("r{n}")).await;
+    }
+    for (list, flag) in [("events", "--before"), ("inbox", "--after"), ("outbox", "--after"), ("threads", "--before")] {
+        let (_, page) = fixture.get(&format!("/v1/{list}?limit=1")).await;
+        let next = page["next"].as_str().unwrap_or_else(|| panic!("one page of {list}"));
+        assert_eq!(exit_code(&[list, flag, next], &server, TOKEN).await, 0, "{list}");
+    }
+}
+
+#[tokio::test]
 async fn a_message_is_sent_followed_and_cancelled_from_the_command_line() {
     let fixture = Fixture::new();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let server = format!("http://{}", listener.local_addr().expect("an address"));
-    let router = fixture.router.clone();
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let server = serve(&fixture).await;
 
     let send =
         ["send", "--channel", "shop", "--account", "7", "--to", "55119", "--text", "hi", "--request-id", "r1", "--wait", "0"];

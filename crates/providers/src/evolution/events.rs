@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::NAME;
-use crate::jid::{People, without_device};
 use crate::lenient::{Flag, Object, Text};
-use crate::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use crate::reading::{Reading, content_of, fingerprint_of, name, seconds_to_ms};
+use crate::whatsapp_web::{People, message_key, whose, without_device};
 use crate::{Parsed, json};
 
 /// Added or renewed on the way, so they may differ between copies: files, links to files, delivery marks.
@@ -79,10 +79,6 @@ impl Key<'_> {
             &self.sender_lid,
         ];
         People::new(&chat, &sender.map(Text::name), from_me)
-    }
-
-    fn whose(&self) -> &'static str {
-        if self.from_me.0 { "from_me" } else { "from_them" }
     }
 }
 
@@ -163,8 +159,7 @@ impl Envelope<'_> {
             None => self.without_id(kind, account, record.timestamp.map(RawValue::get), data)?,
             found => {
                 let id = name("the message's id", found)?;
-                let parts = [people.sender(), key.whose(), tag.unwrap_or_default()];
-                let event_key = EventKey::of(NAME, account, kind, id, &parts[..if tag.is_some() { 3 } else { 2 }]);
+                let event_key = message_key((NAME, account), (kind, id), people.sender(), key.from_me.0, tag);
                 Event::new(kind, account, id, event_key, fingerprint_of(content.unwrap_or("null"), VOLATILE)?)
             }
         };
@@ -185,7 +180,7 @@ impl Envelope<'_> {
             None => self.without_id(kind, account, None, data)?,
             found => {
                 let id = name("data.keyId", found)?;
-                let parts = [word, &*participant, key.whose()];
+                let parts = [word, &*participant, whose(key.from_me.0)];
                 let event_key = EventKey::of(NAME, account, kind, id, &parts);
                 Event::new(kind, account, id, event_key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
@@ -235,7 +230,7 @@ impl Envelope<'_> {
             None => self.without_id(Kind::Delete, account, record.timestamp.map(RawValue::get), data)?,
             found => {
                 let id = name("the message's id", found)?;
-                let parts = [people.sender(), key.whose(), "deleted"];
+                let parts = [people.sender(), whose(key.from_me.0), "deleted"];
                 let event_key = EventKey::of(NAME, account, Kind::Delete, id, &parts);
                 Event::new(Kind::Delete, account, id, event_key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
@@ -246,9 +241,7 @@ impl Envelope<'_> {
 
     /// Known by all that `data` says, and by the time; the envelope's own is the same in every copy.
     fn without_id(&self, kind: Kind, account: &str, at: Option<&str>, data: &str) -> Result<Event, String> {
-        let mut content = self.event.get().unwrap_or_default().as_bytes().to_vec();
-        content.push(b'\n');
-        content.extend(json::canonical(data, VOLATILE).ok_or("nested too deeply")?);
+        let content = content_of(&self.event, data, VOLATILE)?;
         let at = at.filter(|at| *at != "null").or(self.date_time.name());
         Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(data, VOLATILE)?))
     }

@@ -6,45 +6,40 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer::by_status;
-use super::body::{Body, check_text, quoted, segment};
+use super::body::{Body, quoted, segment};
 use super::credentials::{Credentials, json_content};
-use super::numbers::{digits_of, is_jid, is_number};
+use super::whatsapp_web::{Methods, PHONE_SERVER, check_peer, check_wording, is_jid, jid_of, oldest_first, since_s, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::hmac::sensitive;
-use crate::jid::without_device;
 use crate::json;
 use crate::lenient::{Flag, List, Object, Text};
+use crate::whatsapp_web::without_device;
 
 static APIKEY: HeaderName = HeaderName::from_static("apikey");
 
-/// WhatsApp cuts longer texts off.
-const TEXT_MAX_CHARS: usize = 65_536;
 /// The largest page that is asked for.
 const LOOKUP_ROWS: u32 = 100;
-/// By how much WhatsApp's clock may be behind ours.
-const CLOCK_SLACK_MS: i64 = 5_000;
 /// A try that took longer has long been given up.
 const TRY_MAX_MS: i64 = 15 * 60_000;
-const PHONE_SERVER: &str = "@s.whatsapp.net";
 
-/// The word in `method`, and the member by which such a body is known when it does not say.
-const SENDS: [(&str, &[&str]); 12] = [
-    ("sendMedia", &["mediatype"]),
-    ("sendWhatsAppAudio", &["audio"]),
-    ("sendSticker", &["sticker"]),
-    ("sendPtv", &["video"]),
-    ("sendLocation", &["latitude"]),
-    ("sendContact", &["contact"]),
-    ("sendReaction", &["reaction"]),
-    ("sendPoll", &["selectableCount"]),
-    ("sendList", &["sections"]),
-    ("sendButtons", &["buttons"]),
-    ("sendTemplate", &["components"]),
-    ("sendText", &[]),
-];
+const METHODS: Methods = Methods {
+    sends: &[
+        ("sendMedia", &["mediatype"]),
+        ("sendWhatsAppAudio", &["audio"]),
+        ("sendSticker", &["sticker"]),
+        ("sendPtv", &["video"]),
+        ("sendLocation", &["latitude"]),
+        ("sendContact", &["contact"]),
+        ("sendReaction", &["reaction"]),
+        ("sendPoll", &["selectableCount"]),
+        ("sendList", &["sections"]),
+        ("sendButtons", &["buttons"]),
+        ("sendTemplate", &["components"]),
+        ("sendText", &[]),
+    ],
+    actions: &["markMessageAsRead", "sendPresence"],
+};
 
-/// What makes no message.
-const ACTIONS: [&str; 2] = ["markMessageAsRead", "sendPresence"];
 /// These name messages, and nobody beside them.
 const WITHOUT_NUMBER: [&str; 2] = ["sendReaction", "markMessageAsRead"];
 
@@ -66,32 +61,25 @@ impl Evolution {
 impl Sending for Evolution {
     /// Evolution's webhooks name people by their JID.
     fn peer(&self, to: &str) -> String {
-        digits_of(to).map_or_else(|| to.to_owned(), |digits| format!("{digits}{PHONE_SERVER}"))
+        jid_of(to)
     }
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
-        if !is_number(peer) && !is_jid(peer) {
-            return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a JID".to_owned());
+        check_peer(peer, is_jid)?;
+        match METHODS.of(&body)? {
+            "sendText" => check_wording(body.text("text"), "`text` is missing; write {\"text\": \"..\"}"),
+            _ => Ok(()),
         }
-        if method_of(&body)? == "sendText" {
-            let text = body.text("text").ok_or("`text` is missing; write {\"text\": \"..\"}")?;
-            check_text(&text, TEXT_MAX_CHARS)?;
-        }
-        Ok(())
     }
 
     fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
-        let method = method_of(&Body::read(payload)?)?;
-        match SENDS.iter().any(|(word, _)| *word == method) {
-            true => Ok(()),
-            false => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
-        }
+        METHODS.check_unattended(METHODS.of(&Body::read(payload)?)?)
     }
 
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
-        let method = method_of(&body)?;
+        let method = METHODS.of(&body)?;
         body.remove("method");
         if !WITHOUT_NUMBER.contains(&method) {
             // Bare digits: Evolution then finds out how the number is spelt in WhatsApp (Brazil, Mexico, Argentina).
@@ -103,7 +91,7 @@ impl Sending for Evolution {
             }
             body.remove("reply_to");
         }
-        let group = if ACTIONS.contains(&method) { "chat" } else { "message" };
+        let group = if METHODS.make_message(method) { "message" } else { "chat" };
         let path = format!("/{group}/{method}/{}", segment("the account", message.account)?);
         Ok(Call { method: Method::POST, path, headers: self.headers()?, body: body.write() })
     }
@@ -111,13 +99,9 @@ impl Sending for Evolution {
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
         if answer.status.is_success() {
-            let taken = json::object::<Record<'_>>(text).ok();
-            let id = taken.as_ref().and_then(|taken| taken.key.0.as_ref()?.id.name());
-            return match id {
-                Some(id) => Verdict::Sent { provider_id: id.to_owned() },
-                None if !makes_message(message.payload) => Verdict::Sent { provider_id: message.id.to_string() },
-                None => Verdict::Unknown { why: "Evolution took it without giving it an id".to_owned() },
-            };
+            let record = json::object::<Record<'_>>(text).ok();
+            let id = record.as_ref().and_then(|record| record.key.0.as_ref()?.id.name());
+            return taken("Evolution", id, METHODS.make_message_of(message.payload), message);
         }
         let words = json::object::<Refusal<'_>>(text).ok().and_then(|refusal| refusal.response.0?.message);
         let words = words.map(RawValue::get).unwrap_or_default();
@@ -137,7 +121,7 @@ impl Sending for Evolution {
     }
 
     fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
-        self.text(message.payload).filter(|_| makes_message(message.payload))?;
+        self.text(message.payload).filter(|_| METHODS.make_message_of(message.payload))?;
         let since = jiff::Timestamp::from_second(since_s(message)?).ok()?;
         let until = jiff::Timestamp::from_millisecond(message.begun_ms?.checked_add(TRY_MAX_MS)?).ok()?;
         // Not by the chat: it may be kept under a LID. Whose each row is, is looked at afterwards.
@@ -159,36 +143,13 @@ impl Sending for Evolution {
         };
         let (Some(text), Some(since_s)) = (self.text(message.payload), since_s(message)) else { return Found::Nothing };
         let wanted = Wanted { peer: self.peer(message.peer), text, sort: sort_of(message.payload), since_s };
-        let mut alike: Vec<(i64, String)> = rows.iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect();
-        alike.sort();
-        match alike.is_empty() {
-            true => Found::Nothing,
-            false => Found::OneOf { provider_ids: alike.into_iter().map(|(_, id)| id).collect() },
-        }
+        oldest_first(rows.iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect())
     }
 
     fn text(&self, payload: &[u8]) -> Option<String> {
         let body = Body::read(payload).ok()?;
         ["text", "caption", "reaction"].into_iter().find_map(|member| body.text(member))
     }
-}
-
-fn method_of(body: &Body<'_>) -> Result<&'static str, String> {
-    if !body.has("method") {
-        let by_member = SENDS.iter().find(|(_, members)| members.iter().any(|member| body.has(member)));
-        return Ok(by_member.map_or("sendText", |(word, _)| *word));
-    }
-    let asked = body.text("method").unwrap_or_default();
-    let mut known = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS);
-    known.clone().find(|word| *word == asked).ok_or_else(|| {
-        let list: Vec<&str> = known.by_ref().collect();
-        format!("`method` is none of {}", list.join(", "))
-    })
-}
-
-/// False for presence and read, which make nothing that could have an id.
-fn makes_message(payload: &[u8]) -> bool {
-    Body::read(payload).and_then(|body| method_of(&body)).is_ok_and(|method| !ACTIONS.contains(&method))
 }
 
 /// True for what Evolution says before it has sent anything: a number that is not on WhatsApp, or a body that its rules refuse.
@@ -198,15 +159,10 @@ fn is_refusal(words: &str) -> bool {
     nobody || by_the_rules.iter().any(|rule| words.contains(rule))
 }
 
-/// From when on the history is searched, in the whole seconds that WhatsApp keeps.
-fn since_s(message: &Outgoing<'_>) -> Option<i64> {
-    message.begun_ms.map(|begun_ms| (begun_ms - CLOCK_SLACK_MS).div_euclid(1_000))
-}
-
 /// How Evolution's database calls the kind of what is sent.
 fn sort_of(payload: &[u8]) -> &'static [&'static str] {
     let Ok(body) = Body::read(payload) else { return &[] };
-    match (method_of(&body), body.text("mediatype").as_deref()) {
+    match (METHODS.of(&body), body.text("mediatype").as_deref()) {
         (Ok("sendText"), _) => &["conversation", "extendedTextMessage"],
         (Ok("sendMedia"), Some("image")) => &["imageMessage"],
         (Ok("sendMedia"), Some("video")) => &["videoMessage"],

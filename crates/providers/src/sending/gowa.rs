@@ -5,40 +5,37 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::answer::{by_status, retry_after_ms};
-use super::body::{Body, check_text, encoded, segment};
+use super::body::{Body, encoded, segment};
 use super::credentials::{Credentials, json_content};
+use super::whatsapp_web::{Methods, check_peer, check_wording, is_jid, jid_of, oldest_first, since_s, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::json;
 use crate::lenient::{Flag, List, Object, Text};
 
 static DEVICE_HEADER: HeaderName = HeaderName::from_static("x-device-id");
 
-/// WhatsApp cuts longer texts off.
-const TEXT_MAX_CHARS: usize = 65_536;
 /// Enough of a text to find it by; the whole of it is compared afterwards.
 const SEARCH_MAX_CHARS: usize = 80;
 /// GOWA's largest page.
 const LOOKUP_ROWS: u32 = 100;
 const RECONNECT_MS: i64 = 15_000;
-/// By how much WhatsApp's clock may be behind ours.
-const CLOCK_SLACK_MS: i64 = 5_000;
 
-/// The word in `method`, and the member by which such a body is known when it does not say.
-const SENDS: [(&str, &[&str]); 10] = [
-    ("image", &["image_url", "image"]),
-    ("file", &["file_url", "file"]),
-    ("video", &["video_url", "video"]),
-    ("audio", &["audio_url", "audio"]),
-    ("sticker", &["sticker_url", "sticker"]),
-    ("location", &["latitude"]),
-    ("contact", &["contact_phone"]),
-    ("link", &["link"]),
-    ("poll", &["question"]),
-    ("message", &[]),
-];
-
-/// What is done to a message that is there already, named by `message_id`.
-const ACTIONS: [&str; 5] = ["read", "reaction", "update", "revoke", "delete"];
+const METHODS: Methods = Methods {
+    sends: &[
+        ("image", &["image_url", "image"]),
+        ("file", &["file_url", "file"]),
+        ("video", &["video_url", "video"]),
+        ("audio", &["audio_url", "audio"]),
+        ("sticker", &["sticker_url", "sticker"]),
+        ("location", &["latitude"]),
+        ("contact", &["contact_phone"]),
+        ("link", &["link"]),
+        ("poll", &["question"]),
+        ("message", &[]),
+    ],
+    // All but the last are done to a message that is there already, named by `message_id`.
+    actions: &["read", "reaction", "update", "revoke", "delete", PRESENCE],
+};
 
 const PRESENCE: &str = "chat-presence";
 
@@ -62,28 +59,22 @@ impl Gowa {
 impl Sending for Gowa {
     /// GOWA's webhooks name people by their JID.
     fn peer(&self, to: &str) -> String {
-        let digits: String = to.chars().filter(|c| !matches!(c, '+' | ' ' | '-' | '(' | ')')).collect();
-        if is_number(&digits) { format!("{digits}@s.whatsapp.net") } else { to.to_owned() }
+        jid_of(to)
     }
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
-        if !is_number(peer) && !is_jid(peer) {
-            return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a JID".to_owned());
+        check_peer(peer, |peer| is_jid(peer) && !peer.ends_with("@c.us"))?;
+        match &*path_of(&body)? {
+            "/send/message" => check_wording(wording(&body), "neither `text` nor `message`; write {\"text\": \"..\"}"),
+            _ => Ok(()),
         }
-        let path = path_of(&body)?;
-        if path == "/send/message" {
-            let text = wording(&body).ok_or("neither `text` nor `message`; write {\"text\": \"..\"}")?;
-            check_text(&text, TEXT_MAX_CHARS)?;
-        }
-        Ok(())
     }
 
     fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
-        let path = path_of(&Body::read(payload)?)?;
-        match path.strip_prefix("/send/") {
-            Some(_) => Ok(()),
-            None => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
+        match METHODS.of(&Body::read(payload)?)? {
+            PRESENCE => Ok(()),
+            method => METHODS.check_unattended(method),
         }
     }
 
@@ -110,11 +101,7 @@ impl Sending for Gowa {
         let read = json::object::<Answer<'_>>(text).unwrap_or_default();
         if answer.status.is_success() {
             let id = read.results.0.as_ref().and_then(|results| results.message_id.name());
-            return match id {
-                Some(id) => Verdict::Sent { provider_id: id.to_owned() },
-                None if !makes_message(message.payload) => Verdict::Sent { provider_id: message.id.to_string() },
-                None => Verdict::Unknown { why: "GOWA took it without giving it an id".to_owned() },
-            };
+            return taken("GOWA", id, METHODS.make_message_of(message.payload), message);
         }
         let words = self.credentials.fit_to_show(read.message.get().unwrap_or_default());
         let Some(code) = read.code.name() else {
@@ -138,7 +125,7 @@ impl Sending for Gowa {
     }
 
     fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
-        let text = self.text(message.payload).filter(|_| makes_message(message.payload))?;
+        let text = self.text(message.payload).filter(|_| METHODS.make_message_of(message.payload))?;
         let search: String = text.chars().take(SEARCH_MAX_CHARS).collect();
         let since = jiff::Timestamp::from_second(since_s(message)?).ok()?;
         let path = format!(
@@ -162,12 +149,7 @@ impl Sending for Gowa {
         };
         let (Some(text), Some(since_s)) = (self.text(message.payload), since_s(message)) else { return Found::Nothing };
         let wanted = Wanted { text, media: media_of(message.payload), since_s };
-        let mut alike: Vec<(i64, String)> = rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect();
-        alike.sort();
-        match alike.is_empty() {
-            true => Found::Nothing,
-            false => Found::OneOf { provider_ids: alike.into_iter().map(|(_, id)| id).collect() },
-        }
+        oldest_first(rows.items().iter().filter_map(|row| row.0.as_ref()?.alike(&wanted)).collect())
     }
 
     fn text(&self, payload: &[u8]) -> Option<String> {
@@ -181,36 +163,12 @@ fn wording(body: &Body<'_>) -> Option<String> {
 }
 
 fn path_of(body: &Body<'_>) -> Result<String, String> {
-    let by_member = || SENDS.iter().find(|(_, members)| members.iter().any(|member| body.has(member)));
-    let method = match body.has("method") {
-        true => body.text("method").unwrap_or_default(),
-        false => by_member().map_or("message", |(word, _)| word).to_owned(),
-    };
-    if method == PRESENCE || SENDS.iter().any(|(word, _)| *word == method) {
+    let method = METHODS.of(body)?;
+    if method == PRESENCE || METHODS.make_message(method) {
         return Ok(format!("/send/{method}"));
     }
-    if ACTIONS.contains(&method.as_str()) {
-        let id = body.text("message_id").ok_or_else(|| format!("`message_id` is missing: whose {method}?"))?;
-        return Ok(format!("/message/{}/{method}", segment("the message id", &id)?));
-    }
-    let known: Vec<&str> = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS).chain([PRESENCE]).collect();
-    Err(format!("`method` is none of {}", known.join(", ")))
-}
-
-/// False for presence, read and the like, which make nothing that could have an id.
-fn makes_message(payload: &[u8]) -> bool {
-    let path = Body::read(payload).and_then(|body| path_of(&body));
-    path.is_ok_and(|path| path.starts_with("/send/") && !path.ends_with(PRESENCE))
-}
-
-fn is_number(peer: &str) -> bool {
-    (5..=20).contains(&peer.len()) && peer.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_jid(peer: &str) -> bool {
-    let Some((user, server)) = peer.split_once('@') else { return false };
-    let user_is_plain = user.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'_'));
-    !user.is_empty() && user_is_plain && matches!(server, "s.whatsapp.net" | "g.us" | "lid" | "newsletter" | "broadcast")
+    let id = body.text("message_id").ok_or_else(|| format!("`message_id` is missing: whose {method}?"))?;
+    Ok(format!("/message/{}/{method}", segment("the message id", &id)?))
 }
 
 fn is_logged_out(words: &str) -> bool {
@@ -218,15 +176,10 @@ fn is_logged_out(words: &str) -> bool {
     words.contains("login") || words.contains("logged")
 }
 
-/// From when on the history is searched, in the whole seconds that WhatsApp keeps: nothing older than the try can be it, if clocks agree.
-fn since_s(message: &Outgoing<'_>) -> Option<i64> {
-    message.begun_ms.map(|begun_ms| (begun_ms - CLOCK_SLACK_MS).div_euclid(1_000))
-}
-
 /// How GOWA's history calls the kind of what is sent; empty for a text.
 fn media_of(payload: &[u8]) -> &'static str {
-    let path = Body::read(payload).and_then(|body| path_of(&body)).unwrap_or_default();
-    match path.strip_prefix("/send/").unwrap_or_default() {
+    let method = Body::read(payload).and_then(|body| METHODS.of(&body));
+    match method.unwrap_or_default() {
         "image" => "image",
         "video" => "video",
         "audio" => "audio",

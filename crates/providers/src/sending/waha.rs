@@ -5,9 +5,9 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::answer::by_status;
-use super::body::{Body, check_text, encoded, segment};
+use super::body::{Body, encoded, segment};
 use super::credentials::{Credentials, json_content};
-use super::numbers::{digits_of, is_jid};
+use super::whatsapp_web::{Methods, check_wording, digits_of, is_jid, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::hmac::sensitive;
 use crate::json;
@@ -16,31 +16,30 @@ use crate::waha::{bare, usual};
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// WhatsApp cuts longer texts off.
-const TEXT_MAX_CHARS: usize = 65_536;
 /// As many as WhatsApp's own ids have behind `3EB0`.
 const ID_DIGITS: usize = 18;
 /// A session that is starting takes about this long.
 const RESTART_MS: i64 = 15_000;
 
-/// The word in `method`, and the member by which such a body is known when it does not say. Files say by their type.
-const SENDS: [(&str, &[&str]); 10] = [
-    ("sendImage", &[]),
-    ("sendVoice", &[]),
-    ("sendVideo", &[]),
-    ("sendFile", &["file"]),
-    ("sendPoll", &["poll"]),
-    ("sendLocation", &["latitude"]),
-    ("sendContactVcard", &["contacts"]),
-    ("sendList", &["message"]),
-    ("sendButtons", &["buttons"]),
-    ("sendText", &[]),
-];
+/// Files say by their type what they are.
+const METHODS: Methods = Methods {
+    sends: &[
+        ("sendImage", &[]),
+        ("sendVoice", &[]),
+        ("sendVideo", &[]),
+        ("sendFile", &["file"]),
+        ("sendPoll", &["poll"]),
+        ("sendLocation", &["latitude"]),
+        ("sendContactVcard", &["contacts"]),
+        ("sendList", &["message"]),
+        ("sendButtons", &["buttons"]),
+        ("sendText", &[]),
+    ],
+    actions: &["startTyping", "stopTyping", "sendSeen", "reaction"],
+};
 
 /// These take an id of ours.
 const WITH_ID: [&str; 4] = ["sendText", "sendPoll", "sendLocation", "sendContactVcard"];
-/// What makes no message of its own.
-const ACTIONS: [&str; 4] = ["startTyping", "stopTyping", "sendSeen", "reaction"];
 
 pub(crate) struct Waha {
     credentials: Credentials,
@@ -73,20 +72,13 @@ impl Sending for Waha {
             return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a chat id".to_owned());
         }
         match method_of(&body)? {
-            "sendText" => {
-                let text = body.text("text").ok_or("`text` is missing; write {\"text\": \"..\"}")?;
-                check_text(&text, TEXT_MAX_CHARS)
-            }
+            "sendText" => check_wording(body.text("text"), "`text` is missing; write {\"text\": \"..\"}"),
             _ => Ok(()),
         }
     }
 
     fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
-        let method = method_of(&Body::read(payload)?)?;
-        match SENDS.iter().any(|(word, _)| *word == method) {
-            true => Ok(()),
-            false => Err(format!("a document may ask for {} only", SENDS.map(|(word, _)| word).join(", "))),
-        }
+        METHODS.check_unattended(method_of(&Body::read(payload)?)?)
     }
 
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
@@ -111,11 +103,9 @@ impl Sending for Waha {
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
         if answer.status.is_success() {
-            return match id_in(text) {
-                Some(id) => Verdict::Sent { provider_id: bare(&id).to_owned() },
-                None if !makes_message(message.payload) => Verdict::Sent { provider_id: message.id.to_string() },
-                None => Verdict::Unknown { why: "WAHA took it without giving it an id".to_owned() },
-            };
+            let method = Body::read(message.payload).and_then(|body| method_of(&body));
+            let makes_message = method.is_ok_and(|method| METHODS.make_message(method));
+            return taken("WAHA", id_in(text).as_deref().map(bare), makes_message, message);
         }
         let refusal = json::object::<Refusal<'_>>(text).unwrap_or_default();
         let words = [&refusal.error, &refusal.message].into_iter().find_map(Text::name).unwrap_or_default();
@@ -169,17 +159,11 @@ fn method_of(body: &Body<'_>) -> Result<&'static str, String> {
         if let Some((_, method)) = by_sort.iter().find(|(start, _)| sort.starts_with(start)) {
             return Ok(method);
         }
-        let by_member = SENDS.iter().find(|(_, members)| members.iter().any(|member| body.has(member)));
-        return Ok(by_member.map_or(if body.has("reaction") { "reaction" } else { "sendText" }, |(word, _)| *word));
+        if body.has("reaction") && METHODS.by_member(body).is_none() {
+            return Ok("reaction");
+        }
     }
-    let asked = body.text("method").unwrap_or_default();
-    let known: Vec<&'static str> = SENDS.iter().map(|(word, _)| *word).chain(ACTIONS).collect();
-    let found = known.iter().find(|word| **word == asked).copied();
-    found.ok_or_else(|| format!("`method` is none of {}", known.join(", ")))
-}
-
-fn makes_message(payload: &[u8]) -> bool {
-    Body::read(payload).and_then(|body| method_of(&body)).is_ok_and(|method| !ACTIONS.contains(&method))
+    METHODS.of(body)
 }
 
 /// In the form of WhatsApp's own ids, and the same at every try: the random end of the message's id.

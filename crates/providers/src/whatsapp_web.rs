@@ -1,6 +1,10 @@
-//! How WhatsApp names people and chats: by phone number, by LID, by group. One person comes under several names.
+//! What the gateways to WhatsApp Web (GOWA, WAHA, Evolution) have in common when they tell of messages.
+//!
+//! WhatsApp names people and chats by phone number, by LID, by group. One person comes under several names.
 
 use std::borrow::Cow;
+
+use hapax_domain::{EventKey, Kind};
 
 use super::reading::peer_of;
 
@@ -19,6 +23,23 @@ pub(super) fn without_device(jid: &str) -> Cow<'_, str> {
         device.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{user}@{server}"))
     });
     bare.map_or(Cow::Borrowed(jid), Cow::Owned)
+}
+
+/// Tells apart what we wrote and what was written to us: a contact may have given it the same id.
+pub(super) fn whose(from_me: bool) -> &'static str {
+    if from_me { "from_me" } else { "from_them" }
+}
+
+/// The key of a message, or of something that is done to one: `tag` says what.
+pub(super) fn message_key(
+    (provider, account): (&str, &str),
+    (kind, id): (Kind, &str),
+    sender: &str,
+    from_me: bool,
+    tag: Option<&str>,
+) -> EventKey {
+    let parts = [sender, whose(from_me), tag.unwrap_or_default()];
+    EventKey::of(provider, account, kind, id, if tag.is_some() { &parts } else { &parts[..2] })
 }
 
 /// Who is in a message, by the best name known: a phone number before a LID.

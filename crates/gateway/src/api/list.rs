@@ -1,0 +1,77 @@
+//! What all lists have in common: they come a page at a time, over the channels that the caller sees.
+
+use std::cmp::Ordering;
+
+use axum::extract::{FromRequestParts, Query};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use hapax_store::{Page, StoreError};
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Problem;
+
+/// How many channels of a token are asked at the same time.
+pub(super) const ASKED_AT_ONCE: usize = 8;
+
+/// What a list is asked for.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Query(ask) = Query::from_request_parts(parts, state).await?;
+        Ok(Self(ask))
+    }
+}
+
+/// One page as it is shown: the rows under the list's own name, and `next`, to be given as `before` or `after`, unless it is the last page.
+pub(super) struct List<T> {
+    pub(super) name: &'static str,
+    pub(super) rows: Vec<T>,
+    pub(super) next: Option<String>,
+}
+
+impl<T> List<T> {
+    pub(super) fn new<R: Into<T>>(name: &'static str, page: Page<R>, cursor: impl FnOnce(&R) -> String) -> Self {
+        let next = page.rows.last().filter(|_| page.more).map(cursor);
+        Self { name, rows: page.rows.into_iter().map(Into::into).collect(), next }
+    }
+}
+
+impl<T: Serialize> Serialize for List<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry(self.name, &self.rows)?;
+        if let Some(next) = &self.next {
+            members.serialize_entry("next", next)?;
+        }
+        members.end()
+    }
+}
+
+/// One page of a list, from the pages of each channel that the caller sees.
+pub(super) async fn page_of<T, F>(
+    channels: Vec<Option<String>>,
+    limit: usize,
+    ask: impl Fn(Option<String>) -> F,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> Result<Page<T>, StoreError>
+where
+    F: Future<Output = Result<Page<T>, StoreError>>,
+{
+    let pages: Vec<Page<T>> = stream::iter(channels.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
+    let mut more = pages.iter().any(|page| page.more);
+    let mut rows: Vec<T> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.sort_by(order);
+    more |= rows.len() > limit;
+    rows.truncate(limit);
+    Ok(Page { rows, more })
+}
+
+/// The page size that is used for the one asked for.
+pub(super) fn page_limit(asked: Option<usize>) -> usize {
+    asked.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
+}

@@ -1,0 +1,99 @@
+//! What the commands that list have in common: how a page is asked for, and how it is shown.
+
+use clap::Args;
+use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
+use serde_json::Value;
+
+use super::client::Client;
+use super::output::text_of;
+use super::{Failure, Output};
+
+/// Pages of a list whose newest come first.
+#[derive(Args, Debug)]
+pub(super) struct Older {
+    /// The next page: what the page before named
+    #[arg(long, value_name = "NEXT")]
+    before: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
+    limit: usize,
+}
+
+/// Pages of a list whose oldest come first.
+#[derive(Args, Debug)]
+pub(super) struct Newer {
+    /// The next page: what the page before named
+    #[arg(long, value_name = "NEXT")]
+    after: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
+    limit: usize,
+}
+
+/// Which page of a list.
+pub(super) struct Page {
+    flag: &'static str,
+    from: Option<String>,
+    limit: usize,
+}
+
+impl From<Older> for Page {
+    fn from(page: Older) -> Self {
+        Self { flag: "before", from: page.before, limit: page.limit }
+    }
+}
+
+impl From<Newer> for Page {
+    fn from(page: Newer) -> Self {
+        Self { flag: "after", from: page.after, limit: page.limit }
+    }
+}
+
+fn read_limit(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit)).ok_or_else(|| format!("write 1 to {PAGE_MAX}"))
+}
+
+/// One list of the server.
+pub(super) struct List<'l> {
+    pub(super) path: &'l str,
+    /// The member of the answer that holds the rows.
+    pub(super) name: &'static str,
+    pub(super) head: &'l [&'l str],
+    /// Said when there are no rows.
+    pub(super) none: &'l str,
+}
+
+impl List<'_> {
+    /// Asks for a page, and prints it.
+    pub(super) async fn show(
+        &self,
+        client: &Client,
+        page: Page,
+        filters: Vec<(&'static str, Option<String>)>,
+        row: impl Fn(&Value) -> Vec<String>,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        let limit = ("limit", Some(page.limit.to_string()));
+        let asked = filters.into_iter().chain([limit, (page.flag, page.from)]);
+        let query: Vec<(&str, String)> = asked.filter_map(|(name, value)| Some((name, value?))).collect();
+        let answer = client.get(self.path, &query).await?;
+        let rows = answer[self.name].as_array().map(Vec::as_slice).unwrap_or_default();
+        if output.json {
+            output.json(&answer);
+        } else {
+            output.table(self.head, rows.iter().map(row).collect());
+        }
+        if rows.is_empty() {
+            return Err(Failure::NothingMatched(self.none.to_owned()));
+        }
+        if let Some(next) = answer["next"].as_str() {
+            output.note(format_args!("there are more: --{} {next}", page.flag));
+        }
+        Ok(())
+    }
+}
+
+/// Rows that show these members.
+pub(super) fn columns<const N: usize>(names: [&'static str; N]) -> impl Fn(&Value) -> Vec<String> {
+    move |row| names.map(|name| text_of(row, name)).to_vec()
+}
