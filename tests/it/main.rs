@@ -1,4 +1,5 @@
-//! hapax as a whole, over real sockets: every test runs on every store.
+//! hapax as a whole, over real sockets. What is written with `on_every_store!` runs on `memory:` and `sqlite:`; the files named after a
+//! server, and those that start several instances, run on the real servers, or skip themselves where there are none.
 
 #[macro_use]
 mod rig;

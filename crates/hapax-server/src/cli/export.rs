@@ -20,7 +20,7 @@ use super::{Failure, Global, Output};
 #[command(after_help = "\
 Stop hapax first, all instances of it: the store is read directly. One on a server cannot know whether somebody still uses it.
 The file holds everything, bodies and phone numbers among it, one JSON object a line. It is made anew, and its owner alone may read it.
-Works for sqlite:, postgres: and mysql: stores.
+Works for every store but memory:, which ends with its process.
 
 Examples:
   hapax export everything.ndjson

@@ -19,7 +19,7 @@ use super::{Failure, Global, Output};
 Stop hapax first, and name a store that nothing was ever put into. Ids stay the same: what a provider sends again is still a copy, and
 what waited, was parked or is in doubt still does. A file is read to its end before anything is written, so one that was cut off
 changes nothing. When the import itself is cut off, the store is half filled and hapax refuses to serve it: empty it, and begin again.
-Works for sqlite:, postgres: and mysql: stores. The embedded one counts to 2^40, and refuses what has higher numbers.
+Works for every store but memory:, from any of them to any other.
 
 Examples:
   hapax import --store postgres://hapax@db/hapax everything.ndjson

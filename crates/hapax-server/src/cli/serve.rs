@@ -20,7 +20,7 @@ pub struct Serve {
     /// Where to listen; stronger than the config
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where to keep events: sqlite:FILE or memory:; stronger than the config
+    /// Where to keep events: sqlite:FILE, postgres://.., mysql://.., redis://.., firestore://.. or memory:; stronger than the config
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
 }
