@@ -26,8 +26,14 @@ test: ## Run every test and print how many ran
 		cargo test --workspace --no-fail-fast 2>&1 | $(count); \
 	fi
 
+# A crate by the name of its folder.
+crate = $(if $(filter hapax hapax-server,$*),$*,hapax-$*)
+
 test-%: ## Run the tests inside one crate: make test-domain
-	cargo nextest run -p $(if $(filter hapax hapax-server,$*),$*,hapax-$*) --lib
+	cargo nextest run -p $(crate) --lib
+
+lint-%: ## Lint one crate: make lint-domain
+	cargo clippy -p $(crate) --all-targets -- -D warnings
 
 it: ## Run one part of the integration tests: make it FILTER=storm
 	@tests/install-servers.sh
