@@ -50,11 +50,10 @@ impl Provider for Github {
 }
 
 /// Whose event it is, as the signed payload says: nobody can change that and keep the signature.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Whose<'a> {
-    #[serde(borrow, default)]
     repository: Object<Repository<'a>>,
-    #[serde(borrow, default)]
     organization: Object<Organization<'a>>,
 }
 

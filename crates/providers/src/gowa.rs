@@ -78,41 +78,28 @@ impl Provider for Gowa {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
-    #[serde(borrow, default)]
     event: Text<'a>,
-    #[serde(borrow, default)]
     device_id: Text<'a>,
-    #[serde(borrow, default)]
     timestamp: Text<'a>,
-    #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Payload<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
     deleted_message_id: Text<'a>,
-    #[serde(borrow, default)]
     ids: List<&'a RawValue>,
-    #[serde(borrow, default)]
     receipt_type: Text<'a>,
-    #[serde(borrow, default)]
     chat_id: Text<'a>,
-    #[serde(borrow, default)]
     from: Text<'a>,
-    #[serde(borrow, default)]
     from_lid: Text<'a>,
-    #[serde(default)]
     is_from_me: Flag,
-    #[serde(borrow, default)]
     timestamp: Text<'a>,
-    #[serde(borrow, default)]
     body: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     reaction: Option<&'a RawValue>,
 }
 

@@ -32,11 +32,10 @@ struct Head<'a> {
     alg: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Claims {
-    #[serde(default)]
     iat: Integer,
-    #[serde(default)]
     exp: Integer,
 }
 

@@ -104,24 +104,18 @@ impl Provider for Slack {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     sort: Text<'a>,
-    #[serde(borrow, default)]
     challenge: Text<'a>,
-    #[serde(borrow, default)]
     team_id: Text<'a>,
-    #[serde(borrow, default)]
     api_app_id: Text<'a>,
-    #[serde(borrow, default)]
     event_id: Text<'a>,
-    #[serde(default)]
     event_time: Integer,
     /// Of `app_rate_limited`, which has neither an event nor its id.
-    #[serde(default)]
     minute_rate_limited: Integer,
-    #[serde(borrow, default)]
     event: Option<&'a RawValue>,
 }
 
@@ -131,37 +125,28 @@ impl Envelope<'_> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Happening<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     sort: Text<'a>,
-    #[serde(borrow, default)]
     subtype: Text<'a>,
-    #[serde(borrow, default)]
     channel: Text<'a>,
-    #[serde(borrow, default)]
     ts: Text<'a>,
-    #[serde(borrow, default)]
     event_ts: Text<'a>,
-    #[serde(borrow, default)]
     item: Object<Item<'a>>,
-    #[serde(borrow, default)]
     reaction: Option<&'a RawValue>,
     /// The message as it is now, where one was changed.
-    #[serde(borrow, default)]
     message: Object<Said<'a>>,
 }
 
 /// What somebody said, and through which app.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Said<'a> {
-    #[serde(borrow, default)]
     text: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     app_id: Text<'a>,
-    #[serde(borrow, default)]
     bot_profile: Object<BotProfile<'a>>,
-    #[serde(borrow, default)]
     metadata: Object<Metadata<'a>>,
 }
 
@@ -177,11 +162,10 @@ struct BotProfile<'a> {
     app_id: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Metadata<'a> {
-    #[serde(borrow, default)]
     event_type: Text<'a>,
-    #[serde(borrow, default)]
     event_payload: Object<Handle<'a>>,
 }
 

@@ -81,16 +81,14 @@ impl<'h> Claim<'h> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct StripeEvent<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     sort: Text<'a>,
     /// The connected account; absent for one's own.
-    #[serde(borrow, default)]
     account: Text<'a>,
-    #[serde(default)]
     created: Integer,
 }
 

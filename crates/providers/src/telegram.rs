@@ -64,24 +64,17 @@ struct UpdateId {
 }
 
 /// What hapax looks at in any kind of update.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Happening<'a> {
-    #[serde(default)]
     date: Integer,
-    #[serde(default)]
     edit_date: Integer,
-    #[serde(default)]
     chat: Object<Chat>,
     /// Where a button was pressed.
-    #[serde(default)]
     message: Object<InChat>,
-    #[serde(borrow, default)]
     text: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     caption: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     data: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     new_reaction: List<Object<Emoji<'a>>>,
 }
 

@@ -72,52 +72,41 @@ impl Provider for Waha {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
     /// Of the event, `evt_…`: the same in every copy, and for each kind of event another.
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(default)]
     timestamp: Integer,
-    #[serde(borrow, default)]
     event: Text<'a>,
-    #[serde(borrow, default)]
     session: Text<'a>,
-    #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Payload<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
     timestamp: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     from: Text<'a>,
-    #[serde(borrow, default)]
     to: Text<'a>,
-    #[serde(borrow, default)]
     participant: Text<'a>,
-    #[serde(default, rename = "fromMe")]
+    #[serde(rename = "fromMe")]
     from_me: Flag,
-    #[serde(borrow, default)]
     body: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     reaction: Option<&'a RawValue>,
-    #[serde(default)]
     ack: Integer,
-    #[serde(borrow, default, rename = "editedMessageId")]
+    #[serde(rename = "editedMessageId")]
     edited_message_id: Text<'a>,
-    #[serde(borrow, default, rename = "_data")]
+    #[serde(rename = "_data")]
     data: Object<EngineData<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Revoked<'a> {
-    #[serde(borrow, default)]
     after: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "revokedMessageId")]
+    #[serde(rename = "revokedMessageId")]
     revoked_message_id: Text<'a>,
 }
 
@@ -128,29 +117,28 @@ struct Vote<'a> {
 }
 
 /// Where the engines put the other name of a person: NOWEB in `key`, GOWS in `Info`.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct EngineData<'a> {
-    #[serde(borrow, default)]
     key: Object<EngineKey<'a>>,
-    #[serde(borrow, default, rename = "Info")]
+    #[serde(rename = "Info")]
     info: Object<EngineInfo<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct EngineKey<'a> {
-    #[serde(borrow, default, rename = "remoteJidAlt")]
     remote_jid_alt: Text<'a>,
-    #[serde(borrow, default, rename = "participantAlt")]
     participant_alt: Text<'a>,
-    #[serde(borrow, default, rename = "senderPn")]
     sender_pn: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct EngineInfo<'a> {
-    #[serde(borrow, default, rename = "SenderAlt")]
+    #[serde(rename = "SenderAlt")]
     sender_alt: Text<'a>,
-    #[serde(borrow, default, rename = "RecipientAlt")]
+    #[serde(rename = "RecipientAlt")]
     recipient_alt: Text<'a>,
 }
 

@@ -46,76 +46,61 @@ impl RefusedWhy {
     }
 }
 
+counters! {
+    Counters {
+        accepted: ACCEPTED,
+        duplicates: DUPLICATES,
+        conflicts: CONFLICTS,
+        suspected: SUSPECTED,
+        fallback_keys: FALLBACK_KEYS,
+        no_key: NO_KEY,
+        quarantined: QUARANTINED,
+        ignored: IGNORED,
+        spooled: SPOOLED,
+        drained: DRAINED,
+        passed: PASSED,
+        dropped: DROPPED,
+        delivered: DELIVERED,
+        retried: RETRIED,
+        parked: PARKED,
+        handed_back: HANDED_BACK,
+        fence_lost: FENCE_LOST,
+        answers_too_long: ANSWERS_TOO_LONG,
+        circuit_opened: CIRCUIT_OPENED,
+        replies: REPLIES,
+        replies_bad: REPLIES_BAD,
+    }
+}
+
 pub struct ChannelTelemetry {
     channel: Arc<str>,
-    accepted: Counter,
-    duplicates: Counter,
-    conflicts: Counter,
-    suspected: Counter,
-    fallback_keys: Counter,
-    no_key: Counter,
+    counts: Counters,
     copy_lines: Sparse,
     no_key_lines: Sparse,
-    quarantined: Counter,
-    ignored: Counter,
-    spooled: Counter,
-    drained: Counter,
-    passed: Counter,
-    dropped: Counter,
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
-    delivered: Counter,
-    retried: Counter,
-    parked: Counter,
-    handed_back: Counter,
-    fence_lost: Counter,
-    answers_too_long: Counter,
     delivery_seconds: Histogram,
-    circuit_opened: Counter,
     circuit_open: Gauge,
-    replies: Counter,
-    replies_bad: Counter,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
 impl ChannelTelemetry {
     pub(super) fn new(telemetry: &Telemetry, name: &str) -> Self {
-        let counter = |metric| telemetry.counter(metric, &[("channel", name)]);
         Self {
             channel: Arc::from(name),
-            accepted: counter(names::ACCEPTED),
-            duplicates: counter(names::DUPLICATES),
-            conflicts: counter(names::CONFLICTS),
-            suspected: counter(names::SUSPECTED),
-            fallback_keys: counter(names::FALLBACK_KEYS),
-            no_key: counter(names::NO_KEY),
+            counts: Counters::new(telemetry, name),
             copy_lines: Sparse::default(),
             no_key_lines: Sparse::default(),
-            quarantined: counter(names::QUARANTINED),
-            ignored: counter(names::IGNORED),
-            spooled: counter(names::SPOOLED),
-            drained: counter(names::DRAINED),
-            passed: counter(names::PASSED),
-            dropped: counter(names::DROPPED),
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
-            delivered: counter(names::DELIVERED),
-            retried: counter(names::RETRIED),
-            parked: counter(names::PARKED),
-            handed_back: counter(names::HANDED_BACK),
-            fence_lost: counter(names::FENCE_LOST),
-            answers_too_long: counter(names::ANSWERS_TOO_LONG),
             delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &[("channel", name)]),
-            circuit_opened: counter(names::CIRCUIT_OPENED),
             circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &[("channel", name)]),
-            replies: counter(names::REPLIES),
-            replies_bad: counter(names::REPLIES_BAD),
             watch: telemetry.watch.clone(),
         }
     }
 
     pub fn accepted(&self, events: u64) {
-        self.accepted.increment(events);
+        self.counts.accepted.increment(events);
         tracing::debug!(channel = &*self.channel, events, "accepted");
     }
 
@@ -131,7 +116,7 @@ impl ChannelTelemetry {
     }
 
     pub fn duplicate(&self, event: EventId) {
-        self.duplicates.increment(1);
+        self.counts.duplicates.increment(1);
         match self.copy_lines.pass() {
             Some(more) => tracing::info!(channel = &*self.channel, %event, more, "suppressed a copy"),
             None => tracing::debug!(channel = &*self.channel, %event, "suppressed a copy"),
@@ -144,11 +129,11 @@ impl ChannelTelemetry {
         match identity {
             Identity::Named => {}
             Identity::Fallback => {
-                self.fallback_keys.increment(1);
+                self.counts.fallback_keys.increment(1);
                 tracing::debug!(channel = &*self.channel, %event, "no id; its copies are known by what they say, while the provider retries");
             }
             Identity::Unknown => {
-                self.no_key.increment(1);
+                self.counts.no_key.increment(1);
                 if let Some(more) = self.no_key_lines.pass() {
                     tracing::warn!(channel = &*self.channel, %event, more, "neither an id nor a time: a copy of it will be delivered too");
                 }
@@ -165,25 +150,25 @@ impl ChannelTelemetry {
     }
 
     pub fn suspected(&self, event: EventId) {
-        self.suspected.increment(1);
+        self.counts.suspected.increment(1);
         tracing::warn!(channel = &*self.channel, %event, "the same signed content came under another id; parked as a suspected replay");
         self.tell(|channel| Happening::Parked { channel, event, why: "suspected replay".to_owned() });
     }
 
     pub fn conflict(&self, event: EventId) {
-        self.conflicts.increment(1);
+        self.counts.conflicts.increment(1);
         tracing::warn!(channel = &*self.channel, %event, "the same id came with another content; it is delivered nowhere");
         self.tell(|channel| Happening::Suppressed { channel, event, conflict: true });
     }
 
     pub fn quarantined(&self, event: EventId, why: &str) {
-        self.quarantined.increment(1);
+        self.counts.quarantined.increment(1);
         tracing::warn!(channel = &*self.channel, %event, why, "quarantined a signed part that could not be read");
         self.tell(|channel| Happening::Quarantined { channel, event, why: why.to_owned() });
     }
 
     pub fn ignored(&self) {
-        self.ignored.increment(1);
+        self.counts.ignored.increment(1);
         tracing::debug!(channel = &*self.channel, "nothing in this webhook to take in");
     }
 
@@ -195,14 +180,14 @@ impl ChannelTelemetry {
 
     /// The store is away; the webhook is on our own disk.
     pub fn spooled(&self, events: usize) {
-        self.spooled.increment(1);
+        self.counts.spooled.increment(1);
         tracing::info!(channel = &*self.channel, events, "the store is away; a webhook waits in the spool");
         self.tell(|channel| Happening::InTrouble { channel, did: "spooled" });
     }
 
     /// A webhook went from the spool to the store.
     pub fn drained(&self) {
-        self.drained.increment(1);
+        self.counts.drained.increment(1);
         tracing::debug!(channel = &*self.channel, "a webhook went from the spool to the store");
     }
 
@@ -217,7 +202,7 @@ impl ChannelTelemetry {
 
     /// The store is away; the target took the webhook as it was.
     pub fn passed(&self, events: usize) {
-        self.passed.increment(1);
+        self.counts.passed.increment(1);
         tracing::warn!(
             channel = &*self.channel,
             events,
@@ -232,7 +217,7 @@ impl ChannelTelemetry {
 
     /// The store is away; the webhook is lost, as the channel was told to. `ids` are the provider's.
     pub fn dropped(&self, events: usize, ids: &[&str]) {
-        self.dropped.increment(1);
+        self.counts.dropped.increment(1);
         tracing::warn!(channel = &*self.channel, events, ?ids, "the store is away; a webhook was dropped and is lost");
         self.tell(|channel| Happening::InTrouble { channel, did: "dropped" });
     }
@@ -242,7 +227,7 @@ impl ChannelTelemetry {
     }
 
     pub fn delivered(&self, event: EventId, attempt: u32, status: u16, took: Duration) {
-        self.delivered.increment(1);
+        self.counts.delivered.increment(1);
         self.delivery_seconds.record(took.as_secs_f64());
         let took_ms = took.as_millis() as u64;
         tracing::debug!(channel = &*self.channel, %event, attempt, status, took_ms, "delivered");
@@ -250,29 +235,29 @@ impl ChannelTelemetry {
     }
 
     pub fn retried(&self, event: EventId, attempt: u32, wait_ms: i64, why: &str) {
-        self.retried.increment(1);
+        self.counts.retried.increment(1);
         tracing::info!(channel = &*self.channel, %event, attempt, wait_ms, why, "delivery failed; it comes again");
         self.tell(|channel| Happening::Retried { channel, event, attempt, wait_ms, why: why.to_owned() });
     }
 
     pub fn parked(&self, event: EventId, attempt: u32, why: &str) {
-        self.parked.increment(1);
+        self.counts.parked.increment(1);
         tracing::warn!(channel = &*self.channel, %event, attempt, why, "parked; `hapax parked` shows it, `hapax redrive` tries again");
         self.tell(|channel| Happening::Parked { channel, event, why: why.to_owned() });
     }
 
     pub fn handed_back(&self, event: EventId, why: &str) {
-        self.handed_back.increment(1);
+        self.counts.handed_back.increment(1);
         tracing::debug!(channel = &*self.channel, %event, why, "handed back; nothing is charged");
     }
 
     pub fn fence_lost(&self, event: EventId, fence: Fence) {
-        self.fence_lost.increment(1);
+        self.counts.fence_lost.increment(1);
         tracing::warn!(channel = &*self.channel, %event, %fence, "another worker holds this lane now; the outcome here does not count");
     }
 
     pub fn answer_too_long(&self, event: Option<EventId>, limit_bytes: usize) {
-        self.answers_too_long.increment(1);
+        self.counts.answers_too_long.increment(1);
         let event = event.map(tracing::field::display);
         tracing::warn!(
             channel = &*self.channel,
@@ -283,7 +268,7 @@ impl ChannelTelemetry {
     }
 
     pub fn circuit_opened(&self, wait_ms: i64, why: &str) {
-        self.circuit_opened.increment(1);
+        self.counts.circuit_opened.increment(1);
         self.circuit_open.set(1.0);
         tracing::warn!(channel = &*self.channel, wait_ms, why, "the target seems dead; deliveries wait and spend no attempts");
         self.tell(|channel| Happening::CircuitOpened { channel, wait_ms, why: why.to_owned() });
@@ -297,12 +282,12 @@ impl ChannelTelemetry {
 
     /// The handler answered with messages; they are in the outbox.
     pub fn replied(&self, event: EventId, replies: u64) {
-        self.replies.increment(replies);
+        self.counts.replies.increment(replies);
         tracing::debug!(channel = &*self.channel, %event, replies, "the handler answered with messages");
     }
 
     pub fn replies_bad(&self, event: EventId, count: u64, why: &str) {
-        self.replies_bad.increment(count);
+        self.counts.replies_bad.increment(count);
         tracing::warn!(channel = &*self.channel, %event, count, why, "replies that could not be read were not sent");
         self.tell(|channel| Happening::RepliesBad { channel, event, why: why.to_owned() });
     }

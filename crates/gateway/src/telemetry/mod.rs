@@ -2,6 +2,21 @@
 //!
 //! *Invariant:* no body, token, phone number or thread id is ever logged; an event id is enough to look the rest up.
 
+/// Makes the counters of one channel, each from the metric that is named beside it.
+macro_rules! counters {
+    ($name:ident { $($counter:ident: $metric:ident,)* }) => {
+        struct $name {
+            $($counter: metrics::Counter,)*
+        }
+
+        impl $name {
+            fn new(telemetry: &super::Telemetry, channel: &str) -> Self {
+                Self { $($counter: telemetry.counter(super::names::$metric, &[("channel", channel)]),)* }
+            }
+        }
+    };
+}
+
 mod channel;
 pub mod harmless;
 pub mod names;

@@ -4,38 +4,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_domain::{Fence, MessageId};
-use metrics::{Counter, Histogram};
+use metrics::Histogram;
 use tokio::sync::mpsc;
 
 use super::{Happening, Telemetry, names};
 
+counters! {
+    Counters {
+        sent: SENT,
+        retried: SEND_RETRIED,
+        failed: SEND_FAILED,
+        unknown: SEND_UNKNOWN,
+        reconciled: RECONCILED,
+        handed_back: SEND_HANDED_BACK,
+        account_paused: ACCOUNT_PAUSED,
+        fence_lost: SEND_FENCE_LOST,
+    }
+}
+
 pub struct SendTelemetry {
     channel: Arc<str>,
-    sent: Counter,
-    retried: Counter,
-    failed: Counter,
-    unknown: Counter,
-    reconciled: Counter,
-    handed_back: Counter,
-    account_paused: Counter,
-    fence_lost: Counter,
+    counts: Counters,
     seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
 impl SendTelemetry {
     pub(super) fn new(telemetry: &Telemetry, name: &str) -> Self {
-        let counter = |metric| telemetry.counter(metric, &[("channel", name)]);
         Self {
             channel: Arc::from(name),
-            sent: counter(names::SENT),
-            retried: counter(names::SEND_RETRIED),
-            failed: counter(names::SEND_FAILED),
-            unknown: counter(names::SEND_UNKNOWN),
-            reconciled: counter(names::RECONCILED),
-            handed_back: counter(names::SEND_HANDED_BACK),
-            account_paused: counter(names::ACCOUNT_PAUSED),
-            fence_lost: counter(names::SEND_FENCE_LOST),
+            counts: Counters::new(telemetry, name),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
         }
@@ -47,27 +45,27 @@ impl SendTelemetry {
     }
 
     pub fn sent(&self, message: MessageId, attempt: u32, took: Duration) {
-        self.sent.increment(1);
+        self.counts.sent.increment(1);
         let took_ms = took.as_millis() as u64;
         tracing::debug!(channel = &*self.channel, %message, attempt, took_ms, "sent");
         self.tell(|channel| Happening::Sent { channel, message, attempt, took_ms });
     }
 
     pub fn retried(&self, message: MessageId, attempt: u32, wait_ms: i64, why: &str) {
-        self.retried.increment(1);
+        self.counts.retried.increment(1);
         tracing::info!(channel = &*self.channel, %message, attempt, wait_ms, why, "it did not go out; it is tried again");
         self.tell(|channel| Happening::SendRetried { channel, message, attempt, wait_ms, why: why.to_owned() });
     }
 
     pub fn failed(&self, message: MessageId, attempt: u32, why: &str) {
-        self.failed.increment(1);
+        self.counts.failed.increment(1);
         tracing::warn!(channel = &*self.channel, %message, attempt, why, "it did not go out and will not");
         self.tell(|channel| Happening::SendFailed { channel, message, why: why.to_owned() });
     }
 
     /// The outcome of a send is not known.
     pub fn unknown(&self, message: MessageId, attempt: u32, why: &str) {
-        self.unknown.increment(1);
+        self.counts.unknown.increment(1);
         tracing::warn!(channel = &*self.channel, %message, attempt, why, "nobody knows whether it went out; it is not sent again by itself");
         self.tell(|channel| Happening::SendUnknown { channel, message, why: why.to_owned() });
     }
@@ -78,19 +76,19 @@ impl SendTelemetry {
     }
 
     pub fn reconciled(&self, message: MessageId) {
-        self.reconciled.increment(1);
+        self.counts.reconciled.increment(1);
         tracing::info!(channel = &*self.channel, %message, "the provider knows the message that was in doubt: it was sent");
         self.tell(|channel| Happening::Reconciled { channel, message });
     }
 
     pub fn handed_back(&self, message: MessageId, wait_ms: i64) {
-        self.handed_back.increment(1);
+        self.counts.handed_back.increment(1);
         tracing::debug!(channel = &*self.channel, %message, wait_ms, "not its turn, or hapax stops; the attempt is not counted");
     }
 
     /// The account's name may be a phone number: it is shown to whoever watches, and not logged.
     pub fn account_paused(&self, account: &str, why: &str) {
-        self.account_paused.increment(1);
+        self.counts.account_paused.increment(1);
         tracing::error!(
             channel = &*self.channel,
             why,
@@ -100,7 +98,7 @@ impl SendTelemetry {
     }
 
     pub fn fence_lost(&self, message: MessageId, fence: Fence) {
-        self.fence_lost.increment(1);
+        self.counts.fence_lost.increment(1);
         tracing::warn!(channel = &*self.channel, %message, %fence, "another worker holds this message now; the outcome here does not count");
     }
 

@@ -28,42 +28,29 @@ const WORDING: [&[&str]; 11] = [
     &["pollCreationMessage", "name"],
 ];
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Envelope<'a> {
-    #[serde(borrow, default)]
     event: Text<'a>,
-    #[serde(borrow, default)]
     instance: Text<'a>,
     /// The same in the copies of one event, and otherwise not to be believed: local time that says it is UTC.
-    #[serde(borrow, default)]
     date_time: Text<'a>,
-    #[serde(borrow, default)]
     data: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Key<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default, rename = "remoteJid")]
     remote_jid: Text<'a>,
-    #[serde(borrow, default, rename = "remoteJidAlt")]
     remote_jid_alt: Text<'a>,
-    #[serde(borrow, default, rename = "previousRemoteJid")]
     previous_remote_jid: Text<'a>,
-    #[serde(borrow, default, rename = "senderPn")]
     sender_pn: Text<'a>,
-    #[serde(borrow, default, rename = "senderLid")]
     sender_lid: Text<'a>,
-    #[serde(borrow, default)]
     participant: Text<'a>,
-    #[serde(borrow, default, rename = "participantAlt")]
     participant_alt: Text<'a>,
-    #[serde(borrow, default, rename = "participantPn")]
     participant_pn: Text<'a>,
-    #[serde(borrow, default, rename = "participantLid")]
     participant_lid: Text<'a>,
-    #[serde(default, rename = "fromMe")]
     from_me: Flag,
 }
 
@@ -82,35 +69,34 @@ impl Key<'_> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow, default)]
     key: Object<Key<'a>>,
-    #[serde(borrow, default)]
     message: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "messageType")]
+    #[serde(rename = "messageType")]
     message_type: Text<'a>,
-    #[serde(borrow, default, rename = "messageTimestamp")]
+    #[serde(rename = "messageTimestamp")]
     timestamp: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Update<'a> {
-    #[serde(borrow, default, rename = "keyId")]
+    #[serde(rename = "keyId")]
     key_id: Text<'a>,
-    #[serde(borrow, default)]
     status: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Protocol<'a> {
-    #[serde(borrow, default)]
     key: Object<Key<'a>>,
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     sort: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "editedMessage")]
+    #[serde(rename = "editedMessage")]
     edited: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "timestampMs")]
+    #[serde(rename = "timestampMs")]
     timestamp_ms: Option<&'a RawValue>,
 }
 

@@ -34,34 +34,25 @@ pub(super) fn read(platform: &str, body: &Bytes, reading: &mut Reading<'_>) {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Entry<'a> {
     /// The page, or the Instagram account.
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
     time: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Item<'a> {
-    #[serde(borrow, default)]
     sender: Object<Person<'a>>,
-    #[serde(borrow, default)]
     recipient: Object<Person<'a>>,
-    #[serde(borrow, default)]
     timestamp: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     message: Object<Message<'a>>,
-    #[serde(borrow, default)]
     message_edit: Object<Message<'a>>,
-    #[serde(borrow, default)]
     reaction: Object<Reaction<'a>>,
-    #[serde(borrow, default)]
     postback: Object<Postback<'a>>,
-    #[serde(borrow, default)]
     delivery: Object<Receipt<'a>>,
-    #[serde(borrow, default)]
     read: Object<Receipt<'a>>,
 }
 
@@ -71,50 +62,40 @@ struct Person<'a> {
     id: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow, default)]
     mid: Text<'a>,
-    #[serde(borrow, default)]
     text: Option<&'a RawValue>,
-    #[serde(default)]
     is_echo: Flag,
-    #[serde(default)]
     is_deleted: Flag,
-    #[serde(default)]
     num_edit: Integer,
-    #[serde(borrow, default)]
     quick_reply: Option<&'a RawValue>,
     /// Kept raw: half an emoji in the caller's part must not cost the echo.
-    #[serde(borrow, default)]
     metadata: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Reaction<'a> {
-    #[serde(borrow, default)]
     mid: Text<'a>,
-    #[serde(borrow, default)]
     action: Text<'a>,
-    #[serde(borrow, default)]
     emoji: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Postback<'a> {
-    #[serde(borrow, default)]
     mid: Text<'a>,
-    #[serde(borrow, default)]
     title: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Receipt<'a> {
     /// Instagram names the message that was read.
-    #[serde(borrow, default)]
     mid: Text<'a>,
     /// Everything up to this time, in milliseconds.
-    #[serde(default)]
     watermark: Integer,
 }
 

@@ -204,27 +204,23 @@ struct Page<'a> {
     records: List<Object<Record<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
-    #[serde(borrow, default)]
     key: Object<RecordKey<'a>>,
-    #[serde(borrow, default, rename = "messageType")]
+    #[serde(rename = "messageType")]
     message_type: Text<'a>,
-    #[serde(borrow, default)]
     message: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "messageTimestamp")]
+    #[serde(rename = "messageTimestamp")]
     timestamp: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct RecordKey<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default, rename = "remoteJid")]
     remote_jid: Text<'a>,
-    #[serde(borrow, default, rename = "remoteJidAlt")]
     remote_jid_alt: Text<'a>,
-    #[serde(default, rename = "fromMe")]
     from_me: Flag,
 }
 

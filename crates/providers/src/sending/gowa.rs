@@ -197,12 +197,10 @@ struct Wanted {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(borrow, default)]
     code: Text<'a>,
-    #[serde(borrow, default)]
     message: Text<'a>,
-    #[serde(borrow, default)]
     results: Object<Results<'a>>,
 }
 
@@ -224,17 +222,13 @@ struct Past<'a> {
     data: List<Object<Row<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Row<'a> {
-    #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow, default)]
     content: Text<'a>,
-    #[serde(borrow, default)]
     media_type: Text<'a>,
-    #[serde(borrow, default)]
     timestamp: Text<'a>,
-    #[serde(default)]
     is_from_me: Flag,
 }
 

@@ -172,22 +172,18 @@ fn own_metadata(body: &Body<'_>) -> Result<Option<String>, String> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(borrow, default)]
     message_id: Text<'a>,
-    #[serde(borrow, default)]
     error: Object<GraphError<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct GraphError<'a> {
-    #[serde(default)]
     code: Integer,
-    #[serde(default)]
     error_subcode: Integer,
-    #[serde(borrow, default)]
     message: Text<'a>,
-    #[serde(default)]
     is_transient: Flag,
 }
 

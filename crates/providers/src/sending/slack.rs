@@ -191,33 +191,26 @@ fn json_content() -> (HeaderName, HeaderValue) {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(default)]
     ok: Flag,
-    #[serde(borrow, default)]
     error: Text<'a>,
-    #[serde(borrow, default)]
     channel: Text<'a>,
-    #[serde(borrow, default)]
     ts: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct History<'a> {
-    #[serde(default)]
     ok: Flag,
-    #[serde(default)]
     has_more: Flag,
-    #[serde(borrow, default)]
     error: Text<'a>,
-    #[serde(borrow, default)]
     messages: List<Object<Row<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Row<'a> {
-    #[serde(borrow, default)]
     ts: Text<'a>,
-    #[serde(borrow, default)]
     metadata: Object<Metadata<'a>>,
 }

@@ -190,32 +190,26 @@ fn fields_as_json<F: AsRef<str>>(fields: impl Iterator<Item = (F, F)>) -> Bytes 
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(default)]
     ok: Flag,
-    #[serde(borrow, default)]
     result: Option<&'a RawValue>,
-    #[serde(default)]
     error_code: Integer,
-    #[serde(borrow, default)]
     description: Text<'a>,
-    #[serde(default)]
     parameters: Object<Parameters>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Parameters {
-    #[serde(default)]
     retry_after: Integer,
-    #[serde(default)]
     migrate_to_chat_id: Integer,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Made {
-    #[serde(default)]
     message_id: Integer,
-    #[serde(default)]
     chat: Object<Chat>,
 }
 

@@ -178,11 +178,9 @@ fn is_number(digits: &str) -> bool {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(borrow, default)]
     sid: Text<'a>,
-    #[serde(default)]
     code: Integer,
-    #[serde(borrow, default)]
     message: Text<'a>,
 }

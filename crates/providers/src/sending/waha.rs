@@ -185,13 +185,10 @@ fn id_in(answer: &str) -> Option<String> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Refusal<'a> {
-    #[serde(borrow, default)]
     error: Text<'a>,
-    #[serde(borrow, default)]
     message: Text<'a>,
-    #[serde(borrow, default)]
     session: Text<'a>,
-    #[serde(borrow, default)]
     status: Text<'a>,
 }

@@ -173,12 +173,10 @@ fn is_user_id(peer: &str) -> bool {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Answer<'a> {
-    #[serde(borrow, default)]
     messages: List<Object<Taken<'a>>>,
-    #[serde(default)]
     success: Flag,
-    #[serde(borrow, default)]
     error: Object<GraphError<'a>>,
 }
 
@@ -188,15 +186,12 @@ struct Taken<'a> {
     id: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct GraphError<'a> {
-    #[serde(default)]
     code: Integer,
-    #[serde(borrow, default)]
     message: Text<'a>,
-    #[serde(default)]
     is_transient: Flag,
-    #[serde(borrow, default)]
     error_data: Object<Details<'a>>,
 }
 

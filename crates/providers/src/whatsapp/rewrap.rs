@@ -130,17 +130,13 @@ fn contacts_of(value: &Value<'_>, part: &str, kept: &[&RawValue], dropped: &[&Ra
     (!staying.is_empty()).then(|| array_of(staying))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct People<'a> {
-    #[serde(borrow, default)]
     from: Text<'a>,
-    #[serde(borrow, default)]
     from_user_id: Text<'a>,
-    #[serde(borrow, default)]
     to: Text<'a>,
-    #[serde(borrow, default)]
     recipient_id: Text<'a>,
-    #[serde(borrow, default)]
     recipient_user_id: Text<'a>,
 }
 

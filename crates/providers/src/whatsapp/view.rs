@@ -14,39 +14,31 @@ pub(super) struct Envelope<'a> {
     pub(super) entry: List<Object<Entry<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Entry<'a> {
     /// The WhatsApp business account.
-    #[serde(borrow, default)]
     pub(super) id: Text<'a>,
     /// When Meta made the notification; the only thing that tells two equal changes apart.
-    #[serde(borrow, default)]
     pub(super) time: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     pub(super) changes: List<Object<Change<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Change<'a> {
-    #[serde(borrow, default)]
     field: Text<'a>,
-    #[serde(borrow, default)]
     value: Object<Value<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Value<'a> {
-    #[serde(borrow, default)]
     pub(super) metadata: Object<Metadata<'a>>,
-    #[serde(borrow, default)]
     pub(super) contacts: List<Object<Contact<'a>>>,
-    #[serde(borrow, default)]
     messages: List<&'a RawValue>,
-    #[serde(borrow, default)]
     message_echoes: List<&'a RawValue>,
-    #[serde(borrow, default)]
     statuses: List<&'a RawValue>,
-    #[serde(borrow, default)]
     errors: List<&'a RawValue>,
 }
 
@@ -56,11 +48,10 @@ pub(super) struct Metadata<'a> {
     pub(super) phone_number_id: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Contact<'a> {
-    #[serde(borrow, default)]
     pub(super) wa_id: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) user_id: Text<'a>,
 }
 
@@ -139,36 +130,24 @@ pub(super) fn places_of<T>(list: &List<T>) -> usize {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    #[serde(borrow, default)]
     pub(super) id: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) from: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) from_user_id: Text<'a>,
     /// Whom an echo went to.
-    #[serde(borrow, default)]
     pub(super) to: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) timestamp: Text<'a>,
-    #[serde(borrow, default, rename = "type")]
+    #[serde(rename = "type")]
     pub(super) kind: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) text: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) image: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) video: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) document: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) button: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) interactive: Object<Interactive<'a>>,
-    #[serde(borrow, default)]
     pub(super) reaction: Object<Wording<'a>>,
-    #[serde(default)]
     pub(super) errors: List<Object<ErrorCode>>,
 }
 
@@ -206,11 +185,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Wording<'a> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Interactive<'a> {
-    #[serde(borrow, default)]
     pub(super) button_reply: Object<Wording<'a>>,
-    #[serde(borrow, default)]
     pub(super) list_reply: Object<Wording<'a>>,
 }
 
@@ -220,21 +198,15 @@ pub(super) struct ErrorCode {
     pub(super) code: Integer,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct StatusUpdate<'a> {
-    #[serde(borrow, default)]
     pub(super) id: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) status: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) timestamp: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) recipient_id: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) recipient_user_id: Text<'a>,
-    #[serde(borrow, default)]
     pub(super) recipient_participant_id: Text<'a>,
     /// Kept raw: half an emoji in the caller's part must not cost the status.
-    #[serde(borrow, default)]
     pub(super) biz_opaque_callback_data: Option<&'a RawValue>,
 }
