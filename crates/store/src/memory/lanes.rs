@@ -159,8 +159,10 @@ impl Lanes {
         self.lanes.iter().filter(|(_, lane)| lane.into.is_none()).map(|(number, _)| *number).collect()
     }
 
-    pub(super) fn held(&self, item: ItemId) -> Option<&Held> {
-        self.lanes.values().filter_map(|lane| lane.lease.as_ref()).find(|held| held.item == item)
+    /// Who holds an item that was put into this lane. The lease may have been given under any lane of the same group.
+    pub(super) fn held(&self, number: u64, item: ItemId) -> Option<&Held> {
+        let speaks = self.lanes.get(&number)?.into.unwrap_or(number);
+        self.group(speaks).filter_map(|(_, lane)| lane.lease.as_ref()).find(|held| held.item == item)
     }
 
     pub(super) fn follow_clock(&mut self, back: i64, now: i64) {

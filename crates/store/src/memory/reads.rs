@@ -211,8 +211,8 @@ impl State {
         let state = match item.place {
             Place::Parked => ItemState::Parked,
             Place::Quarantined => ItemState::Quarantined,
-            Place::InLane(_) => {
-                let held = self.lanes.held(id);
+            Place::InLane(lane) => {
+                let held = self.lanes.held(lane, id);
                 held.map_or(ItemState::Waiting { due_ms: item.due_ms }, |held| ItemState::Leased {
                     worker: held.worker.to_string(),
                     until_ms: held.until_ms,
