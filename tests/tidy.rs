@@ -132,6 +132,27 @@ fn every_control_names_tests_that_exist() {
     report(broken);
 }
 
+#[test]
+fn the_way_of_a_webhook_names_what_there_is() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let way = text.split("### The way of one webhook").nth(1).expect("a section with the way");
+    let rows = way.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let names: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(|name| !name.contains('/')).collect();
+    assert!(names.len() > 20, "the table is gone");
+    let sources = sources();
+    let is_there = |name: &&str| {
+        let (within, last) = name.rsplit_once("::").unwrap_or(("", name));
+        let within = within.rsplit("::").next().unwrap_or_default();
+        let kinds: &[&str] = if last.starts_with(char::is_uppercase) { &["struct ", "trait "] } else { &["fn "] };
+        sources.iter().filter(|source| source.path.starts_with("crates/")).any(|source| {
+            let defined =
+                |kind: &&str| [" ", "(", "<", ";"].iter().any(|end| source.code.contains(&format!("{kind}{last}{end}")));
+            kinds.iter().any(defined) && (source.path.contains(within) || source.code.contains(within))
+        })
+    };
+    report(names.iter().filter(|name| !is_there(name)).map(|name| format!("ARCHITECTURE.md: there is no `{name}`")).collect());
+}
+
 fn report(broken: Vec<String>) {
     assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
 }

@@ -58,11 +58,7 @@ async fn list(client: &Client, output: &Output) -> Result<(), Failure> {
 async fn resume(client: &Client, channel: &str, account: &str, output: &Output) -> Result<(), Failure> {
     let path = format!("/v1/accounts/{}/{}/resume", in_path(channel), in_path(account));
     let answer = client.post(&path, json!({})).await?;
-    if output.json {
-        output.json(&answer);
-    } else {
-        let [channel, account, why] = ["channel", "account", "why"].map(|key| printable(&text_of(&answer, key)));
-        output.line(format_args!("account {account} of {channel} sends again; it was paused: {why}"));
-    }
+    let [channel, account, why] = ["channel", "account", "why"].map(|key| printable(&text_of(&answer, key)));
+    output.answer(&answer, format_args!("account {account} of {channel} sends again; it was paused: {why}"));
     Ok(())
 }

@@ -90,11 +90,7 @@ impl Ids {
         let client = Client::open(global)?;
         for id in self.ids {
             let answer = client.post(&format!("/v1/messages/{id}/{verb}"), json!({})).await?;
-            if output.json {
-                output.json(&answer);
-            } else {
-                output.line(format_args!("{id} {done}: {}", printable(&text_of(&answer, "status"))));
-            }
+            output.answer(&answer, format_args!("{id} {done}: {}", printable(&text_of(&answer, "status"))));
         }
         Ok(())
     }

@@ -45,6 +45,11 @@ impl Output {
         self.line(if text.contains(steers) { text.chars().fold(String::new(), escaped) } else { text });
     }
 
+    /// Prints the server's answer for programs, or words about it for people.
+    pub fn answer(&self, answer: &Value, words: impl Display) {
+        if self.json { self.json(answer) } else { self.line(words) }
+    }
+
     /// Says something beside the answer, so that pipes do not get it.
     pub fn note(&self, words: impl Display) {
         let _ = writeln!(anstream::stderr(), "{}", harmless(&words.to_string()));

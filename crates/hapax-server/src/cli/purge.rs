@@ -27,11 +27,8 @@ impl Purge {
                 break;
             }
         }
-        if output.json {
-            output.json(&json!({ "keys": keys, "events": events }));
-        } else {
-            output.line(format_args!("removed {keys} keys and {events} events"));
-        }
+        let removed = json!({ "keys": keys, "events": events });
+        output.answer(&removed, format_args!("removed {keys} keys and {events} events"));
         Ok(())
     }
 }

@@ -27,14 +27,9 @@ impl Replay {
         let client = Client::open(global)?;
         for event in self.events {
             let answer = client.post(&format!("/v1/events/{event}/replay"), json!({})).await?;
-            if output.json {
-                output.json(&answer);
-            } else {
-                output.line(format_args!(
-                    "{event} is in line again as {}; follow it with `hapax story {event}`",
-                    text_of(&answer, "item")
-                ));
-            }
+            let item = text_of(&answer, "item");
+            let words = format_args!("{event} is in line again as {item}; follow it with `hapax story {event}`");
+            output.answer(&answer, words);
         }
         Ok(())
     }

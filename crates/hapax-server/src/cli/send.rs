@@ -72,11 +72,7 @@ impl Send {
         let headers: Vec<_> = wait.iter().map(|wait| ("prefer", wait.as_str())).collect();
         let sent = Client::open(global)?.post_with("/v1/messages", ask, &headers).await;
         let receipt = sent.map_err(|failure| repeatable(failure, &request_id))?;
-        if output.json {
-            output.json(&receipt);
-        } else {
-            output.line(words(&receipt));
-        }
+        output.answer(&receipt, words(&receipt));
         match text_of(&receipt, "status").as_str() {
             status @ ("failed" | "unknown") => {
                 let why = printable(&text_of(&receipt, "why"));

@@ -65,11 +65,7 @@ impl Token {
             What::List => list(&client, output).await,
             What::Revoke { name } => {
                 let answer = client.delete(&format!("/v1/tokens/{}", in_path(&name))).await?;
-                if output.json {
-                    output.json(&answer);
-                } else {
-                    output.line(format_args!("`{name}` is revoked"));
-                }
+                output.answer(&answer, format_args!("`{name}` is revoked"));
                 Ok(())
             }
         }
