@@ -21,6 +21,7 @@ mod jwt;
 mod lenient;
 mod messenger;
 mod reading;
+mod redact;
 pub mod samples;
 pub mod sending;
 pub mod settings;

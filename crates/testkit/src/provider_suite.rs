@@ -141,9 +141,14 @@ fn signatures_are_hidden_and_named() {
 fn a_truncated_body_is_one_problem() {
     for_each_fixture(|subject, fixture| {
         for cut in places_in(&fixture.body) {
-            let parsed = read(subject, &fixture.with_body(fixture.body[..cut].to_vec()));
+            let request = subject.signed(&fixture.with_body(fixture.body[..cut].to_vec()));
+            let verified = subject.provider.verify(&request, NOW_MS).expect("signed as it is");
+            let parsed = subject.provider.parse(&verified);
             assert_eq!((parsed.events.len(), parsed.problems.len()), (0, 1), "{} cut at {cut}", fixture.name);
-            assert_eq!(parsed.problems[0].part, fixture.body[..cut], "{} cut at {cut}", fixture.name);
+            assert_eq!(parsed.problems[0].part, *verified.body(), "{} cut at {cut}", fixture.name);
+            // A secret in it is the only thing that is not kept as it came.
+            let kept = verified.body().windows(10).any(|part| part == b"[redacted]") || *verified.body() == fixture.body[..cut];
+            assert!(kept, "{} cut at {cut}", fixture.name);
         }
     });
 }

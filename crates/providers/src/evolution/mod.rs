@@ -7,8 +7,9 @@ use subtle::ConstantTimeEq;
 
 use super::generic::check::Check;
 use super::jwt::Jwt;
+use super::redact::{REDACTED, Secret};
 use super::settings::EvolutionProof;
-use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified};
 
 mod events;
 
@@ -16,10 +17,9 @@ pub(super) use events::wording;
 
 const NAME: &str = "evolution";
 /// Evolution puts the instance's own key into the body, where it is set to.
-const APIKEY: &str = "apikey";
-/// Stand in for a key that is kept nowhere; the first for the one that the channel sends with, so that it can be put back for the bot.
+const APIKEY: Secret = Secret { name: "apikey", anywhere: true };
+/// Stands in for the key that the channel sends with, so that it can be put back for the bot.
 const OUR_KEY: &str = "[token]";
-const ANOTHER_KEY: &str = "[redacted]";
 
 pub(super) struct Evolution {
     proof: Proof,
@@ -40,15 +40,14 @@ impl Evolution {
         Self { proof, token: token.cloned() }
     }
 
-    /// The body without the instance's key. What cannot be read as JSON is left as it is.
+    /// The body without the instance's key.
     fn redacted(&self, body: &Bytes) -> Option<Bytes> {
-        let text = std::str::from_utf8(body).ok().filter(|text| text.contains(APIKEY))?;
-        let found = json::member(text, APIKEY).filter(|found| found.get() != "null")?;
-        let given = json::text(Some(found)).unwrap_or_default();
-        let is_ours =
-            self.token.as_ref().is_some_and(|token| bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())));
-        let stands_in = if is_ours { OUR_KEY } else { ANOTHER_KEY };
-        json::with_member_replaced(text, APIKEY, format!("\"{stands_in}\"").as_bytes()).map(Bytes::from)
+        let stands_in = |given: &str| {
+            let given = given.as_bytes();
+            let is_ours = self.token.as_ref().is_some_and(|token| bool::from(token.expose_secret().as_bytes().ct_eq(given)));
+            format!("\"{}\"", if is_ours { OUR_KEY } else { REDACTED })
+        };
+        APIKEY.blanked(body, stands_in).map(Bytes::from)
     }
 }
 
@@ -77,10 +76,8 @@ impl Provider for Evolution {
     }
 
     fn restore(&self, body: &[u8]) -> Option<Vec<u8>> {
-        let text = std::str::from_utf8(body).ok().filter(|text| text.contains(OUR_KEY))?;
-        let (token, stands_in) = (self.token.as_ref()?, json::text(json::member(text, APIKEY))?);
-        let token = serde_json::Value::from(token.expose_secret()).to_string();
-        (stands_in == OUR_KEY).then(|| json::with_member_replaced(text, APIKEY, token.as_bytes()))?
+        let token = serde_json::Value::from(self.token.as_ref()?.expose_secret()).to_string();
+        APIKEY.replaced(body, |given| (given == OUR_KEY).then(|| token.clone()))
     }
 
     fn sign(&self, webhook: Unsigned<'_>, now_ms: i64) -> Vec<(HeaderName, HeaderValue)> {
