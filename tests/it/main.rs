@@ -46,6 +46,7 @@ mod spool_windows;
 mod stopping;
 mod store_trouble;
 mod stores;
+mod target_login;
 mod unreachable;
 mod wire;
 mod without_id;

@@ -49,7 +49,10 @@ pub(super) fn client() -> Result<Client, BadCalls> {
 }
 
 pub(super) struct Target {
+    /// Without a user and password: whoever logs an address would log them.
     url: Url,
+    /// Made of the user and password that stood in it.
+    login: Option<HeaderValue>,
     client: Client,
     provider: Arc<dyn Provider>,
     /// How replies go out; `None`: this channel only receives.
@@ -70,10 +73,14 @@ impl Target {
         let Channel { settings, provider, sending } = channel;
         let Some(address) = &settings.target else { return Ok(None) };
         let url = http_client::read_address("target", &settings.name, address)?;
+        // The client makes one of the other.
+        let asked = client.post(url).build().map_err(BadCalls::Client)?;
+        let (url, login) = (asked.url().clone(), asked.headers().get(header::AUTHORIZATION).cloned());
         let own_form = matches!(settings.provider, Settings::Telegram { .. });
         let reading = || build_sending(&settings.provider, None).filter(|_| own_form);
         Ok(Some(Self {
             url,
+            login,
             client: client.clone(),
             provider,
             reading: sending.clone().or_else(reading),
@@ -170,6 +177,9 @@ impl Target {
             headers.insert(name, value);
         }
         ours(&mut headers, &body);
+        if let Some(login) = &self.login {
+            headers.insert(header::AUTHORIZATION, login.clone());
+        }
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());

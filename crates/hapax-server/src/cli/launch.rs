@@ -1,5 +1,6 @@
 //! What `serve` and `listen` share: from a config to a server that runs until it is told to stop.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -47,7 +48,9 @@ pub(super) fn prepare(global: &Global, flags: Flags) -> Result<(Config, Option<S
 
 pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).context("log.filter cannot be read")?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(HarmlessStderr);
+    // Colours are for people: a journal, a file or a collector shows them as noise.
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(HarmlessStderr);
     // Fails only when logs were started already, and then they run.
     let _ = if json { logs.json().try_init() } else { logs.try_init() };
     Ok(())

@@ -496,6 +496,16 @@ fn the_starter_is_a_good_config_with_every_provider_and_a_fresh_secret_each() {
 }
 
 #[test]
+fn a_channel_of_meta_without_a_verify_token_is_told_what_to_do() {
+    for provider in ["whatsapp", "messenger", "instagram"] {
+        let text = format!("[channel.a]\nprovider = \"{provider}\"\nsecret = \"0123456789abcdef0123456789abcdef\"\n");
+        let config = load_with(&text, &[], Flags::default()).expect("a good config");
+        let said = warnings(&config).into_iter().find(|warning| warning.contains("verify_token")).expect("a warning");
+        assert!(said.contains("401") && said.contains("set verify_token to a word of your own"), "{said}");
+    }
+}
+
+#[test]
 fn debug_hides_secrets() {
     let text = "admin_token = 'an-admin-token-of-mine'\n[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-secret'\n\
                 verify_token = 'my-verify-token'\nsign_with = 'my-signing-key'\ntoken = 'my-api-token'\n\

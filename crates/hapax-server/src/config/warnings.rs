@@ -41,7 +41,10 @@ pub fn warnings(config: &Config) -> Vec<String> {
         | Settings::Messenger { verify_token: None, .. }
         | Settings::Instagram { verify_token: None, .. } = &channel.provider
         {
-            said.push(format!("channel.{name}: without `verify_token` Meta's handshake fails when you save the callback URL"));
+            said.push(format!(
+                "channel.{name}: without `verify_token` Meta's check of the callback URL is answered 401, and Meta does not save it; set \
+                 verify_token to a word of your own (`openssl rand -hex 16`) and type the same beside the URL"
+            ));
         }
         if channel.send.as_ref().is_some_and(|send| send.on_unknown == OnUnknown::Resend) {
             said.push(format!("channel.{name}: on_unknown = \"resend\": a message whose answer was lost may arrive twice"));
