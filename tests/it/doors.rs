@@ -1,12 +1,16 @@
 //! Which listener serves what.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hapax_gateway::server::Listeners;
 use hapax_gateway::settings::Channel;
 use hapax_gateway::telemetry::Telemetry;
+use hapax_providers::samples::fresh_nonce;
 use hapax_providers::settings::Settings;
 use hapax_server::open::open_on;
+use hapax_store::memory::MemoryStore;
+use hapax_testkit::hand_clock::HandClock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +70,25 @@ async fn a_sample_is_signed_by_the_server_and_taken_in_like_any_webhook(opened: 
         assert_eq!((&said["status"], &said["answer"]["status"]), (&200.into(), &word.into()), "{said}");
     }
     assert_eq!(rig.events().await.len(), 2);
+    rig.stop().await;
+}
+
+/// A sample that comes again is a copy, however much later: its times are its nonce's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_nonce_is_a_copy_an_hour_later() {
+    let noon_ms = 1_760_011_200_000;
+    let clock = HandClock::at(noon_ms);
+    let store = Arc::new(MemoryStore::new(Arc::new(clock.clone())));
+    let opened = Opened { store, clock: Arc::new(clock.clone()), folder: None };
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    let fresh = fresh_nonce(noon_ms, 4_711);
+    for (nonce, word) in [(7, "accepted"), (fresh, "accepted"), (7, "duplicate"), (fresh, "duplicate")] {
+        let ask = rig.client.post(rig.url("/v1/channels/shop/trigger")).bearer_auth("an admin token for tests");
+        let answer = ask.json(&serde_json::json!({"kind": "text", "nonce": nonce})).send().await.expect("an answer");
+        let said: serde_json::Value = answer.json().await.expect("JSON");
+        assert_eq!(said["answer"]["status"], word, "{said}");
+        clock.advance(3_600_000);
+    }
     rig.stop().await;
 }
 

@@ -1,5 +1,7 @@
 //! Sample webhooks for `hapax trigger`: what a provider would send, before it is signed.
 
+use std::ops::Range;
+
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
@@ -12,7 +14,7 @@ pub struct Sample {
     pub body: Vec<u8>,
 }
 
-/// A sample with holes: `<hex>`, `<number>` and `<guid>` come from the nonce, `<s>` and `<iso>` from the time.
+/// A sample with holes: `<hex>`, `<number>` and `<guid>` come from the nonce, `<s>` and `<iso>` from its time.
 struct Template {
     provider: &'static str,
     headers: &'static [(&'static str, &'static str)],
@@ -50,16 +52,36 @@ pub fn list() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// Fills in a sample. The same nonce gives the same ids, so sending it twice is sending a copy.
+/// A nonce of ours is a second and six digits of chance, `1760000000123456`: it says the sample's time itself. Tools that take all numbers
+/// for floating ones read it right.
+const NONCES_PER_SECOND: u64 = 1_000_000;
+/// From 2020 to 2100: other numbers are somebody's own.
+const SECONDS_OF_NONCES: Range<u64> = 1_577_836_800..4_102_444_800;
+const DAY_S: i64 = 86_400;
+
+/// A nonce that nobody has used yet, for a sample of now.
+pub fn fresh_nonce(now_ms: i64, draw: u64) -> u64 {
+    now_ms.div_euclid(1_000).max(0) as u64 * NONCES_PER_SECOND + draw % NONCES_PER_SECOND
+}
+
+/// When a sample says it was made. The same nonce means the same time, so that a copy is a copy to the last byte: for nonces of ours for ever,
+/// for others for the rest of the day (UTC).
+fn made_s(nonce: u64, now_ms: i64) -> i64 {
+    let own = Some(nonce / NONCES_PER_SECOND).filter(|second| SECONDS_OF_NONCES.contains(second));
+    own.map_or_else(|| now_ms.div_euclid(1_000 * DAY_S) * DAY_S, |second| second as i64)
+}
+
+/// Fills in a sample. The same nonce gives the same ids and times, so sending it twice is sending a copy.
 pub fn sample(name: &str, nonce: u64, now_ms: i64) -> Option<Sample> {
     let template = template(name)?;
-    let iso = jiff::Timestamp::from_millisecond(now_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let made_s = made_s(nonce, now_ms);
+    let iso = jiff::Timestamp::from_second(made_s).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let holes = [
         ("<hex>", format!("{nonce:016X}")),
         // Telegram's update ids are positive and fit 31 bits.
         ("<number>", (nonce % (1 << 31)).to_string()),
         ("<guid>", Uuid::from_u64_pair(0x6861_7061_7800_4000, nonce).to_string()),
-        ("<s>", now_ms.div_euclid(1_000).to_string()),
+        ("<s>", made_s.to_string()),
         ("<iso>", iso.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
     ];
     let fill = |text: &str| holes.iter().fold(text.to_owned(), |text, (hole, value)| text.replace(hole, value));
@@ -122,3 +144,26 @@ const GITHUB_PUSH_HEADERS: &[(&str, &str)] =
     &[("x-github-event", "push"), ("x-github-delivery", "<guid>"), ("x-github-hook-id", "900001")];
 const GITHUB_PING_HEADERS: &[(&str, &str)] =
     &[("x-github-event", "ping"), ("x-github-delivery", "<guid>"), ("x-github-hook-id", "900001")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: i64 = 1_760_000_000_000;
+
+    #[test]
+    fn the_same_nonce_is_the_same_message_to_the_last_byte() {
+        let fresh = fresh_nonce(NOW_MS, 987_654_321);
+        assert_eq!(fresh, 1_760_000_000_654_321);
+        for (name, _) in list() {
+            assert_eq!(sample(name, fresh, NOW_MS), sample(name, fresh, NOW_MS + 40 * 86_400_000), "{name}");
+            for own in [0, 7, u64::MAX, 1_760_000_000_000] {
+                assert_eq!(sample(name, own, NOW_MS), sample(name, own, NOW_MS + 3_600_000), "{name}: on the same day");
+            }
+        }
+        let body =
+            |nonce| String::from_utf8(sample("telegram.text", nonce, NOW_MS + 5_000).map_or_else(Vec::new, |one| one.body));
+        assert!(body(fresh).is_ok_and(|body| body.contains("1760000000")));
+        assert!(body(7).is_ok_and(|body| body.contains("1759968000")));
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Instant;
 use clap::Args;
 use futures_util::StreamExt;
 use hapax_providers::samples;
+use hapax_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use super::client::{Client, in_path};
@@ -25,7 +26,11 @@ Examples:
   hapax trigger whatsapp.text --times 5
   hapax trigger telegram.callback --channel helpbot
   hapax trigger stripe.invoice_paid --times 50 --concurrent
-  hapax trigger whatsapp.text --nonce 7        the same message as the last time with --nonce 7
+  hapax trigger whatsapp.text --nonce 7        the same message as the last time with --nonce 7 today
+
+A nonce makes the ids and the times of a sample. One that is made here (it is printed at the end) says its own second: with it, the sample
+is the same message whenever you repeat it. With any other number it is the same for the rest of the day (UTC); on the next day it has
+the same id and another time, which is a conflict.
 
 Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, messenger.text, messenger.delivery, instagram.text,
 telegram.text, telegram.callback, gowa.text, gowa.ack,
@@ -44,7 +49,7 @@ pub struct Trigger {
     /// Send all at the same time instead of one after the other
     #[arg(long)]
     concurrent: bool,
-    /// Makes the ids of the sample: the same number is the same message. Without it a random one
+    /// Makes the ids and times of the sample: the same number is the same message. Without it one that was never used
     #[arg(long, value_name = "NUMBER")]
     nonce: Option<u64>,
 }
@@ -80,7 +85,7 @@ impl Answer {
 impl Trigger {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let client = Client::open(global)?;
-        let nonce = self.nonce.unwrap_or_else(rand::random);
+        let nonce = self.nonce.unwrap_or_else(|| samples::fresh_nonce(SystemClock::new().wall_ms(), rand::random()));
         let provider = self.sample.split('.').next().unwrap_or_default();
         let channel = pick(&client.get("/v1/channels", &[]).await?, provider, self.channel.as_deref())?;
         let path = format!("/v1/channels/{}/trigger", in_path(&channel));
@@ -126,6 +131,7 @@ fn conclude(sample: &str, channel: &str, nonce: u64, answers: &[Answer], output:
     } else {
         let tail = if refused > 0 { format!(", {refused} refused") } else { String::new() };
         output.line(format_args!("{accepted} accepted, {suppressed} suppressed{tail}"));
+        output.note(format_args!("--nonce {nonce} sends this message again"));
     }
     match answers.iter().find(|answer| !answer.is_good()) {
         None => Ok(()),
