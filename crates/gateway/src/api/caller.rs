@@ -119,8 +119,12 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 /// Lets those pass whose token has the scope.
 pub(super) async fn need(scope: Scope, caller: Caller, request: Request, next: Next) -> Result<Response, Problem> {
     if !caller.may(scope) {
-        let (name, scope) = (&caller.name, scope.name());
-        return Err(Problem::forbidden(format!("this takes a token of scope `{scope}` (or `admin`), and `{name}` has another")));
+        let name = &caller.name;
+        let takes = match scope {
+            Scope::Admin => "`admin`".to_owned(),
+            scope => format!("`{}` (or `admin`)", scope.name()),
+        };
+        return Err(Problem::forbidden(format!("this takes a token of scope {takes}, and `{name}` has another")));
     }
     Ok(next.run(request).await)
 }

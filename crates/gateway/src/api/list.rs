@@ -52,20 +52,21 @@ impl<T: Serialize> Serialize for List<T> {
     }
 }
 
-/// One page of a list, from the pages of each channel that the caller sees.
-pub(super) async fn page_of<T, F>(
-    channels: Vec<Option<String>>,
+/// One page of a list, from the pages of each part that the caller may see. What is in several of them is in it once.
+pub(super) async fn page_of<P, T, F>(
+    parts: Vec<P>,
     limit: usize,
-    ask: impl Fn(Option<String>) -> F,
+    ask: impl Fn(P) -> F,
     order: impl Fn(&T, &T) -> Ordering,
 ) -> Result<Page<T>, StoreError>
 where
     F: Future<Output = Result<Page<T>, StoreError>>,
 {
-    let pages: Vec<Page<T>> = stream::iter(channels.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
+    let pages: Vec<Page<T>> = stream::iter(parts.into_iter().map(ask)).buffered(ASKED_AT_ONCE).try_collect().await?;
     let mut more = pages.iter().any(|page| page.more);
     let mut rows: Vec<T> = pages.into_iter().flat_map(|page| page.rows).collect();
-    rows.sort_by(order);
+    rows.sort_by(&order);
+    rows.dedup_by(|a, b| order(a, b) == Ordering::Equal);
     more |= rows.len() > limit;
     rows.truncate(limit);
     Ok(Page { rows, more })

@@ -18,7 +18,6 @@ mod problem;
 mod purge;
 mod redrive;
 mod send;
-mod send_at;
 mod send_story;
 mod stats;
 mod story;

@@ -28,7 +28,8 @@ pub(super) struct Stats {
     promise: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_kept: Vec<String>,
-    memory: Memory,
+    /// Null, like all that is counted for all channels together, to a token of some.
+    memory: Option<Memory>,
     last_purge: Option<Purge>,
     outbox: Option<Outbox>,
     channels: Option<Vec<Channel>>,
@@ -77,7 +78,7 @@ struct Spooled {
     oldest_at: Option<String>,
 }
 
-/// A token of some channels is told about these alone.
+/// A token of some channels is told about these alone: what is counted for all together is null.
 pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
     let seen = |counts: &ChannelCounts| caller.sees(&counts.channel);
     let spool = match &api.spool {
@@ -93,7 +94,11 @@ pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result
         Promise::Full => ("full", Vec::new()),
         Promise::Degraded(reasons) => ("degraded", reasons),
     };
-    let last_purge = api.purges.last().map(|last| Purge { at: rfc3339(last.at_ms), keys: last.keys, events: last.events });
+    let last_purge = api.purges.last().filter(|_| !caller.is_limited()).map(|last| Purge {
+        at: rfc3339(last.at_ms),
+        keys: last.keys,
+        events: last.events,
+    });
     let memory = (api.memory)();
     let whole = stats.as_ref().filter(|_| !caller.is_limited());
     let of = |number: fn(&hapax_store::Stats) -> u64| whole.map(number);
@@ -106,7 +111,7 @@ pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result
         log_bytes: of(|stats| stats.log_bytes),
         promise,
         not_kept,
-        memory: Memory { keys: memory.keys, hits: memory.hits },
+        memory: (!caller.is_limited()).then_some(Memory { keys: memory.keys, hits: memory.hits }),
         last_purge,
         outbox: whole.map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
         channels: stats.map(|stats| stats.channels.into_iter().filter(seen).map(Channel::from).collect()),

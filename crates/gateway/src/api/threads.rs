@@ -1,5 +1,6 @@
 //! `/v1/threads`: who talks with whom, and what was said.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,8 +13,14 @@ use super::list::{ASKED_AT_ONCE, Asked, List, page_limit, page_of};
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
+use hapax_domain::limits::PAGE_MAX;
 use hapax_domain::{EventId, ThreadId};
-use hapax_store::{EntryId, ThreadMessage, ThreadQuery, ThreadRow};
+use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
+
+/// How often the store is asked for one page of a token of some channels: threads of others in its accounts are passed over.
+const LOOKS_FOR_PAGE: usize = 10;
+/// Accounts whose threads such a token is shown, beside those that its channels began.
+const ACCOUNTS_MAX: usize = 32;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,20 +70,61 @@ pub(super) async fn list(
     Asked(ask): Asked<Ask>,
 ) -> Result<Json<List<Thread>>, Problem> {
     let cursors = Cursors::of(&api, &caller, "threads", "");
-    let query = ThreadQuery {
-        channel: None,
-        account: ask.account,
-        before: cursors.place(ask.before.as_deref(), read_place)?,
-        limit: page_limit(ask.limit),
-    };
-    let of = |channel| api.store.threads(ThreadQuery { channel, ..query.clone() });
+    let mut before = cursors.place(ask.before.as_deref(), read_place)?;
+    let limit = page_limit(ask.limit);
+    let parts = parts(&api, &caller, ask.channel, ask.account).await?;
     let newest_first = |a: &ThreadRow, b: &ThreadRow| (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id));
-    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, newest_first).await?;
-    let next = page.rows.last().filter(|_| page.more).map(|row| cursors.write(&write_place(row)));
-    let views = page.rows.into_iter().map(|row| thread_view::view(&api, &caller, row, LOOK_IN_LIST));
-    let views: Vec<Option<View>> = stream::iter(views).buffered(ASKED_AT_ONCE).try_collect().await?;
-    let rows = views.into_iter().flatten().map(|view| view.row.into()).collect();
+    let (mut rows, mut next) = (Vec::new(), None);
+    for _ in 0..LOOKS_FOR_PAGE {
+        let wanted = limit - rows.len();
+        let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit: wanted, ..part });
+        let page = page_of(parts.clone(), wanted, of, newest_first).await?;
+        let last = page.rows.last().filter(|_| page.more).map(|row| (row.last_ms, row.id.clone()));
+        let views = page.rows.into_iter().map(|row| thread_view::view(&api, &caller, row, LOOK_IN_LIST));
+        let views: Vec<Option<View>> = stream::iter(views).buffered(ASKED_AT_ONCE).try_collect().await?;
+        rows.extend(views.into_iter().flatten().map(|view| Thread::from(view.row)));
+        next = last.as_ref().map(|last| cursors.write(&write_place(last)));
+        before = last;
+        if before.is_none() || rows.len() >= limit {
+            break;
+        }
+    }
     Ok(Json(List { name: "threads", rows, next }))
+}
+
+/// What to ask the store for. A thread is listed under the channel that began it, so a token of some channels is shown the threads that others
+/// began in its accounts as well, as far as its own channels speak in them.
+async fn parts(
+    api: &Api,
+    caller: &Caller,
+    channel: Option<String>,
+    account: Option<String>,
+) -> Result<Vec<ThreadQuery>, Problem> {
+    let own = caller.narrow(channel)?;
+    let mut parts: Vec<ThreadQuery> = own
+        .iter()
+        .map(|channel| ThreadQuery { channel: channel.clone(), account: account.clone(), ..ThreadQuery::default() })
+        .collect();
+    // To ask for one of several channels is to ask for what that one began.
+    if !caller.is_limited() || own != caller.narrow(None)? {
+        return Ok(parts);
+    }
+    let accounts = match account {
+        Some(account) => BTreeSet::from([account]),
+        None => accounts_of(api, own).await?,
+    };
+    parts.extend(accounts.into_iter().map(|account| ThreadQuery { account: Some(account), ..ThreadQuery::default() }));
+    Ok(parts)
+}
+
+/// The accounts in which these channels heard something of late.
+async fn accounts_of(api: &Api, channels: Vec<Option<String>>) -> Result<BTreeSet<String>, Problem> {
+    let mut accounts = BTreeSet::new();
+    for channel in channels {
+        let heard = EventQuery { channel, limit: PAGE_MAX, ..EventQuery::default() };
+        accounts.extend(api.store.events(heard).await?.rows.into_iter().map(|event| event.account));
+    }
+    Ok(accounts.into_iter().take(ACCOUNTS_MAX).collect())
 }
 
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
@@ -116,7 +164,9 @@ async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem
         Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE).await?,
         None => None,
     };
-    found.ok_or_else(|| no_such_thread(id))
+    let Some(view) = found else { return Err(no_such_thread(id)) };
+    // Whose name it is may be what another channel alone knows.
+    if thread_view::is_known_as(api, caller, &view, id).await? { Ok(view) } else { Err(no_such_thread(id)) }
 }
 
 fn no_such_thread(id: &ThreadId) -> Problem {
@@ -125,8 +175,8 @@ fn no_such_thread(id: &ThreadId) -> Problem {
 }
 
 /// Time and id of the last row: the list has no other order.
-fn write_place(row: &ThreadRow) -> String {
-    format!("{} {}", row.last_ms, row.id)
+fn write_place((last_ms, id): &(i64, ThreadId)) -> String {
+    format!("{last_ms} {id}")
 }
 
 fn read_place(place: &str) -> Result<(i64, ThreadId), Problem> {

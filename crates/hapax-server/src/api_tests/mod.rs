@@ -107,9 +107,15 @@ impl Fixture {
 
     /// All channels have the same account, and the same person writes to all.
     async fn accept_on(&self, channel: &str, id: &str, then: Then) -> String {
+        self.hear(channel, id, "55119", &[], then).await
+    }
+
+    /// The same of a person with these names.
+    async fn hear(&self, channel: &str, id: &str, peer: &str, aliases: &[&str], then: Then) -> String {
         let key = EventKey::of("whatsapp", "7", Kind::Message, id, &[]);
         let text = Some(format!("{channel} hears {id}"));
-        let event = Event { peer: Some("55119".to_owned()), text, ..Event::new(Kind::Message, "7", id, key, 1) };
+        let (peer, aliases) = (Some(peer.to_owned()), aliases.iter().map(|&alias| alias.to_owned()).collect());
+        let event = Event { peer, aliases, text, ..Event::new(Kind::Message, "7", id, key, 1) };
         let mut headers = KeptHeaders::default();
         headers.push("content-type", b"application/json");
         let arrival = Arrival {
@@ -229,7 +235,7 @@ async fn a_story_tells_copies_attempts_and_the_end() {
 async fn parked_items_are_found_redriven_and_events_replayed() {
     let fixture = Fixture::new();
     let id = fixture.accept("m1", Then::Deliver).await;
-    fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
+    fixture.settle(Outcome::Parked { why: "404".to_owned(), charged: true }).await;
     let (_, parked) = fixture.get("/v1/inbox?parked=true").await;
     assert_eq!((&parked["items"][0]["event"], &parked["items"][0]["why"]), (&json!(id), &json!("404")));
     assert_eq!(fixture.get("/v1/inbox?parked=false").await.1["items"], json!([]));

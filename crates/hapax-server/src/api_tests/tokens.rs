@@ -56,6 +56,11 @@ async fn every_route_takes_its_scope_and_admin_takes_all() {
             let (status, body) = fixture.with(method, path, &token, json!({})).await;
             let refused = status == StatusCode::FORBIDDEN;
             assert_eq!(refused, scope != needed && scope != "admin", "{scope}: {method} {path}: {body}");
+            if refused {
+                let either = if needed == "admin" { "" } else { " (or `admin`)" };
+                let takes = format!("scope `{needed}`{either}, and");
+                assert!(body["detail"].as_str().is_some_and(|detail| detail.contains(&takes)), "{body}");
+            }
         }
     }
 }
@@ -213,6 +218,77 @@ async fn a_token_sees_only_its_channels_part_of_a_shared_thread() {
     let read = async |token: &str| fixture.with("POST", "/v1/threads/7__55119/read", token, json!({})).await.0;
     assert_eq!(read(&shop).await, StatusCode::FORBIDDEN, "it would mark the other's as read");
     assert_eq!(fixture.with("GET", &format!("/v1/events/{own}"), &phone, json!({})).await.0, StatusCode::NOT_FOUND);
+}
+
+/// A thread is listed for everybody who has a part in it, whoever began it; and nobody else.
+#[tokio::test]
+async fn a_token_finds_its_part_of_a_thread_that_another_channel_began() {
+    let fixture = Fixture::new();
+    for n in 0..7 {
+        fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        fixture.hear("shop", &format!("s{n}"), &format!("5511{n}"), &[], Then::Deliver).await;
+    }
+    for n in [1, 4] {
+        fixture.hear("phone", &format!("p{n}"), &format!("5511{n}"), &[], Then::Deliver).await;
+    }
+    let phone = fixture.token("phoner", &["read"], Some(&["phone"])).await;
+    for path in ["/v1/threads?limit=1", "/v1/threads?limit=1&channel=phone", "/v1/threads?limit=1&account=7"] {
+        let (mut before, mut seen) = (String::new(), Vec::new());
+        loop {
+            let (status, page) = fixture.with("GET", &format!("{path}{before}"), &phone, json!({})).await;
+            assert_eq!(status, StatusCode::OK, "{page}");
+            seen.extend(page["threads"].as_array().expect("a list").iter().map(|row| row["last_message_text"].clone()));
+            let Some(next) = page["next"].as_str() else { break };
+            before = format!("&before={next}");
+        }
+        assert_eq!(seen, ["phone hears p4", "phone hears p1"], "{path}");
+    }
+    let pay = fixture.token("payer", &["read"], Some(&["pay"])).await;
+    assert_eq!(fixture.with("GET", "/v1/threads", &pay, json!({})).await.1["threads"], json!([]));
+}
+
+/// That two names are one person's is the knowledge of the channel that learned it.
+#[tokio::test]
+async fn a_token_does_not_learn_whose_a_name_is_from_another_channel() {
+    let fixture = Fixture::new();
+    fixture.hear("shop", "s1", "55119", &["lid77"], Then::Deliver).await;
+    fixture.hear("phone", "p1", "lid77", &[], Then::Deliver).await;
+    let phone = fixture.token("phoner", &["read", "send"], Some(&["phone"])).await;
+    let pay = fixture.token("payer", &["read"], Some(&["pay"])).await;
+    let both = fixture.token("both", &["read"], Some(&["shop", "phone"])).await;
+    let get = async |path: &str, token: &str| fixture.with("GET", path, token, json!({})).await;
+    for (token, found) in [(&phone, "7__lid77"), (&both, "7__55119")] {
+        let (_, listed) = get("/v1/threads", token).await;
+        assert_eq!(listed["threads"][0]["id"], json!(found));
+        assert_eq!(get(&format!("/v1/threads/{found}"), token).await.1["id"], json!(found));
+    }
+    assert_eq!(get("/v1/threads/7__lid77", &both).await.0, StatusCode::OK, "it is told of both names");
+    for (path, token) in [
+        ("/v1/threads/7__55119", &phone),
+        ("/v1/threads/7__55119/messages", &phone),
+        ("/v1/threads/7__55119", &pay),
+        ("/v1/threads/7__lid77", &pay),
+    ] {
+        assert_eq!(get(path, token).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+    let (_, said) = get("/v1/threads/7__lid77/messages", &phone).await;
+    assert_eq!((said["messages"].as_array().map(Vec::len), &said["messages"][0]["text"]), (Some(1), &json!("phone hears p1")));
+    assert!(!get("/v1/threads", &phone).await.1.to_string().contains("55119"));
+}
+
+#[tokio::test]
+async fn a_token_of_some_channels_hears_no_figures_of_all() {
+    let fixture = Fixture::new();
+    fixture.accept("m1", Then::Deliver).await;
+    fixture.post("/v1/purge", json!({})).await;
+    let shop = fixture.token("shopper", &["read"], Some(&["shop"])).await;
+    let (_, stats) = fixture.with("GET", "/v1/stats", &shop, json!({})).await;
+    for figure in ["keys", "events", "store_bytes", "log_bytes", "memory", "last_purge", "outbox"] {
+        assert_eq!(stats[figure], Value::Null, "{figure}: {stats}");
+    }
+    assert_eq!(stats["channels"].as_array().map(Vec::len), Some(1), "{stats}");
+    let (_, stats) = fixture.get("/v1/stats").await;
+    assert!(!stats["memory"].is_null() && !stats["last_purge"].is_null(), "{stats}");
 }
 
 /// A request id that the other channel of the account has used is free, and tells nothing of it.

@@ -23,6 +23,8 @@ impl Stats {
             None => text_of(&stats, key),
         };
         let purge = match stats["last_purge"].is_null() {
+            // A token of some channels is told nothing of it.
+            true if stats["memory"].is_null() => String::new(),
             true => "not yet".to_owned(),
             false => {
                 let last = &stats["last_purge"];
