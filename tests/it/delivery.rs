@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hapax_domain::Kind;
@@ -15,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
-use crate::rig::{Opened, Rig, channel, eventually, text};
+use crate::rig::{Opened, Rig, channel, eventually, in_time, text};
 
 on_every_store! {
     the_bot_gets_the_webhook_byte_for_byte_with_our_headers
@@ -27,6 +28,7 @@ on_every_store! {
     what_the_bot_rejects_is_parked_and_the_thread_goes_on
     attempts_end_in_parking
     a_poison_blocks_its_thread_where_that_was_chosen
+    what_the_bot_rejects_blocks_its_thread_too_where_that_was_chosen
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_nothing
     a_503_with_retry_after_holds_its_own_thread_only
@@ -202,6 +204,7 @@ async fn what_the_bot_rejects_is_parked_and_the_thread_goes_on(opened: Opened) {
     let parked = rig.inbox().await;
     assert_eq!(parked.len(), 1);
     assert_eq!((parked[0].state.clone(), parked[0].why.as_deref()), (ItemState::Parked, Some("the target answered 422")));
+    assert_eq!((parked[0].attempt, parked[0].failures), (1, 1));
     assert_eq!(bot.calls().len(), 2);
 }
 
@@ -213,7 +216,8 @@ async fn attempts_end_in_parking(opened: Opened) {
     rig.settled().await;
     let attempts: Vec<u32> = bot.calls().iter().map(Call::attempt).collect();
     assert_eq!(attempts, [1, 2, 3, 4, 5]);
-    assert_eq!(rig.inbox().await[0].why.as_deref(), Some("the target answered 500; that was failure 5 of 5"));
+    let row = rig.inbox().await.remove(0);
+    assert_eq!((row.why.as_deref(), row.failures), (Some("the target answered 500; that was failure 5 of 5"), 5));
     assert_eq!(rig.events().await[0].state, EventState::Parked);
 }
 
@@ -226,6 +230,40 @@ async fn a_poison_blocks_its_thread_where_that_was_chosen(opened: Opened) {
     rig.accepted("shop", text("wamid.B", "1")).await;
     let calls = bot.called(9).await;
     assert!(calls[..9].iter().all(|call| id_of(call) == "wamid.A"), "the second waits for the first");
+}
+
+async fn what_the_bot_rejects_blocks_its_thread_too_where_that_was_chosen(opened: Opened) {
+    let willing = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&willing);
+    let bot = FakeBot::start(move |call| match id_of(call).as_str() {
+        "wamid.A" if !says.load(Ordering::Acquire) => Say::Status(422),
+        _ => Say::Status(200),
+    })
+    .await
+    .expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.on_poison = OnPoison::Block;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    rig.accepted("shop", text("wamid.B", "1")).await;
+    // More often than the channel's five attempts.
+    let first = in_time("nine calls", bot.called(9)).await[..9].iter().all(|call| id_of(call) == "wamid.A");
+    assert!(first, "the second waits for the first");
+    let asked = async |path: &str| -> serde_json::Value {
+        let answer = rig.client.get(rig.url(path)).bearer_auth("an admin token for tests").send().await.expect("an answer");
+        answer.json().await.expect("JSON")
+    };
+    let inbox = asked("/v1/inbox").await;
+    let item = inbox["items"].as_array().expect("a list").iter().find(|item| item["failures"] != 0).expect("one that failed");
+    assert!(item["failures"].as_u64().is_some_and(|failures| failures >= 8), "{item}");
+    assert_ne!(item["state"], "parked", "{item}");
+    let story = asked(&format!("/v1/events/{}/story", item["event"].as_str().expect("an id"))).await;
+    let now = story["steps"].as_array().and_then(|steps| steps.last()).expect("a step")["words"].as_str().expect("words");
+    assert!(now.contains("failures"), "{now}");
+    willing.store(true, Ordering::Release);
+    eventually("both were taken", async || rig.inbox().await.is_empty()).await;
+    assert_eq!(bot.calls().iter().filter(|call| id_of(call) == "wamid.B").count(), 1);
+    assert_eq!(bot.calls().last().map(id_of).as_deref(), Some("wamid.B"));
 }
 
 async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {

@@ -362,7 +362,7 @@ async fn a_webhook_with_numbers_far_apart_is_kept_and_purged_as_one() {
         moved.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
     }
     let last = lease(&*moved, 1).await.remove(0);
-    moved.settle_inbox(last.lane, last.fence, Outcome::Parked { why: "no".to_owned() }).await.expect("parked");
+    moved.settle_inbox(last.lane, last.fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await.expect("parked");
     target.clock().advance(HOLD_MS);
     let purge = async || while moved.purge(&[("shop".to_owned(), 1_000)], 10).await.expect("purged").more {};
     purge().await;

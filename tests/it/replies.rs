@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hapax_domain::{Priority, Status};
 use hapax_providers::settings::Settings;
-use hapax_store::{EventRow, EventState, OutboxQuery};
+use hapax_store::{EventRow, EventState, OutboxQuery, OutboxState};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 
 use crate::faulty::{Faulty, with};
@@ -15,6 +15,7 @@ on_every_store! {
     two_replies_reach_the_phone_whatever_step_it_dies_at
     replies_are_told_apart_and_go_where_they_say
     replies_that_cannot_be_read_do_not_undo_the_delivery
+    a_reply_may_be_for_later_and_has_no_other_fields_than_a_message
     a_channel_that_cannot_send_says_so
     a_reply_in_telegrams_own_form_without_a_token_is_counted_and_told
     the_providers_own_reply_in_the_answer_is_sent
@@ -133,6 +134,34 @@ async fn replies_that_cannot_be_read_do_not_undo_the_delivery(opened: Opened) {
     assert_eq!(phones.reached().len(), 1);
     // What is for nobody can be read and not be sent: it fails where people look for messages.
     rig.counted(r#"hapax_messages_failed_total{channel="shop"}"#, 1).await;
+}
+
+/// What `POST /v1/messages` honours or refuses, a reply does too.
+async fn a_reply_may_be_for_later_and_has_no_other_fields_than_a_message(opened: Opened) {
+    let odd = r#"{"text":"odd","sendAt":"2h"}"#;
+    let later = r#"{"text":"later","send_at":"2h"}"#;
+    let body = format!(r#"{{"replies":[{later},{odd},{{"text":"now"}}]}}"#);
+    let bot = FakeBot::start(move |_| answer(&body)).await.expect("a bot");
+    let phones = Phones::willing().await;
+    let clock = Arc::clone(&opened.clock);
+    let rig = Rig::start(opened, vec![sending("shop", Some(bot.url()), &phones)]).await;
+    rig.accepted("shop", text("wamid.A", "5511900001")).await;
+    rig.settled().await;
+    eventually("one is out", async || !phones.reached().is_empty()).await;
+    rig.counted(r#"hapax_replies_bad_total{channel="shop"}"#, 1).await;
+    let queued = rig.store.outbox(OutboxQuery { limit: 10, ..OutboxQuery::default() });
+    let later = queued.await.expect("the outbox").rows.into_iter().find(|row| row.text.as_deref() == Some("later"));
+    let place = later.and_then(|row| row.outbox).expect("it waits");
+    let OutboxState::Waiting { due_ms } = place.state else { panic!("{place:?}") };
+    assert!((6_000_000..=7_200_000).contains(&(due_ms - clock.wall_ms())), "due in {} ms", due_ms - clock.wall_ms());
+    assert_eq!(phones.reached().into_iter().filter_map(|arrived| arrived.text).collect::<Vec<_>>(), ["now"]);
+    let event = rig.events().await.last().expect("the event").id;
+    eventually("the story tells of the other", async || {
+        let story = rig.client.get(rig.url(&format!("/v1/events/{event}/story"))).bearer_auth("an admin token for tests");
+        let story = story.send().await.expect("an answer").text().await.expect("a story");
+        story.contains("reply not sent") && story.contains("reply 1: a field that replies do not have")
+    })
+    .await;
 }
 
 async fn a_channel_that_cannot_send_says_so(opened: Opened) {

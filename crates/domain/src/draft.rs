@@ -2,6 +2,7 @@
 //! answer or in a document of a front end.
 
 use crate::limits::{MESSAGE_MAX_BYTES, NAME_MAX_BYTES};
+use crate::send_at::SendAt;
 
 /// Whom it is for, where that was said, and what is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +11,8 @@ pub struct Draft {
     pub to: Option<String>,
     /// A JSON object: the provider's own request body, or `{"text": …}`.
     pub payload: String,
+    /// Not before then; `None`: at once.
+    pub send_at: Option<SendAt>,
 }
 
 /// Why something cannot be sent, and what to change. Repeats nothing of what was written.
@@ -30,6 +33,12 @@ pub enum BadDraft {
         MESSAGE_MAX_BYTES >> 10
     )]
     TooLarge,
+    #[error(
+        "`send_at` cannot be read; write a time with its offset, like `2026-12-24T18:00:00+01:00`, or a time from now, like `90s`, `2h` or `3d`"
+    )]
+    NoTime,
+    #[error("`send_at` is more than a year ahead; keep the message yourself until then")]
+    TooFarAhead,
 }
 
 impl Draft {
@@ -47,7 +56,13 @@ impl Draft {
         if payload.len() > MESSAGE_MAX_BYTES {
             return Err(BadDraft::TooLarge);
         }
-        Ok(Self { to, payload })
+        Ok(Self { to, payload, send_at: None })
+    }
+
+    /// The draft with its `send_at`, where it has one.
+    pub fn later(self, send_at: Option<&str>, now_ms: i64) -> Result<Self, BadDraft> {
+        let send_at = send_at.map(|text| SendAt::read(text, now_ms)).transpose()?;
+        Ok(Self { send_at, ..self })
     }
 }
 

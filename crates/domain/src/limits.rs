@@ -57,7 +57,7 @@ pub const ROUNDS_KEPT: usize = 4 * ROUNDS_MAX;
 /// until some have left.
 pub const OUTBOX_MAX: usize = 200_000;
 
-/// Suspected replays of a channel that are kept, and how much of them in all; further ones say the same as the first, and are only counted.
+/// Suspected replays of a channel that are kept, and how much of them in all, the last one not counted; further ones say the same as the first, and are only counted.
 pub const SUSPECTS_MAX: u64 = 1_000;
 pub const SUSPECTS_MAX_BYTES: u64 = 64 << 20;
 

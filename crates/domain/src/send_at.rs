@@ -1,33 +1,29 @@
-//! `send_at` of `POST /v1/messages`: a time of the calendar, or a time from now.
+//! `send_at` of a draft: a time of the calendar, or a time from now.
 
-use hapax_domain::limits::SEND_AHEAD_MAX_MS;
-use hapax_domain::units::read_ms;
-
-use super::Problem;
+use crate::draft::BadDraft;
+use crate::limits::SEND_AHEAD_MAX_MS;
+use crate::units::read_ms;
 
 /// When a message is to be sent.
-pub(super) struct SendAt {
-    pub(super) ms: i64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendAt {
+    pub ms: i64,
     /// What was asked for, for the fingerprint: a repeat of `90s` asks for the same, although it comes later.
-    pub(super) asked: String,
+    pub asked: String,
 }
 
 impl SendAt {
     /// A time that is over is no mistake: a repeat may come after it.
-    pub(super) fn read(text: &str, now_ms: i64) -> Result<Self, Problem> {
+    pub fn read(text: &str, now_ms: i64) -> Result<Self, BadDraft> {
         let text = text.trim();
         let (ms, asked) = if let Some(wait_ms) = read_ms(text) {
             (now_ms.saturating_add(wait_ms), format!("in {wait_ms}"))
         } else {
-            let time: jiff::Timestamp = text.parse().map_err(|_| {
-                let todo = "`send_at` cannot be read; write a time with its offset, like `2026-12-24T18:00:00+01:00`, or a time from now, \
-                            like `90s`, `2h` or `3d`";
-                Problem::unprocessable(todo)
-            })?;
+            let time: jiff::Timestamp = text.parse().map_err(|_| BadDraft::NoTime)?;
             (time.as_millisecond(), format!("at {}", time.as_millisecond()))
         };
         if ms.saturating_sub(now_ms) > SEND_AHEAD_MAX_MS {
-            return Err(Problem::unprocessable("`send_at` is more than a year ahead; keep the message yourself until then"));
+            return Err(BadDraft::TooFarAhead);
         }
         Ok(Self { ms, asked })
     }

@@ -2,7 +2,7 @@
 
 use hapax_domain::draft::check_name;
 use hapax_domain::limits::{REQUEST_ID_MAX_BYTES, SEND_AHEAD_MAX_MS};
-use hapax_domain::{Draft, Priority};
+use hapax_domain::{Draft, Priority, SendAt};
 use hapax_store::{NewMessage, Origin};
 
 use super::value::{Doc, plain_json};
@@ -16,7 +16,6 @@ pub(super) struct Wish {
     /// What a person would read of it.
     text: Option<String>,
     priority: Priority,
-    send_at_ms: Option<i64>,
 }
 
 impl Wish {
@@ -37,6 +36,10 @@ impl Wish {
             None => Priority::Normal,
             Some(name) => Priority::from_name(&name).ok_or("there is no such `priority`; use reply, normal or bulk")?,
         };
+        // It would go out at once. Other fields are the application's own, where its rules let them in.
+        if let Some(name) = ["send_at", "sendAt"].into_iter().find(|name| doc.has(name)) {
+            return Err(format!("a document has no `{name}`: say with `nextAttemptAt`, a timestamp, when it is to be sent"));
+        }
         let send_at_ms = doc.maybe_time("nextAttemptAt");
         if send_at_ms.is_none() && doc.has("nextAttemptAt") {
             return Err("`nextAttemptAt` is no timestamp: leave it out, or say when the message is to be sent".to_owned());
@@ -45,17 +48,14 @@ impl Wish {
             return Err("`nextAttemptAt` is more than a year ahead; write the document later".to_owned());
         }
         let (text, draft) = what_to_send(doc, &to)?;
-        Ok(Self { channel, account, to, draft, text, priority, send_at_ms })
+        let draft = Draft { send_at: send_at_ms.map(|ms| SendAt { ms, asked: ms.to_string() }), ..draft };
+        Ok(Self { channel, account, to, draft, text, priority })
     }
 
     pub(super) fn message(self, doc: &Doc, channel: String, account: String) -> NewMessage {
         let origin = Origin { channel: channel.into(), account };
         let message = NewMessage::new(origin, self.to, self.draft, self.text, doc.id().to_owned());
-        let message = NewMessage { priority: self.priority, ..message };
-        match self.send_at_ms {
-            Some(at_ms) => message.at(at_ms, &at_ms.to_string()),
-            None => message,
-        }
+        NewMessage { priority: self.priority, ..message }
     }
 }
 

@@ -146,7 +146,7 @@ impl RedisStore {
                 replies.iter().fold(call, message_args)
             }
             Outcome::Retry { wait_ms, why } => call.arg("R").arg(*wait_ms).arg(why),
-            Outcome::Parked { why } => call.arg("P").arg(why),
+            Outcome::Parked { why, .. } => call.arg("P").arg(why).arg(outcome.charge()),
             Outcome::HandBack { wait_ms, called } => call.arg("H").arg(*wait_ms).maybe(called.as_ref()),
         };
         read_settled(&self.link.run_safely("settling", call).await?)

@@ -203,7 +203,7 @@ impl Writer {
                     self.keep_answer(&held, answer)?;
                 }
                 if let Some(full) = self.finds_no_room(replies)? {
-                    self.park(&held, &why_kept(&full.account, replies.len()), replies)?;
+                    self.park(&held, &why_kept(&full.account, replies.len()), 0, replies)?;
                     self.leave_inbox(lane, &held)?;
                     return Ok(Settled::Kept);
                 }
@@ -212,9 +212,9 @@ impl Writer {
                 }
                 self.leave_inbox(lane, &held)?;
             }
-            Outcome::Parked { why } => {
+            Outcome::Parked { why, .. } => {
                 self.log_attempt(&held, outcome.name(), why)?;
-                self.park(&held, why, &[])?;
+                self.park(&held, why, outcome.charge(), &[])?;
                 self.leave_inbox(lane, &held)?;
             }
             Outcome::Retry { wait_ms, why } => {
@@ -245,13 +245,13 @@ impl Writer {
         Ok(Settled::Done)
     }
 
-    fn park(&self, held: &Held, why: &str, replies: &[NewMessage]) -> rusqlite::Result<()> {
+    fn park(&self, held: &Held, why: &str, charge: u32, replies: &[NewMessage]) -> rusqlite::Result<()> {
         self.db
             .prepare_cached(
-                "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures, ?5
+                "INSERT INTO parked SELECT item, channel, first, members, ?3, replay, received, ?4, 0, failures + ?6, ?5
                  FROM inbox WHERE channel = ?1 AND item = ?2",
             )?
-            .execute(params![held.channel, held.item, held.attempt, why, write_replies(replies)])?;
+            .execute(params![held.channel, held.item, held.attempt, why, write_replies(replies), charge])?;
         Ok(())
     }
 

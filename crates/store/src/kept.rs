@@ -13,16 +13,21 @@ pub fn why_kept(account: &str, replies: usize) -> String {
     format!("the outbox of account {account} is full: {kept}, and a redrive queues what is kept without calling the bot again")
 }
 
+/// Begins bytes in which each reply has a time. No length of a first part is as large: what has no such beginning was written before
+/// replies had times.
+const WITH_TIMES: [u8; 4] = [0xff; 4];
+
 /// The replies as bytes; none when there are no replies.
 pub fn write_replies(replies: &[NewMessage]) -> Option<Vec<u8>> {
     if replies.is_empty() {
         return None;
     }
-    let mut bytes = Vec::new();
+    let mut bytes = WITH_TIMES.to_vec();
     for new in replies {
         let reply_to = new.reply_to.map(|event| event.0.into_bytes());
         let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default() as u8;
-        let parts: [Option<&[u8]>; 9] = [
+        let send_at = new.send_at_ms.map(i64::to_le_bytes);
+        let parts: [Option<&[u8]>; 10] = [
             Some(new.channel.as_bytes()),
             Some(new.account.as_bytes()),
             Some(new.peer.as_bytes()),
@@ -32,6 +37,7 @@ pub fn write_replies(replies: &[NewMessage]) -> Option<Vec<u8>> {
             Some(&new.payload),
             Some(&[priority]),
             reply_to.as_ref().map(|id| &id[..]),
+            send_at.as_ref().map(|at| &at[..]),
         ];
         for part in parts {
             // A missing part is told apart from an empty one.
@@ -45,7 +51,8 @@ pub fn write_replies(replies: &[NewMessage]) -> Option<Vec<u8>> {
 
 /// Reads what [`write_replies`] wrote; nothing when it is something else.
 pub fn read_replies(bytes: &[u8]) -> Option<Vec<NewMessage>> {
-    let (mut rest, mut replies) = (bytes, Vec::new());
+    let timed = bytes.strip_prefix(&WITH_TIMES);
+    let (mut rest, mut replies) = (timed.unwrap_or(bytes), Vec::new());
     while !rest.is_empty() {
         let mut next = || -> Option<Option<Vec<u8>>> {
             let (length, after) = rest.split_first_chunk::<4>()?;
@@ -67,6 +74,11 @@ pub fn read_replies(bytes: &[u8]) -> Option<Vec<NewMessage>> {
             Some(id) => Some(EventId(uuid::Uuid::from_bytes(id.try_into().ok()?))),
             None => None,
         };
+        let send_at_ms = match timed.map(|_| next()) {
+            Some(Some(Some(at))) => Some(i64::from_le_bytes(at.try_into().ok()?)),
+            Some(Some(None)) | None => None,
+            Some(None) => return None,
+        };
         replies.push(NewMessage {
             channel,
             account,
@@ -77,8 +89,7 @@ pub fn read_replies(bytes: &[u8]) -> Option<Vec<NewMessage>> {
             payload,
             priority,
             reply_to,
-            // Replies are sent at once.
-            send_at_ms: None,
+            send_at_ms,
         });
     }
     Some(replies)
@@ -107,11 +118,23 @@ mod tests {
             send_at_ms: None,
         };
         let bare = NewMessage { text: None, reply_to: None, priority: Priority::Bulk, payload: Bytes::new(), ..reply.clone() };
-        let empty = NewMessage { text: Some(String::new()), ..reply.clone() };
+        let empty = NewMessage { text: Some(String::new()), send_at_ms: Some(-5), ..reply.clone() };
         let all = vec![reply, bare, empty];
         let bytes = write_replies(&all).unwrap();
         assert_eq!(read_replies(&bytes), Some(all));
         assert_eq!(read_replies(&bytes[..bytes.len() - 1]), None);
         assert_eq!(write_replies(&[]), None);
+    }
+
+    #[test]
+    fn replies_that_were_written_without_times_are_read() {
+        let mut bytes = Vec::new();
+        for part in [&b"shop"[..], b"7", b"55", b"r", &[7; 32], b"hi", b"{}", &[0]] {
+            bytes.extend_from_slice(&(part.len() as u32 + 1).to_le_bytes());
+            bytes.extend_from_slice(part);
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        let read = read_replies(&[bytes.clone(), bytes].concat()).unwrap();
+        assert_eq!((read.len(), read[1].request_id.as_str(), read[1].send_at_ms), (2, "r", None));
     }
 }

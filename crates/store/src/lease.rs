@@ -73,8 +73,8 @@ pub enum Outcome {
     Delivered { status: u16, answer: Option<Answer>, replies: Vec<NewMessage> },
     /// The target failed it. It comes again after the wait, by the store's clock; the attempt counts and one failure is charged.
     Retry { wait_ms: i64, why: String },
-    /// It waits for a person; the lane goes on with the next.
-    Parked { why: String },
+    /// It waits for a person; the lane goes on with the next. `charged` says whether the target failed it: then one failure is charged.
+    Parked { why: String, charged: bool },
     /// It was not tried, or not to the end, through no fault of its own: nothing is charged. Comes again after the wait. `called` says how
     /// a call ended that may have reached the target: then the attempt counts and stands in the story, otherwise neither.
     HandBack { wait_ms: i64, called: Option<String> },
@@ -97,13 +97,13 @@ impl Outcome {
 
     /// How many failures are charged to the item.
     pub fn charge(&self) -> u32 {
-        u32::from(matches!(self, Outcome::Retry { .. }))
+        u32::from(matches!(self, Outcome::Retry { .. } | Outcome::Parked { charged: true, .. }))
     }
 
     /// Why the item is not done, where there is a reason to be shown.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Outcome::Retry { why, .. } | Outcome::Parked { why } => Some(why),
+            Outcome::Retry { why, .. } | Outcome::Parked { why, .. } => Some(why),
             Outcome::HandBack { called, .. } => called.as_deref(),
             Outcome::Delivered { .. } => None,
         }

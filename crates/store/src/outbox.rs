@@ -50,16 +50,10 @@ impl NewMessage {
     pub fn new(origin: Origin, peer: String, draft: Draft, text: Option<String>, request_id: String) -> Self {
         let Origin { channel, account } = origin;
         let payload = Bytes::from(draft.payload);
-        let fingerprint = draft::fingerprint(&channel, &account, &peer, &payload, None);
-        let (priority, reply_to, send_at_ms) = (Priority::Normal, None, None);
+        let asked = draft.send_at.as_ref().map(|at| at.asked.as_str());
+        let fingerprint = draft::fingerprint(&channel, &account, &peer, &payload, asked);
+        let (priority, reply_to, send_at_ms) = (Priority::Normal, None, draft.send_at.map(|at| at.ms));
         Self { channel, account, peer, request_id, fingerprint, text, payload, priority, reply_to, send_at_ms }
-    }
-
-    /// It is sent at a time, which was asked for in these words.
-    #[must_use]
-    pub fn at(self, at_ms: i64, asked: &str) -> Self {
-        let fingerprint = draft::fingerprint(&self.channel, &self.account, &self.peer, &self.payload, Some(asked));
-        Self { fingerprint, send_at_ms: Some(at_ms), ..self }
     }
 
     /// The request id that is kept when another channel of the account has taken the plain one: channels do not meet in their ids.

@@ -186,7 +186,8 @@ impl Pair {
                 Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies }
             }
             4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
-            5 | 6 => Outcome::Parked { why: "no".to_owned() },
+            5 => Outcome::Parked { why: "no".to_owned(), charged: true },
+            6 => Outcome::Parked { why: "no".to_owned(), charged: false },
             _ => Outcome::HandBack { wait_ms: 500, called: random.random_bool(0.5).then(|| "cut".to_owned()) },
         };
         self.call = format!("settle {outcome:?}");

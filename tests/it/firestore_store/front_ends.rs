@@ -284,11 +284,14 @@ async fn a_document_that_cannot_be_sent_says_why() {
     let store = adopting(emulator.open().await);
     store.submit(outgoing("taken", "ana")).await.expect("submitted");
     let queued = || text("queued");
+    let mut later = wish("ana", "hi");
+    later["send_at"] = text("90s");
     let wishes = [
         ("nobody", json!({ "status": queued(), "channel": text("shop"), "text": text("hi") }), "`to`"),
         ("nothing", json!({ "status": queued(), "channel": text("shop"), "to": text("ana") }), "`text`"),
         ("from-nobody", json!({ "status": queued(), "to": text("ana"), "text": text("hi") }), "`channel` or `account`"),
         ("unknown", json!({ "status": queued(), "account": text("who"), "to": text("ana"), "text": text("hi") }), "`channel`"),
+        ("later", later.clone(), "`nextAttemptAt`"),
     ];
     for (id, wish, _) in &wishes {
         assert_eq!(emulator.create("outbox", id, wish.clone(), As::Hapax).await, 200);

@@ -115,7 +115,10 @@ async fn do_everything(store: &dyn Store) {
     accept(store, webhook((0..80).map(|n| message(&format!("m{n}"), &format!("p{n}"))).collect())).await;
     let id = accept_one(store, message("again", "ana")).await;
     for held in lease(store, 5).await {
-        store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned() }).await.expect("settled");
+        store
+            .settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned(), charged: true })
+            .await
+            .expect("settled");
     }
     for n in 0..60 {
         store.submit(outgoing(&format!("r{n}"), &format!("p{n}"))).await.expect("submitted");

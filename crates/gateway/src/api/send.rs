@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::origin::{self, Origin};
-use super::send_at::SendAt;
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, prefer};
 
@@ -74,10 +73,10 @@ pub(super) async fn submit(
     let wait = prefer::wait(&headers)?;
     let origin = origin::find(&api, &caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
     let request_id = given_id.clone().unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
-    let send_at = ask.send_at.as_deref().map(|text| SendAt::read(text, api.clock.wall_ms())).transpose()?;
-    let message = make(&origin, &ask, request_id, send_at.as_ref())?;
+    let wall_ms = api.clock.wall_ms();
+    let message = make(&origin, &ask, request_id, wall_ms)?;
     // Nobody waits for what is to be sent later.
-    let wait = wait.filter(|_| send_at.as_ref().is_none_or(|at| at.ms <= api.clock.wall_ms()));
+    let wait = wait.filter(|_| message.held_until(wall_ms).is_none());
     let receipt = Receipt {
         id: String::new(),
         status: Status::Queued.name(),
@@ -89,7 +88,7 @@ pub(super) async fn submit(
         thread: ThreadId { account: message.account.clone(), peer: message.peer.clone() }.to_string(),
         provider_id: None,
         why: None,
-        send_at: send_at.map(|at| rfc3339(at.ms)),
+        send_at: message.send_at_ms.map(rfc3339),
     };
     let submitted = api.store.submit(message).await.map_err(|error| {
         if let StoreError::OutboxFull { channel, account } = &error {
@@ -131,22 +130,19 @@ fn answer(receipt: Receipt, id: MessageId, wait: Option<Duration>) -> Response {
     response
 }
 
-fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, send_at: Option<&SendAt>) -> Result<NewMessage, Problem> {
+fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, wall_ms: i64) -> Result<NewMessage, Problem> {
     let to = match &ask.to {
         Peer::Text(to) => to.clone(),
         Peer::Number(to) => to.to_string(),
     };
     let draft = Draft::read(Some(to.clone()), ask.text.as_deref(), ask.payload.as_deref().map(RawValue::get))?;
+    let draft = draft.later(ask.send_at.as_deref(), wall_ms)?;
     let peer = origin.sending.peer(&to);
     origin.sending.check(&peer, draft.payload.as_bytes()).map_err(Problem::unprocessable)?;
     let text = origin.sending.text(draft.payload.as_bytes());
     let from = hapax_store::Origin { channel: Arc::clone(origin.channel.name()), account: origin.account.clone() };
     let message = NewMessage::new(from, peer, draft, text, request_id);
-    let message = NewMessage { priority: read_priority(ask.priority.as_deref())?, ..message };
-    Ok(match send_at {
-        Some(at) => message.at(at.ms, &at.asked),
-        None => message,
-    })
+    Ok(NewMessage { priority: read_priority(ask.priority.as_deref())?, ..message })
 }
 
 fn read_priority(name: Option<&str>) -> Result<Priority, Problem> {

@@ -140,15 +140,20 @@ fn attempt(row: &AttemptRow) -> [Step; 2] {
 
 fn open_now(row: &InboxRow, now_ms: i64) -> Step {
     let why = row.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let failed = match row.failures {
+        0 => String::new(),
+        1 => ", after 1 failure".to_owned(),
+        failures => format!(", after {failures} failures"),
+    };
     let words = match &row.state {
         ItemState::Leased { worker, until_ms, fence } => {
-            format!("attempt {} is with {worker} now, fence {fence}, held until {}", row.attempt, rfc3339(*until_ms))
+            format!("attempt {} is with {worker} now, fence {fence}, held until {}{failed}", row.attempt, rfc3339(*until_ms))
         }
         ItemState::Waiting { due_ms } if *due_ms > now_ms => {
-            format!("it waits for attempt {}, due at {}{why}", row.attempt + 1, rfc3339(*due_ms))
+            format!("it waits for attempt {}, due at {}{failed}{why}", row.attempt + 1, rfc3339(*due_ms))
         }
-        ItemState::Waiting { .. } => format!("it waits for its turn{why}"),
-        ItemState::Parked => format!("it is parked{why}; `hapax redrive {}` puts it back in line", row.item),
+        ItemState::Waiting { .. } => format!("it waits for its turn{failed}{why}"),
+        ItemState::Parked => format!("it is parked{failed}{why}; `hapax redrive {}` puts it back in line", row.item),
         ItemState::Quarantined => format!("it is quarantined{why}"),
     };
     let fence = match row.state {
@@ -203,7 +208,7 @@ mod tests {
                 channel: "shop".to_owned(),
                 events: 1,
                 attempt: 2,
-                failures: 1,
+                failures: 2,
                 replay: None,
                 state: ItemState::Parked,
                 why: Some("404".to_owned()),
@@ -222,7 +227,7 @@ mod tests {
                 "2500 1 copy came with another content under the same id: counted, not delivered",
                 "3000 attempt 2 begun by w, fence 2",
                 "3100 attempt 2 ended after 100 ms and it was parked: 404",
-                "9000 it is parked: 404; `hapax redrive itm_00000000000000000000000000000001` puts it back in line",
+                "9000 it is parked, after 2 failures: 404; `hapax redrive itm_00000000000000000000000000000001` puts it back in line",
             ]
         );
     }

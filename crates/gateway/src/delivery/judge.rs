@@ -43,7 +43,7 @@ pub(super) enum Judgement {
     },
 }
 
-pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
+pub(super) fn judge(heard: &Heard, give_up_on_4xx: bool) -> Judgement {
     match heard {
         Heard::Status { status: 200..=299, .. } => Judgement::Taken,
         Heard::Status { status: status @ 502..=504, retry_after_ms } => {
@@ -52,7 +52,7 @@ pub(super) fn judge(heard: &Heard, park_on_4xx: bool) -> Judgement {
         Heard::Status { status, retry_after_ms } => {
             let why = format!("the target answered {status}");
             let hopeless = (400..=499).contains(status) && !matches!(status, 408 | 409 | 425 | 429);
-            if hopeless && park_on_4xx {
+            if hopeless && give_up_on_4xx {
                 Judgement::Hopeless { why }
             } else {
                 Judgement::Again { why, asked_ms: *retry_after_ms }

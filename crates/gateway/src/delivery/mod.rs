@@ -102,7 +102,7 @@ impl Delivery {
                 "older than stale_after ({} s) when its turn came; `hapax replay` delivers it all the same",
                 stale_after_ms / 1_000
             );
-            return Attempt::without_request(Outcome::Parked { why }, 504);
+            return Attempt::without_request(Outcome::Parked { why, charged: false }, 504);
         }
         let pass = match target.circuit.pass(now_ms) {
             Ok(pass) => pass,
@@ -112,7 +112,7 @@ impl Delivery {
             // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
             let why =
                 format!("its part of the webhook could not be cut out for provider {}", target.settings.provider.provider());
-            return Attempt::without_request(Outcome::Parked { why }, 502);
+            return Attempt::without_request(Outcome::Parked { why, charged: false }, 502);
         };
         let begun = Instant::now();
         let (heard, answer) = target.post(lease, body, guard, self.clock.wall_ms()).await;
@@ -121,7 +121,7 @@ impl Delivery {
             return Attempt::without_request(Outcome::HandBack { wait_ms: 0, called: None }, 503);
         }
         let took = begun.elapsed();
-        let judgement = judge(&heard, target.settings.park_on_4xx);
+        let judgement = judge(&heard, target.settings.gives_up_on_4xx());
         let (outcome, unsent) = self.outcome(target, lease, pass, judgement, &heard, answer.as_ref());
         Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
     }
@@ -162,8 +162,8 @@ impl Delivery {
                 }
                 match judgement {
                     Judgement::Again { why, asked_ms } => (failure(target, lease, why, asked_ms), None),
-                    Judgement::Hopeless { why } => (Outcome::Parked { why }, None),
-                    _ => taken(target, lease, heard, answer),
+                    Judgement::Hopeless { why } => (Outcome::Parked { why, charged: true }, None),
+                    _ => taken(target, lease, heard, answer, self.clock.wall_ms()),
                 }
             }
         }
@@ -190,7 +190,8 @@ impl Delivery {
             None if matches!(outcome, Outcome::Delivered { .. }) && !hold.has_ended() => {
                 let why = "the handler answered 2xx, and the store refuses to keep its answer; the log says why".to_owned();
                 target.telemetry.parked(first_event(lease), lease.attempt, &why);
-                let parked = || self.store.settle_inbox(hold.lane, hold.fence, Outcome::Parked { why: why.clone() });
+                let parked =
+                    || self.store.settle_inbox(hold.lane, hold.fence, Outcome::Parked { why: why.clone(), charged: false });
                 worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, parked).await;
                 false
             }
@@ -226,7 +227,7 @@ impl Delivery {
                 }
             }
             Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
-            Outcome::Parked { why } => target.telemetry.parked(event, lease.attempt, why),
+            Outcome::Parked { why, .. } => target.telemetry.parked(event, lease.attempt, why),
             Outcome::HandBack { called, .. } => {
                 target.telemetry.handed_back(
                     event,
@@ -312,11 +313,11 @@ fn thread_of(lease: &InboxLease) -> String {
     thread.map_or_else(|| lease.item.to_string(), ToString::to_string)
 }
 
-fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Answer>) -> (Outcome, Option<Unsent>) {
+fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Answer>, wall_ms: i64) -> (Outcome, Option<Unsent>) {
     let mode = target.settings.mode;
     let status = if let Heard::Status { status, .. } = heard { *status } else { 0 };
     let (sending, reading) = (target.sending.as_ref(), target.reading.as_ref());
-    let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, mode)).unwrap_or_default();
+    let replies = answer.map(|answer| replies::read(lease, answer, sending, reading, mode, wall_ms)).unwrap_or_default();
     let mut unsent = None;
     if replies.bad > 0 {
         target.telemetry.replies_bad(first_event(lease), replies.bad, &replies.why);
@@ -332,7 +333,10 @@ fn failure(target: &Target, lease: &InboxLease, why: String, asked_ms: Option<i6
     let (settings, number) = (&target.settings, lease.failures + 1);
     match next_wait_ms(settings.retry, settings.on_poison, number, rand::random(), asked_ms) {
         Some(wait_ms) => Outcome::Retry { wait_ms, why },
-        None => Outcome::Parked { why: format!("{why}; that was failure {number} of {}", settings.retry.attempts) },
+        None => {
+            let why = format!("{why}; that was failure {number} of {}", settings.retry.attempts);
+            Outcome::Parked { why, charged: true }
+        }
     }
 }
 

@@ -35,12 +35,15 @@ struct Body<'b> {
     replies: Vec<&'b RawValue>,
 }
 
+/// A part of `POST /v1/messages`: what stands in both means the same, and what is not known is refused in both.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Reply<'b> {
     text: Option<String>,
     to: Option<Peer>,
     #[serde(borrow)]
     payload: Option<&'b RawValue>,
+    send_at: Option<String>,
 }
 
 /// Telegram's chats are numbers.
@@ -76,6 +79,7 @@ pub(super) fn read(
     sending: Option<&Arc<dyn Sending>>,
     reading: Option<&Arc<dyn Sending>>,
     mode: Mode,
+    wall_ms: i64,
 ) -> Replies {
     let declared = are_declared(answer.content_type.as_deref());
     let Some(sending) = sending else {
@@ -84,7 +88,7 @@ pub(super) fn read(
         return if declared || own { Replies::none("this channel has no `token` to send with") } else { Replies::default() };
     };
     let found = if declared {
-        read_declared(&answer.body)
+        read_declared(&answer.body, wall_ms)
     } else if mode == Mode::Queue {
         Ok(sending.replies_in_answer(&answer.body, answer.content_type.as_deref()).into_iter().map(own_way).collect())
     } else {
@@ -119,15 +123,18 @@ fn own_way((to, payload): (String, Bytes)) -> Result<Draft, String> {
     Draft::read(to, None, Some(&String::from_utf8_lossy(&payload))).map_err(|bad| bad.to_string())
 }
 
-fn read_declared(body: &[u8]) -> Result<Vec<Result<Draft, String>>, String> {
+fn read_declared(body: &[u8], wall_ms: i64) -> Result<Vec<Result<Draft, String>>, String> {
     let body: Body<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("the answer is not {{\"replies\": [..]}}: {}", where_it_is_odd(&error)))?;
-    Ok(body.replies.into_iter().map(|raw| read_one(raw.get())).collect())
+    Ok(body.replies.into_iter().map(|raw| read_one(raw.get(), wall_ms)).collect())
 }
 
 /// What is wrong with an answer, without its words: the parser's own message repeats values, and this one is logged.
 fn where_it_is_odd(error: &serde_json::Error) -> String {
     let what = match error.classify() {
+        _ if error.to_string().starts_with("unknown field") => {
+            "a field that replies do not have (these they have: `to`, `text`, `payload`, `send_at`)"
+        }
         serde_json::error::Category::Data => "something of another type than expected",
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is not JSON",
@@ -135,13 +142,14 @@ fn where_it_is_odd(error: &serde_json::Error) -> String {
     format!("{what}, at line {} column {}", error.line(), error.column())
 }
 
-fn read_one(text: &str) -> Result<Draft, String> {
+fn read_one(text: &str, wall_ms: i64) -> Result<Draft, String> {
     let reply: Reply<'_> = serde_json::from_str(text).map_err(|error| where_it_is_odd(&error))?;
     let to = reply.to.map(|to| match to {
         Peer::Text(to) => to,
         Peer::Number(to) => to.to_string(),
     });
-    Draft::read(to, reply.text.as_deref(), reply.payload.map(RawValue::get)).map_err(|bad| bad.to_string())
+    let draft = Draft::read(to, reply.text.as_deref(), reply.payload.map(RawValue::get));
+    draft.and_then(|draft| draft.later(reply.send_at.as_deref(), wall_ms)).map_err(|bad| bad.to_string())
 }
 
 fn message(lease: &InboxLease, thread: &ThreadId, index: usize, draft: Draft, sending: &dyn Sending) -> NewMessage {
@@ -193,7 +201,7 @@ mod tests {
         let sending = hapax_providers::build_sending(settings, None);
         let body = Bytes::from(body.to_owned());
         let answer = Answer { status: 200, content_type: Some(content_type.to_owned()), body };
-        read(&lease(true), &answer, sending.as_ref(), sending.as_ref(), mode)
+        read(&lease(true), &answer, sending.as_ref(), sending.as_ref(), mode, 1_000)
     }
 
     fn read_whatsapp(body: &str) -> Replies {
@@ -214,8 +222,17 @@ mod tests {
 
     #[test]
     fn one_bad_reply_does_not_take_the_others_with_it_nor_move_their_names() {
-        for bad in [r#"{}"#, "7", r#"{"text":5}"#, r#"{"text":"a","payload":{}}"#, r#"{"payload":[]}"#, r#"{"to":"","text":"a"}"#]
-        {
+        for bad in [
+            r#"{}"#,
+            "7",
+            r#"{"text":5}"#,
+            r#"{"text":"a","payload":{}}"#,
+            r#"{"payload":[]}"#,
+            r#"{"to":"","text":"a"}"#,
+            r#"{"text":"a","request_id":"r"}"#,
+            r#"{"text":"a","send_at":"soon"}"#,
+            r#"{"text":"a","send_at":"400d"}"#,
+        ] {
             let replies = read_whatsapp(&format!(r#"{{"replies":[{bad},{{"text":"good"}}]}}"#));
             assert_eq!((replies.bad, replies.messages.len()), (1, 1), "{bad}");
             assert!(replies.messages[0].request_id.ends_with(".1") && replies.why.starts_with("reply 0: "), "{replies:?}");
@@ -224,6 +241,15 @@ mod tests {
             let replies = read_whatsapp(bad);
             assert_eq!((replies.bad, replies.messages.len()), (1, 0), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_reply_for_later_says_so_as_a_message_does() {
+        let replies = read_whatsapp(
+            r#"{"replies":[{"text":"a","send_at":"90s"},{"text":"a","send_at":"1970-01-02T00:00:00Z"},{"text":"a","send_at":null}]}"#,
+        );
+        let times: Vec<_> = replies.messages.iter().map(|message| message.send_at_ms).collect();
+        assert_eq!((times, replies.bad), (vec![Some(91_000), Some(86_400_000), None], 0));
     }
 
     #[test]
@@ -251,8 +277,8 @@ mod tests {
         let sending = hapax_providers::build_sending(&Settings::Gowa { secrets: vec![] }, None);
         let body = Bytes::from_static(br#"{"replies":[{"text":"a"}]}"#);
         let answer = Answer { status: 200, content_type: Some(CONTENT_TYPE.to_owned()), body };
-        assert_eq!(read(&lease(false), &answer, sending.as_ref(), None, Mode::Queue).bad, 1);
-        assert_eq!(read(&lease(true), &answer, None, None, Mode::Queue).bad, 1);
+        assert_eq!(read(&lease(false), &answer, sending.as_ref(), None, Mode::Queue, 1_000).bad, 1);
+        assert_eq!(read(&lease(true), &answer, None, None, Mode::Queue, 1_000).bad, 1);
     }
 
     #[test]
@@ -261,7 +287,7 @@ mod tests {
         let of = |body: &'static [u8], mode| {
             let content_type = Some("application/json".to_owned());
             let answer = Answer { status: 200, content_type, body: Bytes::from_static(body) };
-            read(&lease(true), &answer, None, reading.as_ref(), mode).bad
+            read(&lease(true), &answer, None, reading.as_ref(), mode, 1_000).bad
         };
         let own = br#"{"method":"sendMessage","chat_id":77,"text":"hello"}"#;
         assert_eq!((of(own, Mode::Queue), of(own, Mode::Proxy), of(b"{}", Mode::Queue)), (1, 0, 0));
@@ -273,9 +299,11 @@ mod tests {
             r#"{"replies":"hunter2"}"#,
             r#"{"replies":[{"text":{"a":"hunter2"}}]}"#,
             r#"{"replies":[{"to":["hunter2"],"text":"x"}]}"#,
+            r#"{"replies":[{"text":"x","hunter2":1}]}"#,
+            r#"{"replies":[{"text":"x","send_at":7}]}"#,
             "hunter2",
         ] {
-            let why = match read_declared(odd.as_bytes()) {
+            let why = match read_declared(odd.as_bytes(), 1_000) {
                 Err(why) => why,
                 Ok(replies) => replies.into_iter().find_map(Result::err).expect("refused"),
             };

@@ -99,7 +99,7 @@ impl Spool {
 
     /// The store is well and does not take it: it waits for the next start, and the others go on.
     pub(super) async fn park(&self, lease: &InboxLease, why: &str) -> Result<(), StoreError> {
-        self.store.settle_inbox(lease.lane, lease.fence, Outcome::Parked { why: why.to_owned() }).await.map(|_| ())
+        self.store.settle_inbox(lease.lane, lease.fence, Outcome::Parked { why: why.to_owned(), charged: true }).await.map(|_| ())
     }
 
     /// What it holds of every channel that spools, or of which something is left.

@@ -24,7 +24,7 @@ Examples:
   hapax inbox --channel shop
   hapax inbox --json | jq '.items[] | select(.attempt > 1)'
 
-Columns: time received, event, channel, attempt, state, when it is due or whose it is, why the last attempt failed.")]
+Columns: time received, event, channel, attempt, failures charged so far, state, when it is due or whose it is, why the last attempt failed.")]
 pub struct Inbox {
     #[command(flatten)]
     which: Which,
@@ -57,7 +57,7 @@ impl Parked {
 
 impl Which {
     async fn list(self, parked: bool, none: &str, global: &Global, output: &Output) -> Result<(), Failure> {
-        let head = &["received", "event", "channel", "attempt", "state", "due or held by", "why"];
+        let head = &["received", "event", "channel", "attempt", "failures", "state", "due or held by", "why"];
         let list = List { path: "/v1/inbox", name: "items", head, none };
         let filters = vec![("parked", Some(parked.to_string())), ("channel", self.channel)];
         list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
@@ -65,7 +65,8 @@ impl Which {
 }
 
 fn row(item: &Value) -> Vec<String> {
-    let mut row: Vec<_> = ["received_at", "event", "channel", "attempt", "state"].map(|column| text_of(item, column)).into();
+    let mut row: Vec<_> =
+        ["received_at", "event", "channel", "attempt", "failures", "state"].map(|column| text_of(item, column)).into();
     row.push(match &item["lease"] {
         Value::Null => text_of(item, "due_at"),
         lease => format!("{} until {}", text_of(lease, "worker"), text_of(lease, "until")),

@@ -147,7 +147,7 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
         assert_eq!(exit_code(&nothing, &server, TOKEN).await, 5, "{nothing:?}");
     }
     let event = fixture.accept("m1", Then::Deliver).await;
-    fixture.settle(Outcome::Parked { why: "404".to_owned() }).await;
+    fixture.settle(Outcome::Parked { why: "404".to_owned(), charged: true }).await;
     for good in [
         vec!["events", "--json"],
         vec!["events", "--channel", "shop", "--thread", "7__55119"],

@@ -39,8 +39,9 @@ local function finish(lane, channel, lease)
   if outcome == 'D' then
     answer = deliver(lane, channel, lease)
   elseif outcome == 'P' then
-    local why = take()
+    local why, charge = take(), number()
     log_attempt(seq, lease, 'parked', why)
+    redis.call('HINCRBY', item, 'failures', charge)
     park(lane, channel, why)
   elseif outcome == 'R' then
     local wait, why = number(), take()

@@ -99,16 +99,16 @@ impl State {
                 }
                 if let Some(full) = replies.iter().find(|reply| self.outbox.is_full_for(reply)) {
                     let why = why_kept(&full.account, replies.len());
-                    self.park(held.item, why, replies);
+                    self.park(held.item, why, charge, replies);
                     return Settled::Kept;
                 }
                 self.send_all(replies, now);
                 self.leave_lane(held.item);
                 self.items.remove(&held.item);
             }
-            Outcome::Parked { why } => {
+            Outcome::Parked { why, .. } => {
                 self.log_attempt(&held, now, name, &why);
-                self.park(held.item, why, vec![]);
+                self.park(held.item, why, charge, vec![]);
             }
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, now, name, &why);
@@ -132,10 +132,11 @@ impl State {
         Settled::Done
     }
 
-    fn park(&mut self, id: ItemId, why: String, replies: Vec<NewMessage>) {
+    fn park(&mut self, id: ItemId, why: String, charge: u32, replies: Vec<NewMessage>) {
         self.leave_lane(id);
         if let Some(item) = self.items.get_mut(&id) {
             item.place = Place::Parked;
+            item.failures += charge;
             item.why = Some(why);
             item.replies = replies;
         }

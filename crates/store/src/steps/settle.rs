@@ -112,12 +112,12 @@ impl Work {
                 match full {
                     Some(full) => {
                         let kept = replies(outcome);
-                        self.park(lane, held, why_kept(&full.account, kept.len()), kept);
+                        self.park(lane, held, why_kept(&full.account, kept.len()), 0, kept);
                     }
                     None => self.remove_item(item.number),
                 }
             }
-            Outcome::Parked { why } => self.park(lane, held, why.clone(), &[]),
+            Outcome::Parked { why, .. } => self.park(lane, held, why.clone(), outcome.charge(), &[]),
             Outcome::Retry { wait_ms, .. } | Outcome::HandBack { wait_ms, .. } => {
                 if let Some(item) = self.items.change(&held.number) {
                     item.attempt = held.attempt - u32::from(!outcome.counts());
@@ -129,10 +129,11 @@ impl Work {
         }
     }
 
-    fn park(&mut self, lane: &Hash, held: &Held, why: String, replies: &[NewMessage]) {
+    fn park(&mut self, lane: &Hash, held: &Held, why: String, charge: u32, replies: &[NewMessage]) {
         if let Some(item) = self.items.change(&held.number) {
             item.place = Place::Parked;
             item.attempt = held.attempt;
+            item.failures += charge;
             item.why = Some(why);
             item.replies = replies.to_vec();
         }

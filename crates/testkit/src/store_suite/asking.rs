@@ -104,7 +104,8 @@ pub async fn purge_forgets_old_events_and_nothing_open(bed: &dyn Bed) {
         ids.push(accept_one(&*store, notice(&format!("n{n}"))).await);
     }
     for held in lease(&*store, 28).await {
-        let outcome = if held.events[0].id == ids[3] { Outcome::Parked { why: "no".to_owned() } } else { DELIVERED };
+        let outcome =
+            if held.events[0].id == ids[3] { Outcome::Parked { why: "no".to_owned(), charged: true } } else { DELIVERED };
         fine(store.settle_inbox(held.lane, held.fence, outcome).await);
     }
     assert_eq!(purge_all(&*store, 1_000).await, 0, "too young");
@@ -255,7 +256,7 @@ pub async fn stats_count_what_is_there(bed: &dyn Bed) {
     }
     let leases = lease(&*store, 3).await;
     fine(store.settle_inbox(leases[0].lane, leases[0].fence, DELIVERED).await);
-    fine(store.settle_inbox(leases[1].lane, leases[1].fence, Outcome::Parked { why: "no".to_owned() }).await);
+    fine(store.settle_inbox(leases[1].lane, leases[1].fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await);
     let stats = fine(store.stats().await);
     assert_eq!((stats.keys, stats.events), (4, 4));
     let [shop] = &stats.channels[..] else { unreachable!("one channel, not {}", stats.channels.len()) };

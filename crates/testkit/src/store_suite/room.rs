@@ -114,7 +114,7 @@ pub async fn a_redrive_looks_at_so_many(bed: &dyn Bed) {
     }
     accept_one(&*store, message("last", "bob")).await;
     let held = lease(&*store, 1).await.remove(0);
-    fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned() }).await);
+    fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await);
     assert_eq!(fine(store.redrive(Redrive::All, 1).await), 0, "it looks at so many");
     assert_eq!(fine(store.redrive(Redrive::All, 9).await), 1, "and at more when more are wanted");
     let item = held.item;
@@ -130,7 +130,7 @@ pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
     for held in lease(&*store, 2).await {
         let outcome = match held.events[0].id == kept {
             true => Outcome::Delivered { status: 200, answer: None, replies: vec![reply("a1")] },
-            false => Outcome::Parked { why: "no".to_owned() },
+            false => Outcome::Parked { why: "no".to_owned(), charged: true },
         };
         fine(store.settle_inbox(held.lane, held.fence, outcome).await);
     }

@@ -16,7 +16,7 @@ fn handed_back(wait_ms: i64, called: Option<&str>) -> Outcome {
 }
 
 fn parked(why: &str) -> Outcome {
-    Outcome::Parked { why: why.to_owned() }
+    Outcome::Parked { why: why.to_owned(), charged: true }
 }
 
 async fn state(store: &dyn Store, id: hapax_domain::EventId) -> Option<EventState> {
@@ -121,6 +121,8 @@ pub async fn a_call_that_was_cut_counts_and_is_not_charged(bed: &dyn Bed) {
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((held.attempt, held.failures), (4, 1), "what was not called does not count");
     settle(&*store, &held, parked("400")).await;
+    let detail = store.event(id).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((detail.open[0].attempt, detail.open[0].failures), (4, 2), "the last failure is shown too");
     assert_eq!(store.redrive(Redrive::All, 10).await.ok(), Some(1));
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((held.attempt, held.failures), (5, 0), "redrive forgets the failures and counts the attempts on");
@@ -147,6 +149,11 @@ pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn B
     assert_eq!(state(&*store, poison).await, Some(EventState::Waiting));
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((ids(&held), held.attempt, held.failures), (vec![poison], 2, 0));
+    settle(&*store, &held, Outcome::Parked { why: "stale".to_owned(), charged: false }).await;
+    let detail = store.event(poison).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
+    assert_eq!((detail.open[0].attempt, detail.open[0].failures), (2, 0), "the target did not fail it");
+    assert_eq!(store.redrive(Redrive::All, 10).await.ok(), Some(1));
+    let held = lease(&*store, 10).await.remove(0);
     settle(&*store, &held, DELIVERED).await;
     assert_eq!(state(&*store, poison).await, Some(EventState::Delivered));
 }

@@ -116,7 +116,7 @@ pub async fn last_words_do_not_outlive_what_said_them(bed: &dyn Bed) {
     let store = bed.open();
     accept(&*store, webhook(vec![said("m1", "ana", "parked")])).await;
     for held in lease(&*store, 10).await {
-        fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned() }).await);
+        fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await);
     }
     accept(&*store, webhook(vec![said("m2", "ana", "a secret")])).await;
     deliver_all(&*store).await;
