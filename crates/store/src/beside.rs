@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hapax_domain::limits::{BESIDE_MAX, BESIDE_MAX_BYTES};
 use hapax_domain::{Event, EventId, EventKey, Kind};
 
-use super::{Arrival, Copies, KeptHeaders, NewEvent, Store, StoreError, Then};
+use super::{Accepted, Arrival, Copies, KeptHeaders, NewEvent, Store, StoreError, Then};
 
 /// Where it says why it was kept.
 const WHY: &str = "hapax-why";
@@ -50,21 +50,32 @@ pub struct Beside {
     pub fingerprint: u32,
 }
 
-/// Keeps it, and links the first event to it. The same again changes nothing.
+/// Keeps it, and links the first event to it. The same again changes nothing, and neither does one more than there is room for.
 pub async fn keep_beside(store: &dyn Store, beside: Beside) -> Result<(), StoreError> {
+    // It begins at a place of its own, so that nearly always one step is enough, and goes on where another content has that place.
+    for place in (0..BESIDE_MAX).map(|steps| (beside.fingerprint % BESIDE_MAX + steps) % BESIDE_MAX) {
+        let accepted = store.accept(Arc::new(arrival(&beside, place))).await?;
+        let Some(Accepted::New(kept) | Accepted::Suspected(kept) | Accepted::Duplicate(kept)) = accepted.first() else {
+            continue;
+        };
+        let last_ms = beside.first.at_ms().unwrap_or_default();
+        let link = Copies { event: beside.first, copies: 0, conflicts: 0, last_ms, kept: Some(*kept) };
+        return store.note_copies(vec![link]).await;
+    }
+    Ok(())
+}
+
+fn arrival(beside: &Beside, place: u32) -> Arrival {
     let Beside { reason, first, channel, account, window_ms, why, content, fingerprint } = beside;
-    let place = (fingerprint % BESIDE_MAX).to_string();
-    let key = EventKey::of("beside", &channel, Kind::Notice, &first.to_string(), &[reason.mark(), &place]);
-    let event = Event::new(Kind::Notice, &account, &format!("{}{first}", reason.mark()), key, fingerprint);
+    let parts = [reason.mark(), &place.to_string()];
+    let key = EventKey::of("beside", channel, Kind::Notice, &first.to_string(), &parts);
+    let event = Event::new(Kind::Notice, account, &format!("{}{first}", reason.mark()), key, *fingerprint);
     let mut headers = KeptHeaders::default();
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     headers.push(WHY, why.chars().map(plain).collect::<String>().as_bytes());
     let body = content.slice(..content.len().min(BESIDE_MAX_BYTES));
     let events = vec![NewEvent { event, then: Then::Keep }];
-    let accepted = store.accept(Arc::new(Arrival { channel, window_ms, headers, body, events })).await?;
-    let kept = accepted.first().map(|accepted| accepted.event());
-    let last_ms = first.at_ms().unwrap_or_default();
-    store.note_copies(vec![Copies { event: first, copies: 0, conflicts: 0, last_ms, kept }]).await
+    Arrival { channel: Arc::clone(channel), window_ms: *window_ms, headers, body, events }
 }
 
 /// Why an event was kept beside another.

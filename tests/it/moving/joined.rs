@@ -12,7 +12,7 @@ fn by(id: &str, peer: &str, alias: Option<&str>) -> Event {
 async fn two_names(store: &dyn Store) {
     accept(store, webhook(vec![by("p0", "lid", None)])).await;
     let parked = lease(store, 10).await.remove(0);
-    store.settle_inbox(parked.lane, parked.fence, Outcome::Parked { why: "no".to_owned() }).await.expect("parked");
+    store.settle_inbox(parked.lane, parked.fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await.expect("parked");
     for (id, peer) in [("a1", "ana"), ("l1", "lid"), ("l2", "lid"), ("a2", "ana")] {
         accept(store, webhook(vec![by(id, peer, None)])).await;
         store.submit(outgoing(id, peer)).await.expect("submitted");

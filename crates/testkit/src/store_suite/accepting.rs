@@ -187,18 +187,18 @@ pub async fn when_suspects_are_full_one_more_is_a_copy(bed: &dyn Bed) {
 pub async fn what_is_kept_beside_an_event_is_linked_once(bed: &dyn Bed) {
     let store = bed.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
-    for (content, fingerprint) in [("one", 3), ("one", 3), ("two", 4), ("three", 4)] {
-        let beside = Beside {
-            reason: Reason::Conflict,
-            first,
-            channel: "shop".into(),
-            account: "acc".to_owned(),
-            window_ms: WINDOW_MS,
-            why: "for the test".to_owned(),
-            content: content.into(),
-            fingerprint,
-        };
-        assert!(keep_beside(&*store, beside).await.is_ok(), "{content}");
+    let other = |content: &'static str, fingerprint| Beside {
+        reason: Reason::Conflict,
+        first,
+        channel: "shop".into(),
+        account: "acc".to_owned(),
+        window_ms: WINDOW_MS,
+        why: "for the test".to_owned(),
+        content: content.into(),
+        fingerprint,
+    };
+    for (content, fingerprint) in [("one", 3), ("one", 3), ("two", 4), ("three", 12), ("two", 4), ("three", 12)] {
+        assert!(keep_beside(&*store, other(content, fingerprint)).await.is_ok(), "{content}");
     }
     drop(store);
     let store = bed.crash();
@@ -207,7 +207,11 @@ pub async fn what_is_kept_beside_an_event_is_linked_once(bed: &dyn Bed) {
     let kept = store.event(kept).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
     assert_eq!((&kept.body[..], kept.row.state), (&b"one"[..], EventState::Kept));
     assert_eq!(Reason::of_shown(&kept.row.provider_id), Some((Reason::Conflict, first)));
-    let all = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.map(|page| page.rows.len());
-    assert_eq!(all.ok(), Some(3), "the first, and two contents; the third has no room");
+    let all = async || store.events(EventQuery { limit: 50, ..EventQuery::default() }).await.map(|page| page.rows.len()).ok();
+    assert_eq!(all().await, Some(4), "the first, and three contents, whatever their fingerprints have in common");
+    for fingerprint in [20, 28, 36, 44, 52, 60, 3, 12, 20] {
+        assert!(keep_beside(&*store, other("more", fingerprint)).await.is_ok());
+    }
+    assert_eq!(all().await, Some(9), "eight others are kept");
     assert_eq!(lease(&*store, 10).await.len(), 1);
 }

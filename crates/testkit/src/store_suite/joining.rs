@@ -242,7 +242,7 @@ pub async fn what_is_delivered_again_waits_in_the_lane_of_today(bed: &dyn Bed) {
     let store = bed.open();
     let parked = accept_one(&*store, message("m1", "lid")).await;
     let held = lease(&*store, 10).await.remove(0);
-    end(&*store, &held, Outcome::Parked { why: "no".to_owned() }).await;
+    end(&*store, &held, Outcome::Parked { why: "no".to_owned(), charged: true }).await;
     accept_one(&*store, message("m2", "ana")).await;
     teach(&*store, "ana", "lid").await;
     let held = lease(&*store, 10).await.remove(0);
