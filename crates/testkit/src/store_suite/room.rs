@@ -2,6 +2,7 @@
 
 use hapax_domain::limits::redrive_looks_at;
 use hapax_domain::{MessageId, Priority};
+use hapax_store::clock::Clock;
 use hapax_store::{
     InboxQuery, ItemState, NewMessage, OutboxQuery, Outcome, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
@@ -127,9 +128,10 @@ pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
     fine(store.submit(reply("r1")).await);
     let kept = accept_one(&*store, message("m1", "ana")).await;
     accept_one(&*store, message("m2", "bob")).await;
+    let later = NewMessage { send_at_ms: Some(bed.clock().now_ms() + 60_000), ..reply("a2") };
     for held in lease(&*store, 2).await {
         let outcome = match held.events[0].id == kept {
-            true => Outcome::Delivered { status: 200, answer: None, replies: vec![reply("a1")] },
+            true => Outcome::Delivered { status: 200, answer: None, replies: vec![reply("a1"), later.clone()] },
             false => Outcome::Parked { why: "no".to_owned(), charged: true },
         };
         fine(store.settle_inbox(held.lane, held.fence, outcome).await);
@@ -149,5 +151,10 @@ pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
         held.iter().map(|held| (held.request_id.as_str(), held.text.as_deref())).collect::<Vec<_>>(),
         [("a1", Some("hello a1"))]
     );
+    let sent = SendOutcome::Sent { provider_id: "w a1".to_owned() };
+    fine(store.settle_outbox(held[0].lane, held[0].fence, sent).await);
+    assert!(fine(store.lease_outbox(ask_out(9)).await).is_empty(), "the other one is for later");
+    bed.clock().advance(60_000);
+    assert_eq!(send_one(&*store).await, fine(store.submit(later).await).message());
     assert_eq!(fine(store.redrive(Redrive::All, 9).await), 0);
 }
