@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
+use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{Hash, KeyRec};
 
 use super::ask::{Ask, run_one};
-use super::rows::{Fields, Kept, Param, all_columns, in_order, insert, read_all, unnest};
+use super::rows::{Fields, Param, all_columns, arrays, in_order, insert, read_all, rows_of};
 use super::trouble::Failure;
 
 /// Waits for whoever is about to commit the same key. Rows that are there already are neither locked nor written, so that a storm of
@@ -15,15 +16,14 @@ use super::trouble::Failure;
 static CLAIM: LazyLock<String> = LazyLock::new(|| format!("{} ON CONFLICT (key) DO NOTHING RETURNING key", insert::<KeyRec>()));
 
 static HOLDERS: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {} FROM hapax_keys WHERE key = ANY($1::bytea[])", all_columns::<KeyRec>("")));
+    LazyLock::new(|| format!("SELECT {} FROM hapax_keys WHERE key = ANY($1::bytea[])", all_columns::<KeyRec>()));
 
 /// Takes over keys whose window is over.
 static TAKE_OVER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "UPDATE hapax_keys AS t SET event = n.event, at_ms = n.at_ms, fingerprint = n.fingerprint, expires_ms = n.expires_ms
-         FROM {} AS n ({}) WHERE t.key = n.key AND t.expires_ms <= $6::int8 RETURNING t.key",
-        unnest(KeyRec::COLUMNS),
-        all_columns::<KeyRec>("")
+         FROM {} WHERE t.key = n.key AND t.expires_ms <= $6::int8 RETURNING t.key",
+        rows_of::<KeyRec>(KeyRec::FIELDS.iter())
     )
 });
 
@@ -32,7 +32,7 @@ pub(super) async fn claim(client: &ClientWrapper, keys: &[KeyRec], now_ms: i64) 
     let mut open = in_order(keys);
     let mut holders: HashMap<Hash, KeyRec> = HashMap::new();
     while !open.is_empty() {
-        let won = won(client, Ask::new(&**CLAIM, KeyRec::columns(&open))).await?;
+        let won = won(client, Ask::new(&**CLAIM, arrays(&open))).await?;
         open.retain(|key| !won.contains(&key.key));
         if open.is_empty() {
             break;
@@ -59,7 +59,7 @@ async fn holders_of(client: &ClientWrapper, keys: &[&KeyRec]) -> Result<HashMap<
 }
 
 async fn take_over(client: &ClientWrapper, keys: &[&KeyRec], now_ms: i64) -> Result<HashSet<Hash>, Failure> {
-    let mut params: Vec<Param<'_>> = KeyRec::columns(keys);
+    let mut params: Vec<Param<'_>> = arrays(keys);
     params.push(Box::new(now_ms));
     won(client, Ask::new(&**TAKE_OVER, params)).await
 }

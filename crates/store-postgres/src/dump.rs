@@ -8,7 +8,7 @@ use hapax_store::steps::records::{
 use hapax_store::{After, Copies, Moved, PausedAccount, Table};
 
 use super::ask::{Ask, run_one};
-use super::rows::{Fields, Kept, Param, plain_columns, read_all};
+use super::rows::{Fields, InTable, Param, plain_columns, read_all};
 use super::texts::escape;
 use super::trouble::Failure;
 use super::tx::BLOCK;
@@ -35,13 +35,13 @@ pub(super) async fn dump(
 }
 
 /// A page by the first column, which is the key.
-async fn page<R: Kept>(
+async fn page<R: InTable>(
     client: &ClientWrapper,
     after: Option<&After>,
     limit: usize,
     moved: fn(R) -> Moved,
 ) -> Result<Vec<Moved>, Failure> {
-    let key = R::COLUMNS[0].0;
+    let key = R::KEY;
     let mut params: Vec<Param<'_>> = vec![Box::new(limit as i64)];
     let mut which = String::new();
     match after {

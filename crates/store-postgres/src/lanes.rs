@@ -6,11 +6,10 @@ use deadpool_postgres::ClientWrapper;
 use hapax_domain::{Priority, ids};
 use hapax_store::Redrive;
 use hapax_store::steps::Due;
-use hapax_store::steps::records::{ItemRec, LaneRec, Queue};
+use hapax_store::steps::records::{ItemRec, LaneRec, Queue, priority_code};
 
 use super::ask::{Ask, run_one};
 use super::rows::{plain_columns, read_all};
-use super::tables::priority_code;
 use super::texts::escape;
 use super::trouble::Failure;
 

@@ -18,7 +18,6 @@ mod lanes;
 mod lists;
 mod load;
 mod migrate;
-mod out_tables;
 mod rows;
 mod save;
 mod tables;

@@ -13,11 +13,11 @@ use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAcc
 use tokio_postgres::Row;
 
 use super::ask::{Ask, run, run_one};
-use super::rows::{Fields, Kept, Param, numbers, plain_columns, read_all};
+use super::rows::{Fields, InTable, Param, numbers, plain_columns, read_all};
 use super::texts::escape;
 use super::trouble::Failure;
 
-fn select<R: Kept>(rest: &str) -> String {
+fn select<R: InTable>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", plain_columns::<R>(""), R::TABLE)
 }
 
@@ -153,7 +153,7 @@ pub(super) async fn names_of(client: &ClientWrapper, account: &str, peer: &str) 
     rows.iter().map(|row| Fields::of(row).text()).collect()
 }
 
-fn entries_sql<R: Kept>() -> String {
+fn entries_sql<R: InTable>() -> String {
     select::<R>(
         "WHERE thread = $1::bytea AND number > $2::int8 AND ($3::int8 IS NULL OR number < $3) ORDER BY number DESC LIMIT $4::int8",
     )

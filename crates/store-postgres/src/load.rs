@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
+use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
     EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
 };
@@ -11,7 +12,7 @@ use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
 
 use super::ask::{Ask, run};
-use super::rows::{Fields, Kept, Param, all_columns, hashes, numbers, plain_columns, read_all};
+use super::rows::{Fields, InTable, Param, all_columns, hashes, key_type, numbers, plain_columns, read_all};
 use super::texts::escape;
 use super::trouble::Failure;
 
@@ -23,19 +24,19 @@ struct Reading {
 
 impl Reading {
     /// Rows by their keys, locked in the order of the keys.
-    fn by_key<R: Kept>() -> Self {
-        let (key, kind) = R::COLUMNS[0];
+    fn by_key<R: InTable>() -> Self {
+        let (key, kind) = (R::KEY, key_type::<R>());
         Self::by::<R>(&format!("{key} = ANY($1::{kind}[]) ORDER BY {key}"))
     }
 
-    fn by<R: Kept>(found: &str) -> Self {
+    fn by<R: InTable>(found: &str) -> Self {
         let plain = format!("SELECT {} FROM {} WHERE {found}", plain_columns::<R>(""), R::TABLE);
         let locked = format!("{plain} FOR UPDATE");
         Self { plain, locked }
     }
 
     /// The first rows for each of the wanted values.
-    fn first_of_each<R: Kept>(wanted: &str, found: &str, max: usize) -> Self {
+    fn first_of_each<R: InTable>(wanted: &str, found: &str, max: usize) -> Self {
         let each = |lock: &str| {
             format!(
                 "SELECT {} FROM UNNEST($1::{wanted}[]) AS w (wanted) CROSS JOIN LATERAL
@@ -59,7 +60,7 @@ static LOWEST_ITEMS: LazyLock<Reading> =
     LazyLock::new(|| Reading::first_of_each::<ItemRec>("bytea", "lane = w.wanted AND place = 0", 2));
 static EVENTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<EventRec>);
 static BODIES: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {} FROM hapax_events WHERE number = ANY($1::int8[])", all_columns::<EventRec>("")));
+    LazyLock::new(|| format!("SELECT {} FROM hapax_events WHERE number = ANY($1::int8[])", all_columns::<EventRec>()));
 static NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<NameRec>);
 static NAMED: LazyLock<Reading> = LazyLock::new(|| Reading::by::<NameRec>("thread = ANY($1::bytea[]) ORDER BY hash"));
 static THREADS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ThreadRec>);

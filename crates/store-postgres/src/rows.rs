@@ -1,46 +1,107 @@
-//! How a record becomes columns, and a row a record again. Each kind lists its columns once, in `tables.rs`.
+//! How a record becomes columns, and a row a record again: as it is described, by types of our own.
 
-use std::sync::Arc;
+use std::error::Error;
 
-use bytes::Bytes;
+use bytes::BytesMut;
+use hapax_store::steps::record::{Column, Field, Record, Source, Type, Value};
 use hapax_store::steps::records::Hash;
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSqlOwned, ToSql};
+use tokio_postgres::types::{self, FromSqlOwned, IsNull, ToSql, to_sql_checked};
 
-use super::texts::unescape;
+use super::texts::{escape, unescape};
 use super::trouble::Failure;
 
 /// One parameter of a statement.
 pub(super) type Param<'p> = Box<dyn ToSql + Sync + Send + 'p>;
 
 /// A kind of record with a table of its own.
-pub(super) trait Kept: Sized {
+pub(super) trait InTable: Record {
     const TABLE: &'static str;
-    /// Names and types, in the order in which they are written and read. The first is the key.
-    const COLUMNS: &'static [(&'static str, &'static str)];
-    /// Columns at the end that a plain SELECT leaves out.
-    const EXTRA: usize = 0;
+    /// The column that rows are found and locked by.
+    const KEY: &'static str;
+    /// Columns that are called otherwise here.
+    const NAMES: &'static [(&'static str, &'static str)] = &[];
+    /// Columns that follow from the record and are there to be searched.
+    const BESIDE: &'static [Field<Self>] = &[];
+}
 
-    type Key: Ord;
+pub(super) fn name_of<R: InTable>(column: &Column) -> &'static str {
+    R::NAMES.iter().find(|(ours, _)| *ours == column.name).map_or(column.name, |(_, here)| here)
+}
 
-    fn key(&self) -> Self::Key;
+/// What the server calls such a column's type.
+pub(super) fn type_of(kind: Type) -> &'static str {
+    match kind {
+        Type::Number | Type::Millis => "int8",
+        Type::Small => "int4",
+        Type::Code => "int2",
+        Type::Bool => "bool",
+        Type::Text => "text",
+        Type::Hash | Type::Id | Type::Bytes => "bytea",
+    }
+}
 
-    /// One array per column.
-    fn columns<'r>(records: &[&'r Self]) -> Vec<Param<'r>>;
+/// All columns that are written, with those beside the record.
+pub(super) fn written<R: InTable>() -> impl Iterator<Item = &'static Field<R>> + Clone {
+    R::FIELDS.iter().chain(R::BESIDE)
+}
 
-    fn read(fields: &mut Fields<'_>) -> Result<Self, Failure>;
+/// The type of the key.
+pub(super) fn key_type<R: InTable>() -> &'static str {
+    let key = written::<R>().find(|field| name_of::<R>(&field.column) == R::KEY);
+    key.map_or("unknown", |key| type_of(key.column.kind))
+}
+
+/// Those columns that change, and the key.
+fn changing<R: InTable>(changes: &[&str]) -> impl Iterator<Item = &'static Field<R>> {
+    written::<R>().filter(|field| name_of::<R>(&field.column) == R::KEY || changes.contains(&field.column.name))
 }
 
 /// Records in the order of their keys, in which every instance writes them: so two transactions wait for each other, but never in a circle.
-pub(super) fn in_order<R: Kept>(records: &[R]) -> Vec<&R> {
+pub(super) fn in_order<R: Record>(records: &[R]) -> Vec<&R> {
     let mut sorted: Vec<&R> = records.iter().collect();
-    sorted.sort_by_key(|record| record.key());
+    sorted.sort_by_cached_key(|record| record.key());
     sorted
 }
 
-/// One value of each record, as an array.
-pub(super) fn column<'r, R, T: ToSql + Sync + Send + 'r>(records: &[&'r R], value: impl Fn(&'r R) -> T) -> Param<'r> {
-    Box::new(records.iter().map(|record| value(record)).collect::<Vec<T>>())
+/// One array for each column of [`insert`].
+pub(super) fn arrays<'r, R: InTable>(records: &[&'r R]) -> Vec<Param<'r>> {
+    written::<R>().map(|field| array(records, field)).collect()
+}
+
+/// One array for each column of [`update_only`].
+pub(super) fn changed_arrays<'r, R: InTable>(records: &[&'r R], changes: &[&str]) -> Vec<Param<'r>> {
+    changing::<R>(changes).map(|field| array(records, field)).collect()
+}
+
+fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
+    Box::new(records.iter().map(|record| Cell((field.value)(record))).collect::<Vec<Cell<'r>>>())
+}
+
+/// A value on its way; its column says in how many bytes a number goes.
+#[derive(Debug)]
+struct Cell<'v>(Value<'v>);
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self, kind: &types::Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match &self.0 {
+            Value::Null => Ok(IsNull::Yes),
+            Value::Int(number) if *kind == types::Type::INT2 => i16::try_from(*number)?.to_sql(kind, out),
+            // The server knows no numbers without a sign.
+            Value::Int(number) if *kind == types::Type::INT4 => (*number as u32 as i32).to_sql(kind, out),
+            Value::Int(number) => number.to_sql(kind, out),
+            Value::Bool(flag) => flag.to_sql(kind, out),
+            Value::Text(text) => escape(text).to_sql(kind, out),
+            Value::Bytes(bytes) => bytes.as_ref().to_sql(kind, out),
+        }
+    }
+
+    fn accepts(kind: &types::Type) -> bool {
+        use types::Type;
+        [Type::INT8, Type::INT4, Type::INT2, Type::BOOL, Type::TEXT, Type::BYTEA].contains(kind)
+    }
+
+    to_sql_checked!();
 }
 
 pub(super) fn numbers<'p>(numbers: &[u64]) -> Param<'p> {
@@ -51,44 +112,52 @@ pub(super) fn hashes(hashes: &[Hash]) -> Param<'_> {
     Box::new(hashes.iter().map(|hash| &hash[..]).collect::<Vec<&[u8]>>())
 }
 
-/// The columns of a kind for a SELECT, each with `prefix` before it.
-pub(super) fn plain_columns<R: Kept>(prefix: &str) -> String {
-    list(&R::COLUMNS[..R::COLUMNS.len() - R::EXTRA], |(name, _)| format!("{prefix}{name}"))
+/// The columns of a record without its body for a SELECT, each with `prefix` before it.
+pub(super) fn plain_columns<R: InTable>(prefix: &str) -> String {
+    list(R::plain_fields(), |field| format!("{prefix}{}", name_of::<R>(&field.column)))
 }
 
-pub(super) fn all_columns<R: Kept>(prefix: &str) -> String {
-    list(R::COLUMNS, |(name, _)| format!("{prefix}{name}"))
+/// Those of a record with its body.
+pub(super) fn all_columns<R: InTable>() -> String {
+    list(R::FIELDS, |field| name_of::<R>(&field.column).to_owned())
 }
 
-/// One array parameter per column, as rows.
-pub(super) fn unnest(columns: &[(&str, &str)]) -> String {
-    let arrays: Vec<_> = columns.iter().enumerate().map(|(at, (_, kind))| format!("${}::{kind}[]", at + 1)).collect();
-    format!("UNNEST({})", arrays.join(", "))
+/// One array parameter per column, as rows that are called `n`.
+pub(super) fn rows_of<R: InTable>(fields: impl Iterator<Item = &'static Field<R>> + Clone) -> String {
+    let arrays = fields.clone().enumerate().map(|(at, field)| format!("${}::{}[]", at + 1, type_of(field.column.kind)));
+    let arrays = arrays.collect::<Vec<_>>().join(", ");
+    format!("UNNEST({arrays}) AS n ({})", list(fields, |field| name_of::<R>(&field.column).to_owned()))
 }
 
-pub(super) fn insert<R: Kept>() -> String {
-    format!("INSERT INTO {} ({}) SELECT * FROM {}", R::TABLE, all_columns::<R>(""), unnest(R::COLUMNS))
+pub(super) fn insert<R: InTable>() -> String {
+    let columns = list(written::<R>(), |field| name_of::<R>(&field.column).to_owned());
+    format!("INSERT INTO {} ({columns}) SELECT * FROM {}", R::TABLE, rows_of::<R>(written::<R>()))
 }
 
 /// Sets all columns but the key.
-pub(super) fn update<R: Kept>() -> String {
-    update_only::<R>(R::COLUMNS)
+pub(super) fn update<R: InTable>() -> String {
+    update_by::<R>(written::<R>())
 }
 
-/// Sets some columns; the first of them is the key.
-pub(super) fn update_only<R: Kept>(columns: &[(&str, &str)]) -> String {
-    let key = columns[0].0;
-    let sets = list(&columns[1..], |(name, _)| format!("{name} = n.{name}"));
-    let names = list(columns, |(name, _)| (*name).to_owned());
-    format!("UPDATE {} AS t SET {sets} FROM {} AS n ({names}) WHERE t.{key} = n.{key}", R::TABLE, unnest(columns))
+/// Sets some columns.
+pub(super) fn update_only<R: InTable>(changes: &[&str]) -> String {
+    let fields: Vec<&'static Field<R>> = changing::<R>(changes).collect();
+    update_by::<R>(fields.into_iter())
 }
 
-fn list<'c>(columns: &[(&'c str, &'c str)], show: impl Fn(&(&'c str, &'c str)) -> String) -> String {
-    columns.iter().map(show).collect::<Vec<_>>().join(", ")
+fn update_by<R: InTable>(fields: impl Iterator<Item = &'static Field<R>> + Clone) -> String {
+    let key = R::KEY;
+    let others = fields.clone().filter(|field| name_of::<R>(&field.column) != key);
+    let sets = list(others, |field| format!("{0} = n.{0}", name_of::<R>(&field.column)));
+    format!("UPDATE {} AS t SET {sets} FROM {} WHERE t.{key} = n.{key}", R::TABLE, rows_of::<R>(fields))
+}
+
+fn list<R: 'static>(fields: impl IntoIterator<Item = &'static Field<R>>, show: impl Fn(&Field<R>) -> String) -> String {
+    fields.into_iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads all rows of an answer.
-pub(super) fn read_all<R: Kept>(rows: &[Row]) -> Result<Vec<R>, Failure> {
+pub(super) fn read_all<R: Record>(rows: &[Row]) -> Result<Vec<R>, Failure> {
     rows.iter().map(|row| R::read(&mut Fields::of(row))).collect()
 }
 
@@ -108,53 +177,42 @@ impl<'r> Fields<'r> {
         Ok(self.row.try_get(self.next - 1)?)
     }
 
-    pub(super) fn more(&self) -> bool {
-        self.next < self.row.len()
-    }
-
     pub(super) fn text(&mut self) -> Result<String, Failure> {
-        Ok(unescape(self.take()?))
-    }
-
-    pub(super) fn text_or_null(&mut self) -> Result<Option<String>, Failure> {
-        Ok(self.take::<Option<String>>()?.map(unescape))
-    }
-
-    pub(super) fn shared_text(&mut self) -> Result<Arc<str>, Failure> {
-        Ok(self.text()?.into())
+        Ok(unescape(&self.take::<String>()?).into_owned())
     }
 
     pub(super) fn number(&mut self) -> Result<u64, Failure> {
         Ok(self.take::<i64>()? as u64)
     }
 
-    pub(super) fn number_or_null(&mut self) -> Result<Option<u64>, Failure> {
-        Ok(self.take::<Option<i64>>()?.map(|number| number as u64))
-    }
-
-    pub(super) fn small(&mut self) -> Result<u32, Failure> {
-        Ok(self.take::<i32>()? as u32)
-    }
-
-    pub(super) fn small_or_null(&mut self) -> Result<Option<u32>, Failure> {
-        Ok(self.take::<Option<i32>>()?.map(|small| small as u32))
-    }
-
-    pub(super) fn bytes(&mut self) -> Result<Bytes, Failure> {
-        Ok(self.take::<Vec<u8>>()?.into())
-    }
-
     pub(super) fn hash(&mut self) -> Result<Hash, Failure> {
         self.take::<Vec<u8>>()?.try_into().map_err(|_| Failure::Unreadable("a hash that has not 32 bytes"))
     }
+}
 
-    pub(super) fn hash_or_null(&mut self) -> Result<Option<Hash>, Failure> {
-        let hash = self.take::<Option<Vec<u8>>>()?.map(Hash::try_from).transpose();
-        hash.map_err(|_| Failure::Unreadable("a hash that has not 32 bytes"))
+impl Source for Fields<'_> {
+    type Error = Failure;
+
+    fn value(&mut self, column: &Column) -> Result<Value<'_>, Failure> {
+        let (row, at) = (self.row, self.next);
+        self.next += 1;
+        let int = |number: Option<i64>| number.map(Value::Int);
+        let value = match column.kind {
+            Type::Number | Type::Millis => int(row.try_get(at)?),
+            Type::Small => int(row.try_get::<_, Option<i32>>(at)?.map(|small| i64::from(small as u32))),
+            Type::Code => int(row.try_get::<_, Option<i16>>(at)?.map(i64::from)),
+            Type::Bool => row.try_get::<_, Option<bool>>(at)?.map(Value::Bool),
+            Type::Text => row.try_get::<_, Option<&str>>(at)?.map(|text| Value::Text(unescape(text))),
+            Type::Hash | Type::Id | Type::Bytes => row.try_get::<_, Option<&[u8]>>(at)?.map(|bytes| Value::Bytes(bytes.into())),
+        };
+        Ok(value.unwrap_or(Value::Null))
     }
 
-    /// A value that stands for one of ours; none means that a newer version wrote it.
-    pub(super) fn known<T>(&self, value: Option<T>, what: &'static str) -> Result<T, Failure> {
-        value.ok_or(Failure::Unreadable(what))
+    fn has_bodies(&self) -> bool {
+        self.next < self.row.len()
+    }
+
+    fn unreadable(&self, column: &Column) -> Failure {
+        Failure::Unreadable(column.name)
     }
 }

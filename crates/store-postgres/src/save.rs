@@ -8,8 +8,7 @@ use hapax_store::steps::records::{
 };
 
 use super::ask::Ask;
-use super::out_tables::{MESSAGE_CHANGES, message_changes};
-use super::rows::{Kept, Param, hashes, in_order, insert, numbers, update, update_only};
+use super::rows::{InTable, Param, arrays, changed_arrays, hashes, in_order, insert, numbers, update, update_only};
 
 static NEW_EVENTS: LazyLock<String> = LazyLock::new(insert::<EventRec>);
 const REPLAYS: &str = "UPDATE hapax_events AS t SET replays = n.replays
@@ -40,7 +39,7 @@ static NEW_PROVIDER_NAMES: LazyLock<String> = LazyLock::new(insert::<ProviderNam
 static PROVIDER_NAMES: LazyLock<String> = LazyLock::new(update::<ProviderNameRec>);
 const GONE_PROVIDER_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash = ANY($1::bytea[])";
 static NEW_MESSAGES: LazyLock<String> = LazyLock::new(insert::<MessageRec>);
-static MESSAGES: LazyLock<String> = LazyLock::new(|| update_only::<MessageRec>(MESSAGE_CHANGES));
+static MESSAGES: LazyLock<String> = LazyLock::new(|| update_only::<MessageRec>(&MessageRec::CHANGING));
 const GONE_MESSAGES: [&str; 2] = [
     "DELETE FROM hapax_messages WHERE number = ANY($1::int8[])",
     "DELETE FROM hapax_attempts WHERE queue = 1 AND made_for = ANY($1::int8[])",
@@ -99,7 +98,7 @@ fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put_keys(asks, &[GONE_PROVIDER_NAMES], &changes.gone_provider_names, hashes);
     put(asks, &NEW_MESSAGES, &changes.new_messages);
     if !changes.messages.is_empty() {
-        asks.push(Ask::new(&**MESSAGES, message_changes(&in_order(&changes.messages))));
+        asks.push(Ask::new(&**MESSAGES, changed_arrays(&in_order(&changes.messages), &MessageRec::CHANGING)));
     }
     put_keys(asks, &GONE_MESSAGES, &changes.gone_messages, numbers);
     put(asks, &NEW_OUTS, &changes.new_outs);
@@ -107,9 +106,9 @@ fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put_keys(asks, &[GONE_OUTS], &changes.gone_outs, numbers);
 }
 
-fn put<'c, R: Kept>(asks: &mut Vec<Ask<'c>>, sql: &'static str, records: &'c [R]) {
+fn put<'c, R: InTable>(asks: &mut Vec<Ask<'c>>, sql: &'static str, records: &'c [R]) {
     if !records.is_empty() {
-        asks.push(Ask::new(sql, R::columns(&in_order(records))));
+        asks.push(Ask::new(sql, arrays(&in_order(records))));
     }
 }
 

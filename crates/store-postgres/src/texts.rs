@@ -19,9 +19,9 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
 }
 
 /// Reads back what [`escape`] wrote.
-pub(super) fn unescape(text: String) -> String {
+pub(super) fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{1}') {
-        return text;
+        return Cow::Borrowed(text);
     }
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -31,7 +31,7 @@ pub(super) fn unescape(text: String) -> String {
             other => plain.push(other),
         }
     }
-    plain
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
         for text in texts() {
             let escaped = escape(&text);
             assert!(!escaped.contains('\0'), "{text:?}");
-            assert_eq!(unescape(escaped.into_owned()), text);
+            assert_eq!(unescape(&escaped), text);
         }
     }
 
@@ -69,5 +69,6 @@ mod tests {
     #[test]
     fn a_plain_text_is_not_copied() {
         assert!(matches!(escape("wamid.Ab"), Cow::Borrowed(_)));
+        assert!(matches!(unescape("wamid.Ab"), Cow::Borrowed(_)));
     }
 }

@@ -5,6 +5,7 @@
 //! it runs again from the start.
 
 pub mod engine;
+pub mod record;
 pub mod records;
 
 mod work;

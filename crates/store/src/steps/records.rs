@@ -9,14 +9,16 @@ use hapax_domain::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::record::{Column, Field, Kept, Reader, Record, Source, Value, column_of, record};
 use crate::{Answer, KeptHeaders, NewMessage};
 
 /// Names what has no number: a lane, a thread, a request, a provider's name for a message.
 pub type Hash = [u8; 32];
 
-/// A claimed event key. `event` and `at_ms` make the id of the event that holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRec {
+record! {
+    /// A claimed event key. `event` and `at_ms` make the id of the event that holds it.
+    pub struct KeyRec, known by Hash = |key| key.key;
+
     pub key: Hash,
     pub event: u64,
     pub at_ms: i64,
@@ -25,9 +27,10 @@ pub struct KeyRec {
     pub expires_ms: i64,
 }
 
-/// One event. Never changed, except for `replays`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRec {
+record! {
+    /// One event. Never changed, except for `replays`.
+    pub struct EventRec, known by u64 = |event| event.number;
+
     pub number: u64,
     /// The event that carries the body of their webhook: the first new one. A part that could not be read carries itself.
     pub webhook: u64,
@@ -50,8 +53,11 @@ pub struct EventRec {
     pub thread: Option<Hash>,
     pub replays: u32,
     pub body_bytes: u64,
+    @asked
     /// Only on the event that carries it, and only when bodies were asked for.
-    pub carried: Option<Carried>,
+    pub carried: Option<Carried> = Carried {
+        headers as "headers", body as "body", events as "webhook_events",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +68,10 @@ pub struct Carried {
     pub events: u32,
 }
 
-/// An open inbox item: it waits in its lane, or is parked. Gone when it was delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ItemRec {
+record! {
+    /// An open inbox item: it waits in its lane, or is parked. Gone when it was delivered.
+    pub struct ItemRec, known by u64 = |item| item.number;
+
     pub number: u64,
     pub received_ms: i64,
     pub channel: Arc<str>,
@@ -78,7 +85,7 @@ pub struct ItemRec {
     /// Attempts that ended; while it is leased the lane knows the present one.
     pub attempt: u32,
     /// What was charged to it so far.
-    pub failures: u32,
+    pub failures: u32 = 0,
     pub replay: Option<u32>,
     pub why: Option<String>,
     pub due_ms: i64,
@@ -129,12 +136,22 @@ impl Queue {
     }
 }
 
-/// The row that order, exclusivity and fencing hang on. Exists while something waits in the lane.
-///
-/// When two lanes turn out to be one person's, the one is joined to the other, whose row then speaks for both: it names the first of all and
-/// when that may be taken. A row that was joined is never due; what was put into it stays, and so does the lease that was given under it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneRec {
+/// The rank by which lanes are sorted, as engines write it down.
+pub fn priority_code(priority: Priority) -> i16 {
+    match priority {
+        Priority::Reply => 0,
+        Priority::Normal => 1,
+        Priority::Bulk => 2,
+    }
+}
+
+record! {
+    /// The row that order, exclusivity and fencing hang on. Exists while something waits in the lane.
+    ///
+    /// When two lanes turn out to be one person's, the one is joined to the other, whose row then speaks for both: it names the first of all and
+    /// when that may be taken. A row that was joined is never due; what was put into it stays, and so does the lease that was given under it.
+    pub struct LaneRec, known by Hash = |lane| lane.hash;
+
     pub hash: Hash,
     pub queue: Queue,
     pub channel: Arc<str>,
@@ -146,13 +163,17 @@ pub struct LaneRec {
     pub first: u64,
     /// When it may next be taken: the end of its leases, or when its first is due.
     pub due_ms: i64,
-    pub held: Option<Held>,
     /// The name its thread goes by. Nothing where it is no thread's, in the outbox, and in rows of older versions.
     pub peer: Option<String>,
     /// The lane that speaks for it; never one that was itself joined to another.
     pub joined_to: Option<Hash>,
     /// The lanes that it speaks for.
     pub joined: Vec<Hash>,
+    @optional
+    pub held: Option<Held> = Held {
+        number as "held_number", attempt as "held_attempt", fence as "held_fence",
+        worker as "held_worker", leased_ms as "held_leased_ms", until_ms as "held_until_ms",
+    }
 }
 
 /// When a lane is due that another one speaks for.
@@ -169,33 +190,36 @@ pub struct Held {
     pub until_ms: i64,
 }
 
-/// One conversation. Found by [`thread_hash`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadRec {
+record! {
+    /// One conversation. Found by [`thread_hash`].
+    pub struct ThreadRec, known by Hash = |thread| thread_hash(&thread.account, &thread.peer);
+
     pub account: String,
     pub peer: String,
     pub channel: String,
     pub last_ms: i64,
     pub last_text: Option<String>,
-    pub last_direction: Direction,
+    pub last_direction: Direction as "last_out",
     pub unread: u64,
     /// Entries up to this number were purged, or stand before one that was.
     pub purged_to: u64,
     /// Entries up to this number were marked as read.
-    pub read_to: u64,
+    pub read_to: u64 = 0,
 }
 
-/// A name of a peer, and the name its thread goes by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameRec {
+record! {
+    /// A name of a peer, and the name its thread goes by.
+    pub struct NameRec, known by Hash = |name| name_hash(&name.account, &name.name);
+
     pub account: String,
     pub name: String,
     pub peer: String,
 }
 
-/// A message that goes out. `home`, `provider_id`, `steps`, `why` and `past` change; the rest never.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageRec {
+record! {
+    /// A message that goes out. What is in [`MessageRec::CHANGING`] changes; the rest never.
+    pub struct MessageRec, known by u64 = |message| message.number;
+
     pub number: u64,
     pub created_ms: i64,
     pub channel: Arc<str>,
@@ -216,9 +240,10 @@ pub struct MessageRec {
     pub past: Past,
 }
 
-/// A message that is still in the outbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutRec {
+record! {
+    /// A message that is still in the outbox.
+    pub struct OutRec, known by u64 = |out| out.number;
+
     pub number: u64,
     pub created_ms: i64,
     pub channel: Arc<str>,
@@ -228,7 +253,7 @@ pub struct OutRec {
     /// Attempts that ended; while it is leased the lane knows the present one.
     pub attempt: u32,
     /// Those of them that its budget is charged with.
-    pub failures: u32,
+    pub failures: u32 = 0,
     /// `None`: it waits for somebody's word, and is in no lane's line.
     pub due_ms: Option<i64>,
     /// Set from `begin` on until it is known what became of it.
@@ -249,11 +274,12 @@ impl OutRec {
     }
 }
 
-/// What a provider calls a message: whose it is, or what was heard of it before that is known. Found by [`name_hash`].
-///
-/// Both in one record, so that a status and the answer to the send that cross each other meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProviderNameRec {
+record! {
+    /// What a provider calls a message: whose it is, or what was heard of it before that is known. Found by [`name_hash`].
+    ///
+    /// Both in one record, so that a status and the answer to the send that cross each other meet.
+    pub struct ProviderNameRec, known by Hash = |name| name_hash(&name.account, &name.provider_id);
+
     pub account: String,
     pub provider_id: String,
     pub message: Option<u64>,
@@ -263,9 +289,10 @@ pub struct ProviderNameRec {
     pub heard_ms: i64,
 }
 
-/// One ended attempt at an item or a message. Only ever added.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptRec {
+record! {
+    /// One ended attempt at an item or a message. Only ever added.
+    pub struct AttemptRec, known by (i16, u64, u64) = |attempt| (attempt.queue.code(), attempt.of, attempt.fence);
+
     pub queue: Queue,
     /// The first event of the item, or the message.
     pub of: u64,
@@ -280,11 +307,13 @@ pub struct AttemptRec {
     pub detail: String,
 }
 
-/// What the target answered to an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnswerRec {
+record! {
+    /// What the target answered to an event.
+    pub struct AnswerRec, known by u64 = |answer| answer.event;
+
     pub event: u64,
-    pub answer: Answer,
+    @always
+    pub answer: Answer = Answer { status as "status", content_type as "content_type", body as "body", }
 }
 
 impl EventRec {
@@ -314,6 +343,9 @@ impl ItemRec {
 }
 
 impl MessageRec {
+    /// The columns that change.
+    pub const CHANGING: [&str; 5] = ["home", "provider_id", "steps", "why", "past"];
+
     /// Takes a message that left the outbox because it was heard of for sent.
     pub fn settle_as_known(&mut self, attempt: u32, now_ms: i64) {
         let mut state = Outgoing {
