@@ -1,19 +1,16 @@
 //! Whole tables in pages, to be moved to another store; and the little that an import needs beside the steps.
 
 use hapax_domain::{EventId, ids};
-use hapax_store::steps::records::{AnswerRec, Queue};
+use hapax_store::steps::records::{
+    AnswerRec, AttemptRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
+};
 use hapax_store::{After, Copies, Moved, PausedAccount, StoreError, Table};
 
 use super::MysqlEngine;
-use super::rows::{
-    ANSWER, ATTEMPT, EVENT, KEY, MESSAGE, NAME, PROVIDER_NAME, THREAD, read_answer, read_attempt, read_event, read_key,
-    read_message, read_name, read_provider_name, read_thread,
-};
-use super::sql::{Fields, Raw, Sql, account_key, channel_key};
+use super::rows::InTable;
+use super::sql::{Raw, Sql, account_key, channel_key};
 use super::tx::BLOCK;
 use super::upkeep::{setting_hash, write};
-
-type Read = fn(&mut Fields) -> Result<Moved, StoreError>;
 
 pub(super) async fn dump(
     engine: &MysqlEngine,
@@ -21,40 +18,37 @@ pub(super) async fn dump(
     after: Option<&After>,
     limit: usize,
 ) -> Result<Vec<Moved>, StoreError> {
-    let (name, key, columns, read): (&str, &str, &str, Read) = match table {
-        Table::Keys => ("hapax_keys", "k", KEY, |fields| Ok(Moved::Key(read_key(fields)?))),
-        Table::Threads => ("hapax_threads", "hash", THREAD, |fields| Ok(Moved::Thread(read_thread(fields)?))),
-        Table::Names => ("hapax_names", "hash", NAME, |fields| Ok(Moved::Name(read_name(fields)?))),
-        Table::Events => ("hapax_events", "number", EVENT, |fields| Ok(Moved::Event(read_event(fields)?))),
-        Table::Messages => ("hapax_messages", "number", MESSAGE, |fields| Ok(Moved::Message(read_message(fields)?))),
-        Table::ProviderNames => {
-            ("hapax_provider_names", "hash", PROVIDER_NAME, |fields| Ok(Moved::ProviderName(read_provider_name(fields)?)))
-        }
-        Table::Answers => ("hapax_answers", "event", ANSWERS, moved_answer),
-        Table::Copies => return copies(engine, after, limit).await,
-        Table::Attempts => return attempts(engine, after, limit).await,
-        Table::Settings => return settings(engine).await,
-        Table::Paused | Table::Items | Table::Outs => return Ok(Vec::new()),
-    };
-    let mut sql = Sql::default();
-    match after {
-        Some(After::Number(number)) => {
-            sql.add(&format!("SELECT {columns} FROM {name} WHERE {key} > ? ORDER BY {key} LIMIT ?"), &[number, &limit]);
-        }
-        Some(After::Hash(hash)) => {
-            sql.add(&format!("SELECT {columns} FROM {name} WHERE {key} > ? ORDER BY {key} LIMIT ?"), &[hash, &limit]);
-        }
-        _ => sql.add(&format!("SELECT {columns} FROM {name} ORDER BY {key} LIMIT ?"), &[&limit]),
+    match table {
+        Table::Keys => page::<KeyRec>(engine, "k", after, limit, Moved::Key).await,
+        Table::Threads => page::<ThreadRec>(engine, "hash", after, limit, Moved::Thread).await,
+        Table::Names => page::<NameRec>(engine, "hash", after, limit, Moved::Name).await,
+        Table::Events => page::<EventRec>(engine, "number", after, limit, Moved::Event).await,
+        Table::Messages => page::<MessageRec>(engine, "number", after, limit, Moved::Message).await,
+        Table::ProviderNames => page::<ProviderNameRec>(engine, "hash", after, limit, Moved::ProviderName).await,
+        Table::Answers => page::<AnswerRec>(engine, "event", after, limit, Moved::Answer).await,
+        Table::Copies => copies(engine, after, limit).await,
+        Table::Attempts => attempts(engine, after, limit).await,
+        Table::Settings => settings(engine).await,
+        Table::Paused | Table::Items | Table::Outs => Ok(Vec::new()),
     }
-    engine.ask(sql).await?.read(read)
 }
 
-/// The event once for us, and once for the reader of answers, who passes over it.
-const ANSWERS: &str = "event,event,status,content_type,body";
-
-fn moved_answer(fields: &mut Fields) -> Result<Moved, StoreError> {
-    debug_assert!(ANSWERS.ends_with(ANSWER));
-    Ok(Moved::Answer(AnswerRec { event: fields.next()?, answer: read_answer(fields)? }))
+async fn page<R: InTable>(
+    engine: &MysqlEngine,
+    key: &str,
+    after: Option<&After>,
+    limit: usize,
+    moved: fn(R) -> Moved,
+) -> Result<Vec<Moved>, StoreError> {
+    let select = |above: &str| format!("SELECT {} FROM {}{above} ORDER BY {key} LIMIT ?", R::columns(), R::TABLE);
+    let above = || select(&format!(" WHERE {key} > ?"));
+    let mut sql = Sql::default();
+    match after {
+        Some(After::Number(number)) => sql.add(&above(), &[number, &limit]),
+        Some(After::Hash(hash)) => sql.add(&above(), &[hash, &limit]),
+        _ => sql.add(&select(""), &[&limit]),
+    }
+    Ok(engine.ask(sql).await?.records()?.into_iter().map(moved).collect())
 }
 
 async fn attempts(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
@@ -67,8 +61,8 @@ async fn attempts(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> 
     let page = "SELECT ? FROM hapax_attempts FORCE INDEX (PRIMARY)
                 WHERE queue >= ? AND (queue > ? OR of_number > ? OR (of_number = ? AND fence > ?))
                 ORDER BY queue, of_number, fence LIMIT ?";
-    sql.add(page, &[&Raw(ATTEMPT), &queue, &queue, &of, &of, &fence, &limit]);
-    engine.ask(sql).await?.read(|fields| Ok(Moved::Attempt(read_attempt(fields)?)))
+    sql.add(page, &[&Raw(AttemptRec::columns()), &queue, &queue, &of, &of, &fence, &limit]);
+    Ok(engine.ask(sql).await?.records()?.into_iter().map(Moved::Attempt).collect())
 }
 
 async fn copies(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hapax_store::StoreError;
 use hapax_store::steps::Trouble;
+use hapax_store::steps::record::Record;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, Params, Row, ServerError, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -86,6 +87,11 @@ impl Sets {
     pub(super) fn read<T>(&mut self, read: impl Fn(&mut Fields) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         let rows = self.0.next().unwrap_or_default();
         rows.into_iter().map(|row| read(&mut Fields::of(row))).collect()
+    }
+
+    /// The records of the next statement.
+    pub(super) fn records<R: Record>(&mut self) -> Result<Vec<R>, StoreError> {
+        self.read(R::read)
     }
 
     /// The only row of the next statement.

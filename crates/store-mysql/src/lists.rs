@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use hapax_domain::{EventId, ids};
 use hapax_store::steps::Entry;
-use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Place, Queue, ThreadRec, thread_hash};
+use hapax_store::steps::records::{
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Place, Queue, ThreadRec, thread_hash,
+};
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
-use super::rows::{
-    ANSWER, ATTEMPT, EVENT, ITEM, ListKey, MESSAGE, OUT, PAUSED, THREAD, list_of_thread, read_answer, read_attempt, read_event,
-    read_item, read_message, read_out, read_paused, read_thread,
-};
+use super::rows::{InTable, ListKey, PAUSED, list_of_thread, read_paused};
 use super::sql::{List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
 
@@ -30,7 +29,7 @@ impl<'s> Select<'s> {
 
     /// Events that are listed under something. The list is walked, and each event looked up: the server may not turn it round.
     fn listed(list: ListKey) -> Self {
-        let mut select = Self::new(&load::qualified("e", EVENT), LISTED_EVENTS);
+        let mut select = Self::new(&load::qualified("e", EventRec::columns()), LISTED_EVENTS);
         select.and("l.list = ?", list);
         select
     }
@@ -68,15 +67,15 @@ pub(super) async fn events(
             select.and("CAST(e.peer AS BINARY) = ?", thread.peer.as_bytes());
             (select, "l.number")
         }
-        (None, Some(_)) => (Select::new(EVENT, "hapax_events e FORCE INDEX (of_channel)"), "e.number"),
-        (None, None) => (Select::new(EVENT, "hapax_events e FORCE INDEX (PRIMARY)"), "e.number"),
+        (None, Some(_)) => (Select::new(EventRec::columns(), "hapax_events e FORCE INDEX (of_channel)"), "e.number"),
+        (None, None) => (Select::new(EventRec::columns(), "hapax_events e FORCE INDEX (PRIMARY)"), "e.number"),
     };
     select.and_if("e.channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
     select.and_if("e.kind = ?", query.kind.map(|kind| kind.name()));
     select.and_if(&format!("{number} < ?"), before);
     let mut sql = Sql::default();
     select.into(&mut sql, &format!("{number} DESC"), limit);
-    engine.ask(sql).await?.read(read_event)
+    engine.ask(sql).await?.records()
 }
 
 pub(super) async fn items(
@@ -94,7 +93,7 @@ pub(super) async fn items(
     let mut sql = Sql::default();
     for place in places {
         let index = if place.is_some() { "of_place" } else { "PRIMARY" };
-        let mut select = Select::new(ITEM, &format!("hapax_items FORCE INDEX ({index})"));
+        let mut select = Select::new(ItemRec::columns(), &format!("hapax_items FORCE INDEX ({index})"));
         select.and_if("place = ?", place.map(Place::code));
         select.and_if("channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
         select.and_if("number > ?", after);
@@ -103,7 +102,7 @@ pub(super) async fn items(
     let mut sets = engine.ask(sql).await?;
     let mut items = Vec::new();
     for _ in places {
-        items.extend(sets.read(read_item)?);
+        items.extend(sets.records::<ItemRec>()?);
     }
     items.sort_unstable_by_key(|item: &ItemRec| item.number);
     items.truncate(limit);
@@ -113,8 +112,8 @@ pub(super) async fn items(
 pub(super) async fn replays(engine: &MysqlEngine, event: u64) -> Result<Vec<ItemRec>, StoreError> {
     let mut sql = Sql::default();
     let replays = "SELECT ? FROM hapax_items FORCE INDEX (of_event) WHERE first_event = ? AND replay IS NOT NULL ORDER BY number";
-    sql.add(replays, &[&Raw(ITEM), &event]);
-    engine.ask(sql).await?.read(read_item)
+    sql.add(replays, &[&Raw(ItemRec::columns()), &event]);
+    engine.ask(sql).await?.records()
 }
 
 pub(super) async fn attempts(engine: &MysqlEngine, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError> {
@@ -123,12 +122,12 @@ pub(super) async fn attempts(engine: &MysqlEngine, queue: Queue, of: &[u64]) -> 
     let statements = chunks.len();
     for some in chunks {
         let select = "SELECT ? FROM hapax_attempts WHERE queue = ? AND of_number IN ?";
-        sql.add(select, &[&Raw(ATTEMPT), &queue.code(), &List(some)]);
+        sql.add(select, &[&Raw(AttemptRec::columns()), &queue.code(), &List(some)]);
     }
     let mut sets = engine.ask(sql).await?;
     let mut attempts = Vec::new();
     for _ in 0..statements {
-        attempts.extend(sets.read(read_attempt)?);
+        attempts.extend(sets.records::<AttemptRec>()?);
     }
     attempts.sort_by_key(|attempt: &AttemptRec| attempt.fence);
     Ok(attempts)
@@ -150,8 +149,8 @@ pub(super) async fn copies(engine: &MysqlEngine, event: u64) -> Result<Option<Co
 
 pub(super) async fn answer(engine: &MysqlEngine, event: u64) -> Result<Option<Answer>, StoreError> {
     let mut sql = Sql::default();
-    sql.add("SELECT ? FROM hapax_answers WHERE event = ?", &[&Raw(ANSWER), &event]);
-    Ok(engine.ask(sql).await?.read(read_answer)?.pop())
+    sql.add("SELECT ? FROM hapax_answers WHERE event = ?", &[&Raw(AnswerRec::columns()), &event]);
+    Ok(engine.ask(sql).await?.records::<AnswerRec>()?.pop().map(|kept| kept.answer))
 }
 
 /// Newest first by the index, then by id as bytes, which no index can hold: so the time of the page's last row is found first, and only rows
@@ -175,11 +174,11 @@ pub(super) async fn threads(engine: &MysqlEngine, query: &ThreadQuery, limit: us
     select("last_ms").into(&mut sql, "last_ms DESC", limit);
     let from = engine.ask(sql).await?.read(|fields| fields.next::<i64>())?;
     let Some(&from_ms) = from.last() else { return Ok(Vec::new()) };
-    let mut page = select(THREAD);
+    let mut page = select(ThreadRec::columns());
     page.and("last_ms >= ?", from_ms);
     let mut sql = Sql::default();
     page.into(&mut sql, "last_ms DESC, CAST(account AS BINARY) DESC, CAST(peer AS BINARY) DESC", limit);
-    engine.ask(sql).await?.read(read_thread)
+    engine.ask(sql).await?.records()
 }
 
 fn bytes(text: &str) -> String {
@@ -204,7 +203,7 @@ pub(super) async fn thread_entries(
     limit: usize,
 ) -> Result<Vec<Entry>, StoreError> {
     let mut sql = Sql::default();
-    let messages = Select::new(MESSAGE, "hapax_messages FORCE INDEX (of_thread)");
+    let messages = Select::new(MessageRec::columns(), "hapax_messages FORCE INDEX (of_thread)");
     for (mut select, number) in [(Select::listed(list_of_thread(thread)), "l.number"), (messages, "number")] {
         select.and("thread = ?", *thread);
         select.and(&format!("{number} > ?"), above);
@@ -212,8 +211,8 @@ pub(super) async fn thread_entries(
         select.into(&mut sql, &format!("{number} DESC"), limit);
     }
     let mut sets = engine.ask(sql).await?;
-    let events = sets.read(read_event)?.into_iter().map(|event| Entry::Event(Arc::new(event)));
-    let messages = sets.read(read_message)?.into_iter().map(|message| Entry::Message(Arc::new(message)));
+    let events = sets.records::<EventRec>()?.into_iter().map(|event| Entry::Event(Arc::new(event)));
+    let messages = sets.records::<MessageRec>()?.into_iter().map(|message| Entry::Message(Arc::new(message)));
     let mut entries: Vec<Entry> = events.chain(messages).collect();
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.number()));
     entries.truncate(limit);
@@ -226,7 +225,7 @@ pub(super) async fn outs(
     after: Option<u64>,
     limit: usize,
 ) -> Result<Vec<OutRec>, StoreError> {
-    let mut select = Select::new(&load::qualified("o", OUT), "hapax_outs o FORCE INDEX (PRIMARY)");
+    let mut select = Select::new(&load::qualified("o", OutRec::columns()), "hapax_outs o FORCE INDEX (PRIMARY)");
     select.and_if("o.channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
     select.and_if("o.account_key = ?", query.account.as_ref().map(|account| account_key(account)));
     select.and_if("o.number > ?", after);
@@ -236,7 +235,7 @@ pub(super) async fn outs(
     }
     let mut sql = Sql::default();
     select.into(&mut sql, "o.number", limit);
-    engine.ask(sql).await?.read(read_out)
+    engine.ask(sql).await?.records()
 }
 
 pub(super) async fn paused(engine: &MysqlEngine) -> Result<Vec<PausedAccount>, StoreError> {

@@ -1,14 +1,14 @@
 //! Loading what a step wants to see: one packet of statements, in the order of [`Wanted`], and what they answered.
 
 use hapax_store::StoreError;
-use hapax_store::steps::records::{Hash, Place, name_hash, thread_hash};
+use hapax_store::steps::record::Record;
+use hapax_store::steps::records::{
+    EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, ThreadRec, name_hash,
+};
 use hapax_store::steps::{Loaded, Wanted};
 
 use super::link::Sets;
-use super::rows::{
-    EVENT, EVENT_CARRIED, ITEM, LANE, MESSAGE, NAME, OUT, PROVIDER_NAME, THREAD, read_event, read_event_with_body, read_item,
-    read_lane, read_message, read_name, read_out, read_provider_name, read_thread,
-};
+use super::rows::InTable;
 use super::sql::{Fields, List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 
 /// Statements, and how the answer of each is read.
@@ -23,7 +23,6 @@ pub(super) enum Part {
     Items,
     LowestItems,
     Events,
-    Bodies,
     Names,
     Threads,
     SureNames,
@@ -41,31 +40,30 @@ impl Asked {
     pub(super) fn of(wanted: &Wanted, lock: bool) -> Asked {
         let mut asked = Asked { sql: Sql::default(), parts: Vec::new() };
         let lock = if lock { " FOR UPDATE" } else { "" };
-        asked.by(Part::Lanes, LANE, "hapax_lanes", "PRIMARY", "hash", &wanted.lanes, lock);
-        asked.by(Part::Items, ITEM, "hapax_items", "PRIMARY", "number", &wanted.items, "");
+        asked.by::<LaneRec, _>(Part::Lanes, "PRIMARY", "hash", &wanted.lanes, lock);
+        asked.by::<ItemRec, _>(Part::Items, "PRIMARY", "number", &wanted.items, "");
         asked.lowest_items(&wanted.lowest_items);
-        asked.by(Part::Events, EVENT, "hapax_events", "PRIMARY", "number", &wanted.events, "");
-        asked.by(Part::Events, EVENT, "hapax_events", "PRIMARY", "number", &wanted.locked_events, lock);
-        let with_body = format!("{EVENT},{EVENT_CARRIED}");
-        asked.by(Part::Bodies, &with_body, "hapax_events", "PRIMARY", "number", &wanted.bodies, "");
-        asked.by(Part::Names, NAME, "hapax_names", "PRIMARY", "hash", &hashes(&wanted.names), "");
-        asked.by(Part::Threads, THREAD, "hapax_threads", "PRIMARY", "hash", &wanted.threads, lock);
-        asked.by(Part::SureNames, NAME, "hapax_names", "PRIMARY", "hash", &hashes(&wanted.sure_names), "");
-        asked.by(Part::Names, NAME, "hapax_names", "of_thread", "thread", &wanted.named, "");
+        asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.events, "");
+        asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.locked_events, lock);
+        asked.rows(&EventRec::texts().with_body, Part::Events, EventRec::TABLE, ("PRIMARY", "number"), &wanted.bodies, "");
+        asked.by::<NameRec, _>(Part::Names, "PRIMARY", "hash", &hashes(&wanted.names), "");
+        asked.by::<ThreadRec, _>(Part::Threads, "PRIMARY", "hash", &wanted.threads, lock);
+        asked.by::<NameRec, _>(Part::SureNames, "PRIMARY", "hash", &hashes(&wanted.sure_names), "");
+        asked.by::<NameRec, _>(Part::Names, "of_thread", "thread", &wanted.named, "");
         for account in &wanted.sending {
             let sending =
                 "SELECT account FROM hapax_outs FORCE INDEX (begun) WHERE account_key = ? AND begun_ms IS NOT NULL LIMIT 1";
             asked.add(Part::Sending, sending, &[&account_key(account)]);
         }
         let names = hashes(&wanted.provider_names);
-        asked.by(Part::ProviderNames, PROVIDER_NAME, "hapax_provider_names", "PRIMARY", "hash", &names, lock);
-        asked.by(Part::Messages, MESSAGE, "hapax_messages", "request", "request", &wanted.requests, lock);
-        asked.by(Part::Messages, MESSAGE, "hapax_messages", "PRIMARY", "number", &wanted.messages, lock);
-        asked.by(Part::Outs, OUT, "hapax_outs", "PRIMARY", "number", &wanted.outs, lock);
+        asked.by::<ProviderNameRec, _>(Part::ProviderNames, "PRIMARY", "hash", &names, lock);
+        asked.by::<MessageRec, _>(Part::Messages, "request", "request", &wanted.requests, lock);
+        asked.by::<MessageRec, _>(Part::Messages, "PRIMARY", "number", &wanted.messages, lock);
+        asked.by::<OutRec, _>(Part::Outs, "PRIMARY", "number", &wanted.outs, lock);
         for lane in &wanted.lowest_outs {
             let lowest =
                 "SELECT ? FROM hapax_outs FORCE INDEX (line) WHERE lane = ? AND due_ms IS NOT NULL ORDER BY number LIMIT 2?";
-            asked.add(Part::LowestOuts, lowest, &[&Raw(OUT), lane, &Raw(lock)]);
+            asked.add(Part::LowestOuts, lowest, &[&Raw(OutRec::columns()), lane, &Raw(lock)]);
         }
         for (channel, account) in &wanted.waiting {
             let waiting =
@@ -82,14 +80,16 @@ impl Asked {
         self.parts.push(part);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one line for each list of `Wanted`")]
-    fn by<T: Literal + Ord + Clone>(
+    fn by<R: InTable, T: Literal + Ord + Clone>(&mut self, part: Part, index: &str, key: &str, of: &[T], lock: &str) {
+        self.rows(R::columns(), part, R::TABLE, (index, key), of, lock);
+    }
+
+    fn rows<T: Literal + Ord + Clone>(
         &mut self,
-        part: Part,
         columns: &str,
+        part: Part,
         table: &str,
-        index: &str,
-        key: &str,
+        (index, key): (&str, &str),
         of: &[T],
         lock: &str,
     ) {
@@ -108,7 +108,8 @@ impl Asked {
             let one = "(SELECT ? FROM hapax_items FORCE INDEX (line) WHERE lane = ? AND place = ? ORDER BY number LIMIT 2)";
             let all = vec![one; some.len()].join(" UNION ALL ");
             let place = Place::InLane.code();
-            let values: Vec<&dyn Literal> = some.iter().flat_map(|lane| [&Raw(ITEM) as &dyn Literal, lane, &place]).collect();
+            let columns = Raw(ItemRec::columns());
+            let values: Vec<&dyn Literal> = some.iter().flat_map(|lane| [&columns as &dyn Literal, lane, &place]).collect();
             self.add(Part::LowestItems, &all, &values);
         }
     }
@@ -127,42 +128,31 @@ impl Asked {
 
 fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), StoreError> {
     match part {
-        Part::Lanes => loaded.lanes.extend(sets.read(read_lane)?.into_iter().map(|lane| (lane.hash, lane))),
-        Part::Items => loaded.items.extend(sets.read(read_item)?.into_iter().map(|item| (item.number, item))),
+        Part::Lanes => loaded.lanes.extend(keyed::<LaneRec>(sets)?),
+        Part::Items => loaded.items.extend(keyed::<ItemRec>(sets)?),
         Part::LowestItems => {
-            for item in sets.read(read_item)? {
+            for item in sets.records::<ItemRec>()? {
                 loaded.lowest.entry(item.lane).or_default().push(item.number);
                 loaded.items.insert(item.number, item);
             }
         }
         // An event that is wanted both ways keeps what it carries: bodies come after.
-        Part::Events => loaded.events.extend(sets.read(read_event)?.into_iter().map(|event| (event.number, event))),
-        Part::Bodies => {
-            loaded.events.extend(sets.read(read_event_with_body)?.into_iter().map(|event| (event.number, event)));
-        }
+        Part::Events => loaded.events.extend(keyed::<EventRec>(sets)?),
         Part::Names => {
-            let names = sets.read(read_name)?.into_iter();
+            let names = sets.records::<NameRec>()?.into_iter();
             loaded.names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
         Part::SureNames => {
-            let names = sets.read(read_name)?.into_iter();
+            let names = sets.records::<NameRec>()?.into_iter();
             loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
-        Part::Threads => {
-            let threads = sets.read(read_thread)?.into_iter();
-            loaded.threads.extend(threads.map(|thread| (thread_hash(&thread.account, &thread.peer), thread)));
-        }
+        Part::Threads => loaded.threads.extend(keyed::<ThreadRec>(sets)?),
         Part::Sending => loaded.sending.extend(sets.read(|fields| fields.next::<String>())?),
-        Part::ProviderNames => {
-            let names = sets.read(read_provider_name)?.into_iter();
-            loaded.provider_names.extend(names.map(|name| (name_hash(&name.account, &name.provider_id), name)));
-        }
-        Part::Messages => {
-            loaded.messages.extend(sets.read(read_message)?.into_iter().map(|message| (message.number, message)));
-        }
-        Part::Outs => loaded.outs.extend(sets.read(read_out)?.into_iter().map(|out| (out.number, out))),
+        Part::ProviderNames => loaded.provider_names.extend(keyed::<ProviderNameRec>(sets)?),
+        Part::Messages => loaded.messages.extend(keyed::<MessageRec>(sets)?),
+        Part::Outs => loaded.outs.extend(keyed::<OutRec>(sets)?),
         Part::LowestOuts => {
-            for out in sets.read(read_out)? {
+            for out in sets.records::<OutRec>()? {
                 loaded.lowest.entry(out.lane).or_default().push(out.number);
                 loaded.outs.insert(out.number, out);
             }
@@ -178,6 +168,10 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
         }
     }
     Ok(())
+}
+
+fn keyed<R: Record>(sets: &mut Sets) -> Result<impl Iterator<Item = (R::Key, R)>, StoreError> {
+    Ok(sets.records::<R>()?.into_iter().map(|record| (record.key(), record)))
 }
 
 fn hashes(names: &[(String, String)]) -> Vec<Hash> {

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hapax_store::StoreError;
+use hapax_store::steps::records::thread_hash;
 use mysql_async::{Opts, OptsBuilder};
 
 use super::link::{Failure, Link, Links};
-use super::rows::{EVENT, LISTED, ListKey, lists_of, put_listed, read_event};
-use super::sql::{ROWS_MAX, Raw, Sql, over};
+use super::rows::{LISTED, ListKey, lists, put_listed};
+use super::sql::{ROWS_MAX, Sql, over};
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
@@ -224,12 +225,20 @@ async fn list_events(link: &mut Link) -> Result<(), StoreError> {
     let mut after = 0_u64;
     loop {
         let mut sql = Sql::default();
-        let page = "SELECT ? FROM hapax_events FORCE INDEX (PRIMARY) WHERE number > ? ORDER BY number LIMIT ?";
-        sql.add(page, &[&Raw(EVENT), &after, &ROWS_MAX]);
-        let events = link.ask(sql).await.map_err(cannot_open)?.read(read_event)?;
-        let Some(last) = events.last() else { return Ok(()) };
-        after = last.number;
-        let listed: Vec<(ListKey, u64)> = events.iter().flat_map(lists_of).collect();
+        // Written out: later versions add columns that are not there yet.
+        let page = "SELECT number, webhook, account, peer, thread FROM hapax_events FORCE INDEX (PRIMARY)
+                    WHERE number > ? ORDER BY number LIMIT ?";
+        sql.add(page, &[&after, &ROWS_MAX]);
+        let events = link.ask(sql).await.map_err(cannot_open)?.read(|fields| {
+            let (number, webhook): (u64, u64) = (fields.next()?, fields.next()?);
+            let (account, peer): (String, Option<String>) = (fields.next()?, fields.next()?);
+            let thread = fields.next::<Option<Vec<u8>>>()?.and_then(|thread| thread.try_into().ok());
+            Ok((number, webhook, peer.map(|peer| thread_hash(&account, &peer)), thread))
+        })?;
+        let Some((last, ..)) = events.last() else { return Ok(()) };
+        after = *last;
+        let listed = events.iter().flat_map(|(number, webhook, peer, thread)| lists(*number, *webhook, *peer, *thread));
+        let listed: Vec<(ListKey, u64)> = listed.collect();
         let mut sql = Sql::default();
         sql.add_rows(&format!("INSERT INTO hapax_event_lists ({LISTED}) VALUES "), &listed, &over(LISTED), put_listed);
         link.ask(sql).await.map_err(cannot_open)?;

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use hapax_store::steps::Changes;
-use hapax_store::steps::records::{EventRec, KeyRec, Queue, name_hash, thread_hash, write_past, write_steps};
+use hapax_store::steps::record::{Field, Record, Value};
+use hapax_store::steps::records::{EventRec, KeyRec, MessageRec, Queue};
 
 use super::link::Packet;
-use super::rows::{
-    ANSWER, ATTEMPT, BODY_BESIDE_BYTES, EVENT, EVENT_CARRIED, EVENT_KEYS, ITEM, LANE, LISTED, ListKey, MESSAGE, NAME, OUT,
-    PROVIDER_NAME, THREAD, lists_of, put_answer, put_attempt, put_event, put_item, put_lane, put_listed, put_message, put_name,
-    put_out, put_provider_name, put_thread,
-};
-use super::sql::{List, Literal, ROWS_MAX, Sql, Values, over};
+use super::rows::{BODY_BESIDE_BYTES, InTable, LISTED, ListKey, lists_of, name_of, put, put_event, put_listed};
+use super::sql::{List, Literal, ROWS_MAX, Sql, Values};
 
 /// The statements that write all of it, and the bodies that are too large for a statement.
 pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
@@ -23,10 +20,10 @@ pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
     save_threads(&mut sql, changes);
     save_messages(&mut sql, changes);
     save_outs(&mut sql, changes);
-    save_events(&mut sql, &events, changes);
+    save_events(&mut sql, events, changes);
     save_items(&mut sql, changes);
-    put_rows(&mut sql, "hapax_attempts", ATTEMPT, &changes.attempts, Put::New, |a| (a.queue.code(), a.of, a.fence), put_attempt);
-    put_rows(&mut sql, "hapax_answers", ANSWER, &changes.answers, Put::Over, |answer| answer.event, put_answer);
+    put_new(&mut sql, &changes.attempts);
+    put_over(&mut sql, &changes.answers);
     let mut packets = many;
     packets.extend(sql.into_packets().into_iter().map(Packet::Text));
     for event in &changes.new_events {
@@ -49,71 +46,68 @@ pub(super) fn put_expiring(sql: &mut Sql, won: &[&KeyRec]) {
     // A key that is moved here once more is named once more.
     let more = " ON DUPLICATE KEY UPDATE packed=CONCAT(packed,VALUES(packed))";
     sql.add_rows("INSERT INTO hapax_expiring (expires_ms,event,packed) VALUES ", &rows, more, |(expires_ms, row), values| {
-        values.put(expires_ms).put(&row.0).put(row.1.as_slice());
+        values.put(Value::Int(*expires_ms));
+        values.put(Value::Int(row.0 as i64));
+        values.put(Value::Bytes(row.1.as_slice().into()));
     });
 }
 
 fn save_lanes(sql: &mut Sql, changes: &Changes) {
-    put_rows(sql, "hapax_lanes", LANE, &changes.lanes, Put::Over, |lane| lane.hash, put_lane);
-    put_rows(sql, "hapax_lanes", LANE, &changes.new_lanes, Put::New, |lane| lane.hash, put_lane);
+    put_over(sql, &changes.lanes);
+    put_new(sql, &changes.new_lanes);
     remove(sql, "hapax_lanes WHERE hash", &changes.gone_lanes);
 }
 
 fn save_threads(sql: &mut Sql, changes: &Changes) {
-    let hash = |thread: &hapax_store::steps::records::ThreadRec| thread_hash(&thread.account, &thread.peer);
-    let name = |name: &hapax_store::steps::records::NameRec| name_hash(&name.account, &name.name);
-    put_rows(sql, "hapax_names", NAME, &changes.names, Put::Over, name, put_name);
-    put_rows(sql, "hapax_names", NAME, &changes.new_names, Put::New, name, put_name);
-    put_rows(sql, "hapax_threads", THREAD, &changes.threads, Put::Over, hash, put_thread);
-    put_rows(sql, "hapax_threads", THREAD, &changes.new_threads, Put::New, hash, put_thread);
+    put_over(sql, &changes.names);
+    put_new(sql, &changes.new_names);
+    put_over(sql, &changes.threads);
+    put_new(sql, &changes.new_threads);
     remove(sql, "hapax_names WHERE thread", &changes.gone_threads);
     remove(sql, "hapax_threads WHERE hash", &changes.gone_threads);
 }
 
+static CHANGE_MESSAGE: LazyLock<String> = LazyLock::new(|| {
+    let sets = changing().map(|field| format!("{} = ", name_of::<MessageRec>(&field.column)));
+    format!("UPDATE hapax_messages SET {}? WHERE number = ?", sets.collect::<Vec<_>>().join("?, "))
+});
+
+fn changing() -> impl Iterator<Item = &'static Field<MessageRec>> {
+    MessageRec::FIELDS.iter().filter(|field| MessageRec::CHANGING.contains(&field.column.name))
+}
+
 fn save_messages(sql: &mut Sql, changes: &Changes) {
-    let hash = |name: &hapax_store::steps::records::ProviderNameRec| name_hash(&name.account, &name.provider_id);
-    let (table, columns) = ("hapax_provider_names", PROVIDER_NAME);
-    put_rows(sql, table, columns, &changes.provider_names, Put::Over, hash, put_provider_name);
-    put_rows(sql, table, columns, &changes.new_provider_names, Put::New, hash, put_provider_name);
+    put_over(sql, &changes.provider_names);
+    put_new(sql, &changes.new_provider_names);
     remove(sql, "hapax_provider_names WHERE hash", &changes.gone_provider_names);
-    let mut changed: Vec<_> = changes.messages.iter().collect();
-    changed.sort_unstable_by_key(|message| message.number);
-    for message in changed {
-        sql.add(
-            "UPDATE hapax_messages SET home = ?, provider_id = ?, steps = ?, why = ?, past = ? WHERE number = ?",
-            &[
-                &message.home,
-                &message.provider_id,
-                &write_steps(&message.steps),
-                &message.why,
-                &write_past(&message.past),
-                &message.number,
-            ],
-        );
+    for message in in_order(&changes.messages) {
+        let values: Vec<Value<'_>> = changing().map(|field| (field.value)(message)).collect();
+        let mut literals: Vec<&dyn Literal> = values.iter().map(|value| value as &dyn Literal).collect();
+        literals.push(&message.number);
+        sql.add(&CHANGE_MESSAGE, &literals);
     }
-    put_rows(sql, "hapax_messages", MESSAGE, &changes.new_messages, Put::New, |message| message.number, put_message);
+    put_new(sql, &changes.new_messages);
     remove(sql, "hapax_messages WHERE number", &changes.gone_messages);
     remove_attempts(sql, Queue::Outbox, &changes.gone_messages);
 }
 
 fn save_outs(sql: &mut Sql, changes: &Changes) {
-    put_rows(sql, "hapax_outs", OUT, &changes.outs, Put::Over, |out| out.number, put_out);
-    put_rows(sql, "hapax_outs", OUT, &changes.new_outs, Put::New, |out| out.number, put_out);
+    put_over(sql, &changes.outs);
+    put_new(sql, &changes.new_outs);
     remove(sql, "hapax_outs WHERE number", &changes.gone_outs);
 }
 
-/// So many events at a time are put by a statement that the server has read once and for all: reading 21 columns of each anew costs it more
+/// So many events at a time are put by a statement that the server has read once and for all: reading all columns of each anew costs it more
 /// than all else it does with them. What is left goes into the text.
 const MANY: [usize; 3] = [256, 64, FEW];
 const FEW: usize = 16;
-const MANY_COLUMNS: usize = 21;
+const MANY_COLUMNS: usize = EventRec::FIELDS.len() + EventRec::BESIDE.len();
 /// Beyond it they do not go into one packet.
 const MANY_BYTES: usize = 1 << 20;
 
-static EVENT_COLUMNS: LazyLock<String> = LazyLock::new(|| format!("{EVENT},{EVENT_KEYS},{EVENT_CARRIED}"));
 static MANY_EVENTS: LazyLock<[String; MANY.len()]> = LazyLock::new(|| {
     let row = format!("({})", ["?"; MANY_COLUMNS].join(","));
-    MANY.map(|many| format!("INSERT INTO hapax_events ({}) VALUES {}", *EVENT_COLUMNS, vec![row.as_str(); many].join(",")))
+    MANY.map(|many| format!("{}{}", EventRec::texts().insert, vec![row.as_str(); many].join(",")))
 });
 
 /// Puts as many events as go beside such statements, and says which are left. They are new: nobody waits for their rows, so they may be
@@ -144,18 +138,12 @@ fn size_of(event: &EventRec) -> usize {
     carried + event.text.as_ref().map_or(0, String::len)
 }
 
-fn save_events(sql: &mut Sql, events: &[&EventRec], changes: &Changes) {
-    put_rows(
-        sql,
-        "hapax_events",
-        &EVENT_COLUMNS,
-        events,
-        Put::New,
-        |event| event.number,
-        |event, values| put_event(event, values),
-    );
-    let listed: Vec<(ListKey, u64)> = changes.new_events.iter().flat_map(lists_of).collect();
-    put_rows(sql, "hapax_event_lists", LISTED, &listed, Put::New, |listed| *listed, put_listed);
+fn save_events(sql: &mut Sql, mut events: Vec<&EventRec>, changes: &Changes) {
+    events.sort_unstable_by_key(|event| event.number);
+    sql.add_rows(&EventRec::texts().insert, &events, "", |event, values| put_event(event, values));
+    let mut listed: Vec<(ListKey, u64)> = changes.new_events.iter().flat_map(lists_of).collect();
+    listed.sort_unstable();
+    sql.add_rows(&format!("INSERT INTO hapax_event_lists ({LISTED}) VALUES "), &listed, "", put_listed);
     for (event, replays) in &changes.replays {
         sql.add("UPDATE hapax_events SET replays = ? WHERE number = ?", &[replays, event]);
     }
@@ -178,36 +166,25 @@ fn remove_events(sql: &mut Sql, events: &[EventRec]) {
 }
 
 fn save_items(sql: &mut Sql, changes: &Changes) {
-    put_rows(sql, "hapax_items", ITEM, &changes.items, Put::Over, |item| item.number, put_item);
-    put_rows(sql, "hapax_items", ITEM, &changes.new_items, Put::New, |item| item.number, put_item);
+    put_over(sql, &changes.items);
+    put_new(sql, &changes.new_items);
     remove(sql, "hapax_items WHERE number", &changes.gone_items);
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Put {
-    /// A row that is there already is an error: somebody else was faster.
-    New,
-    /// Rows that are there, locked or ours alone to change, or that may be there or not.
-    Over,
+/// A row that is there already is an error: somebody else was faster.
+fn put_new<R: InTable>(sql: &mut Sql, records: &[R]) {
+    sql.add_rows(&R::texts().insert, &in_order(records), "", |record, values| put(*record, values));
 }
 
-fn put_rows<T, K: Ord>(
-    sql: &mut Sql,
-    table: &str,
-    columns: &str,
-    rows: &[T],
-    how: Put,
-    key: impl Fn(&T) -> K,
-    put: impl Fn(&T, &mut Values<'_>),
-) {
-    if rows.is_empty() {
-        return;
-    }
-    let mut sorted: Vec<&T> = rows.iter().collect();
-    sorted.sort_by_cached_key(|row| key(row));
-    let head = format!("INSERT INTO {table} ({columns}) VALUES ");
-    let tail = if how == Put::Over { over(columns) } else { String::new() };
-    sql.add_rows(&head, &sorted, &tail, |row, values| put(row, values));
+/// Rows that are there, locked or ours alone to change, or that may be there or not.
+fn put_over<R: InTable>(sql: &mut Sql, records: &[R]) {
+    sql.add_rows(&R::texts().insert, &in_order(records), &R::texts().over, |record, values| put(*record, values));
+}
+
+fn in_order<R: Record>(records: &[R]) -> Vec<&R> {
+    let mut sorted: Vec<&R> = records.iter().collect();
+    sorted.sort_by_cached_key(|record| record.key());
+    sorted
 }
 
 fn remove<T: Literal + Ord + Clone>(sql: &mut Sql, from: &str, keys: &[T]) {

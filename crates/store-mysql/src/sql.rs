@@ -6,8 +6,10 @@
 
 use hapax_domain::key::KeyHasher;
 use hapax_store::StoreError;
+use hapax_store::steps::record::Value;
+use hapax_store::steps::records::Hash;
+use mysql_async::Row;
 use mysql_async::prelude::FromValue;
-use mysql_async::{Row, Value};
 
 /// Rows of one statement of many, and values of one list: MariaDB makes a list of a thousand and more into a join of its own liking.
 pub(super) const ROWS_MAX: usize = 500;
@@ -20,22 +22,11 @@ pub(super) trait Literal {
     fn put(&self, sql: &mut String);
 }
 
-/// A value of a column, which can also go beside the statement, as a parameter.
-pub(super) trait Column: Literal {
-    fn value(&self) -> Value;
-}
-
 macro_rules! plain_literals {
     ($($kind:ty),*) => {$(
         impl Literal for $kind {
             fn put(&self, sql: &mut String) {
                 sql.push_str(&self.to_string());
-            }
-        }
-
-        impl Column for $kind {
-            fn value(&self) -> Value {
-                Value::from(*self)
             }
         }
     )*};
@@ -49,12 +40,6 @@ impl Literal for bool {
     }
 }
 
-impl Column for bool {
-    fn value(&self) -> Value {
-        Value::from(*self)
-    }
-}
-
 impl Literal for str {
     fn put(&self, sql: &mut String) {
         sql.push_str("_utf8mb4 ");
@@ -62,21 +47,9 @@ impl Literal for str {
     }
 }
 
-impl Column for str {
-    fn value(&self) -> Value {
-        self.as_bytes().value()
-    }
-}
-
 impl Literal for String {
     fn put(&self, sql: &mut String) {
         self.as_str().put(sql);
-    }
-}
-
-impl Column for String {
-    fn value(&self) -> Value {
-        self.as_str().value()
     }
 }
 
@@ -93,33 +66,15 @@ impl Literal for [u8] {
     }
 }
 
-impl Column for [u8] {
-    fn value(&self) -> Value {
-        Value::Bytes(self.to_vec())
-    }
-}
-
 impl<const N: usize> Literal for [u8; N] {
     fn put(&self, sql: &mut String) {
         self.as_slice().put(sql);
     }
 }
 
-impl<const N: usize> Column for [u8; N] {
-    fn value(&self) -> Value {
-        self.as_slice().value()
-    }
-}
-
 impl<T: Literal + ?Sized> Literal for &T {
     fn put(&self, sql: &mut String) {
         (**self).put(sql);
-    }
-}
-
-impl<T: Column + ?Sized> Column for &T {
-    fn value(&self) -> Value {
-        (**self).value()
     }
 }
 
@@ -132,9 +87,16 @@ impl<T: Literal> Literal for Option<T> {
     }
 }
 
-impl<T: Column> Column for Option<T> {
-    fn value(&self) -> Value {
-        self.as_ref().map_or(Value::NULL, Column::value)
+/// What a record has in a column.
+impl Literal for Value<'_> {
+    fn put(&self, sql: &mut String) {
+        match self {
+            Value::Null => sql.push_str("NULL"),
+            Value::Int(number) => number.put(sql),
+            Value::Bool(flag) => flag.put(sql),
+            Value::Text(text) => text.as_ref().put(sql),
+            Value::Bytes(bytes) => bytes.as_ref().put(sql),
+        }
     }
 }
 
@@ -225,11 +187,11 @@ impl Sql {
 /// The values of one row, in a statement or beside it.
 pub(super) enum Values<'v> {
     Text { sql: &'v mut String, first: bool },
-    Beside(&'v mut Vec<Value>),
+    Beside(&'v mut Vec<mysql_async::Value>),
 }
 
 impl Values<'_> {
-    pub(super) fn put(&mut self, value: &(impl Column + ?Sized)) -> &mut Self {
+    pub(super) fn put(&mut self, value: Value<'_>) {
         match self {
             Values::Text { sql, first } => {
                 if !std::mem::take(first) {
@@ -237,9 +199,14 @@ impl Values<'_> {
                 }
                 value.put(sql);
             }
-            Values::Beside(values) => values.push(value.value()),
+            Values::Beside(values) => values.push(match value {
+                Value::Null => mysql_async::Value::NULL,
+                Value::Int(number) => number.into(),
+                Value::Bool(flag) => flag.into(),
+                Value::Text(text) => text.into_owned().into(),
+                Value::Bytes(bytes) => bytes.into_owned().into(),
+            }),
         }
-        self
     }
 }
 
@@ -270,14 +237,12 @@ impl Fields {
         }
     }
 
-    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
-        let bytes: Vec<u8> = self.next()?;
-        bytes.try_into().map_err(|_| unreadable(format!("a hash of other than {N} bytes")))
+    pub(super) fn hash(&mut self) -> Result<Hash, StoreError> {
+        self.next::<Vec<u8>>()?.try_into().map_err(|_| unreadable("a hash that has not 32 bytes".to_owned()))
     }
 
-    pub(super) fn bytes_or_none<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
-        let bytes: Option<Vec<u8>> = self.next()?;
-        bytes.map(|bytes| bytes.try_into().map_err(|_| unreadable(format!("a hash of other than {N} bytes")))).transpose()
+    pub(super) fn has_more(&self) -> bool {
+        self.at < self.row.len()
     }
 }
 
@@ -325,7 +290,7 @@ mod tests {
         let rows: Vec<String> = (0..2_000).map(|n| format!("{n}{}", "x".repeat(4_000))).collect();
         let mut sql = Sql::default();
         sql.add_rows("INSERT INTO t VALUES ", &rows, "", |row, values| {
-            values.put(row);
+            values.put(Value::Text(row.as_str().into()));
         });
         let packets = sql.into_packets();
         assert_eq!(packets.iter().map(|packet| packet.matches("_utf8mb4").count()).sum::<usize>(), 2_000);

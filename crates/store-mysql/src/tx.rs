@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::link::{Failure, Link, Links, Packet, Sets};
 use super::load::{Asked, qualified};
-use super::rows::{ITEM, KEY, LANE, put_key, read_item, read_key, read_lane};
+use super::rows::{InTable, put};
 use super::save;
 use super::sql::{List, Literal, PACKET_BYTES, ROWS_MAX, Raw, Sql, account_key, channel_key};
 
@@ -159,18 +159,21 @@ impl Tx for MysqlTx {
         }
         let mut holders = HashMap::new();
         for some in keys.chunks(ROWS_MAX) {
-            let mut put = Sql::default();
-            put.add_rows(&format!("INSERT INTO hapax_keys ({KEY}) VALUES "), some, &take_over, put_key);
-            self.ask(put).await?;
+            let mut rows = Sql::default();
+            rows.add_rows(&KeyRec::texts().insert, some, &take_over, put);
+            self.ask(rows).await?;
             if self.link.as_ref().is_some_and(|link| link.all_were_new(some.len())) {
                 continue;
             }
             let mut held = Sql::default();
             let wanted: Vec<_> = some.iter().map(|key| key.key).collect();
             let others = "SELECT ? FROM hapax_keys FORCE INDEX (PRIMARY) WHERE k IN ? AND event NOT BETWEEN ? AND ?";
-            held.add(others, &[&Raw(KEY), &List(&wanted), &(self.id * BLOCK), &((self.id + self.blocks) * BLOCK - 1)]);
+            held.add(
+                others,
+                &[&Raw(KeyRec::columns()), &List(&wanted), &(self.id * BLOCK), &((self.id + self.blocks) * BLOCK - 1)],
+            );
             let mut sets = self.ask(held).await?;
-            holders.extend(sets.read(read_key)?.into_iter().map(|holder| (holder.key, holder)));
+            holders.extend(sets.records::<KeyRec>()?.into_iter().map(|holder| (holder.key, holder)));
         }
         let held = keys.iter().map(|key| holders.remove(&key.key).filter(|holder: &KeyRec| holder.event != key.event));
         let held: Vec<Option<KeyRec>> = held.collect();
@@ -199,7 +202,7 @@ impl Tx for MysqlTx {
         sql.add(&draw(self.blocks, self.nonce), &[]);
         sql.add("SELECT LAST_INSERT_ID()", &[]);
         let mut sets = self.ask(sql).await?;
-        let lanes = sets.read(read_lane)?;
+        let lanes = sets.records()?;
         sets.skip();
         let id: u64 = sets.one(|fields| fields.next())?;
         (self.next, self.end) = (id * BLOCK, (id + self.blocks) * BLOCK);
@@ -209,9 +212,10 @@ impl Tx for MysqlTx {
     async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
         let mut sql = Sql::default();
         let parked = Place::Parked.code();
+        let columns = ItemRec::columns();
         let mut select = |index: &str, condition: &str, value: &dyn Literal| {
             let statement = format!(
-                "SELECT {ITEM} FROM hapax_items FORCE INDEX ({index}) WHERE place = {parked} AND number > {after}{condition} ORDER BY number LIMIT {max} FOR UPDATE"
+                "SELECT {columns} FROM hapax_items FORCE INDEX ({index}) WHERE place = {parked} AND number > {after}{condition} ORDER BY number LIMIT {max} FOR UPDATE"
             );
             sql.add(&statement, &[value]);
         };
@@ -239,7 +243,7 @@ impl Tx for MysqlTx {
         let mut sets = self.ask(sql).await?;
         let mut items = Vec::new();
         for _ in 0..statements {
-            items.extend(sets.read(read_item)?);
+            items.extend(sets.records::<ItemRec>()?);
         }
         items.sort_unstable_by_key(|item| item.number);
         items.dedup_by_key(|item| item.number);
@@ -325,7 +329,7 @@ fn due_lanes(due: &Due<'_>, now_ms: i64) -> Sql {
     let mut statement = "SELECT ? FROM hapax_lanes l FORCE INDEX (due) WHERE queue = ? AND l.channel_key = ?
                          AND priority IN (0, 1, 2) AND due_ms <= ?"
         .to_owned();
-    let (lane, queue, channel) = (qualified("l", LANE), due.queue.code(), channel_key(due.channel));
+    let (lane, queue, channel) = (qualified("l", LaneRec::columns()), due.queue.code(), channel_key(due.channel));
     let resting: Vec<_> = due.resting.iter().map(|account| account_key(account)).collect();
     let (columns, resting_list) = (Raw(&lane), List(&resting));
     let mut values: Vec<&dyn Literal> = vec![&columns, &queue, &channel, &now_ms];

@@ -9,7 +9,7 @@ use hapax_store::steps::records::{EventRec, Hash, Place, Queue};
 use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 
 use super::lists::LISTED_EVENTS;
-use super::rows::{EVENT, ListKey, list_of_webhook, read_event};
+use super::rows::{InTable, ListKey, list_of_webhook};
 use super::sql::{List, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
 
@@ -128,7 +128,7 @@ pub(super) async fn purge_names(engine: &MysqlEngine, before_ms: i64, max: usize
     let mut sql = Sql::default();
     let old = format!("SELECT hash FROM hapax_provider_names FORCE INDEX (by_age) WHERE {nobodys} ORDER BY heard_ms LIMIT ?");
     sql.add(&old, &[&before_ms, &max]);
-    let mut old: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.bytes())?;
+    let mut old: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.hash())?;
     old.sort_unstable();
     let mut removed = 0;
     for some in old.chunks(ROWS_MAX) {
@@ -169,7 +169,7 @@ async fn dated(engine: &MysqlEngine, page: &str, after: u64, max: usize) -> Resu
 
 pub(super) async fn events_of(engine: &MysqlEngine, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
     let mut sql = Sql::default();
-    let columns = load::qualified("e", EVENT);
+    let columns = load::qualified("e", EventRec::columns());
     let chunks = webhooks.chunks(ROWS_MAX);
     let statements = 2 * chunks.len();
     for some in chunks {
@@ -181,7 +181,7 @@ pub(super) async fn events_of(engine: &MysqlEngine, webhooks: &[u64]) -> Result<
     let mut sets = engine.ask(sql).await?;
     let mut events = Vec::new();
     for _ in 0..statements {
-        events.extend(sets.read(read_event)?);
+        events.extend(sets.records::<EventRec>()?);
     }
     events.sort_unstable_by_key(|event: &EventRec| (event.webhook, event.number));
     Ok(events)
