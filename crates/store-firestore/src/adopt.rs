@@ -12,6 +12,7 @@ use hapax_store::steps::{Engine, rejoin, submit};
 use hapax_store::{NewMessage, StoreError, Submitted, ThreadQuery, Unspelt};
 use serde_json::{Value, json};
 
+use super::document::read;
 use super::load::outbox_path;
 use super::mend;
 use super::query::Query;
@@ -155,7 +156,7 @@ impl FirestoreEngine {
                 false => self.refuse(doc, "it has fields that only hapax writes, and no message was made from it").await,
             };
         }
-        let truth = outbox_doc::progress_fields(&outbox_doc::read_message(doc)?);
+        let truth = outbox_doc::progress_fields(&read(doc)?);
         if truth.0.get("status") == doc.fields.get("status") {
             return Ok(());
         }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use hapax_store::steps::records::{AnswerRec, Hash, name_hash};
-use hapax_store::{After, Answer, Moved, PausedAccount, StoreError, Table};
+use hapax_store::steps::records::{AnswerRec, name_hash};
+use hapax_store::{After, Moved, PausedAccount, StoreError, Table};
 use serde_json::{Value, json};
 
+use super::document::read;
 use super::numbers::lead_micros;
 use super::query::Query;
 use super::value::{Doc, Fields, hash, int, number, text};
 use super::writes::Writes;
-use super::{FirestoreEngine, codec, outbox_doc, paths};
+use super::{FirestoreEngine, codec, paths};
 
 /// Numbers of another store that are ahead of the server's clock by more are not waited for.
 const LEAD_MAX: Duration = Duration::from_secs(5);
@@ -20,15 +21,13 @@ const COPIES_PAGE: usize = 300;
 impl FirestoreEngine {
     pub(super) async fn dump_page(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
         match table {
-            Table::Keys => {
-                self.by_hash(paths::KEYS, after, limit, |doc| Ok(Moved::Key(codec::read_key(doc, id_of(doc)?)?))).await
-            }
+            Table::Keys => self.by_hash(paths::KEYS, after, limit, |doc| Ok(Moved::Key(read(doc)?))).await,
             Table::Names => {
-                let read = |doc: &Doc| Ok(Moved::Name(codec::read_name(doc)?));
+                let read = |doc: &Doc| Ok(Moved::Name(read(doc)?));
                 self.by_hash(paths::NAMES, after, limit, read).await
             }
             Table::ProviderNames => {
-                let read = |doc: &Doc| Ok(Moved::ProviderName(codec::read_provider_name(doc)?));
+                let read = |doc: &Doc| Ok(Moved::ProviderName(read(doc)?));
                 self.by_hash(paths::PROVIDER_NAMES, after, limit, read).await
             }
             Table::Threads => {
@@ -37,15 +36,15 @@ impl FirestoreEngine {
                     _ => None,
                 };
                 let threads = Query::of(paths::THREADS).lowest_first("hash").behind(behind).limit(limit);
-                self.read(threads, |doc| Ok(Moved::Thread(codec::read_thread(doc)?))).await
+                self.read(threads, |doc| Ok(Moved::Thread(read(doc)?))).await
             }
             Table::Events => {
-                let events = by_number(paths::EVENTS, after, limit).only(codec::EVENT_FIELDS);
-                self.read(events, |doc| Ok(Moved::Event(codec::read_event(doc)?))).await
+                let events = by_number(paths::EVENTS, after, limit).only(codec::plain_event());
+                self.read(events, |doc| Ok(Moved::Event(read(doc)?))).await
             }
             Table::Messages => {
                 let docs = self.outbox_docs(by_number(paths::OUTBOX, after, limit), limit).await?;
-                docs.iter().map(|doc| Ok(Moved::Message(outbox_doc::read_message(doc)?))).collect()
+                docs.iter().map(|doc| Ok(Moved::Message(read(doc)?))).collect()
             }
             Table::Copies => self.dump_copies(after, limit).await,
             Table::Answers => self.dump_answers(after, limit).await,
@@ -54,7 +53,7 @@ impl FirestoreEngine {
                     Some(After::Attempt(queue, of, fence)) => Some(codec::attempt_path_of(*queue, *of, *fence)),
                     _ => None,
                 };
-                let read = |doc: &Doc| Ok(Moved::Attempt(codec::read_attempt(doc)?));
+                let read = |doc: &Doc| Ok(Moved::Attempt(read(doc)?));
                 self.read(self.by_name(paths::ATTEMPTS, behind.as_deref(), limit), read).await
             }
             Table::Settings => {
@@ -91,7 +90,7 @@ impl FirestoreEngine {
         let mut after = after.cloned();
         let mut copies = Vec::new();
         loop {
-            let events = by_number(paths::EVENTS, after.as_ref(), COPIES_PAGE).only(codec::EVENT_FIELDS);
+            let events = by_number(paths::EVENTS, after.as_ref(), COPIES_PAGE).only(codec::plain_event());
             let page = self.inner.client.run(&events).await?;
             for doc in &page {
                 copies.extend(codec::read_copies(doc)?.map(Moved::Copies));
@@ -113,10 +112,9 @@ impl FirestoreEngine {
         };
         let mut answers = Vec::new();
         for doc in self.inner.client.run(&self.by_name(paths::ANSWERS, behind.as_deref(), limit)).await? {
-            let answer = codec::read_answer(&doc)?;
-            let body = super::load::whole_body(&self.inner.client, &doc, answer.body).await?;
-            let event = paths::number_in(doc.id()).ok_or_else(|| super::value::broken(&doc.name, "id"))?;
-            answers.push(Moved::Answer(AnswerRec { event, answer: Answer { body, ..answer } }));
+            let mut kept: AnswerRec = read(&doc)?;
+            kept.answer.body = super::load::whole_body(&self.inner.client, &doc, kept.answer.body).await?;
+            answers.push(Moved::Answer(kept));
         }
         Ok(answers)
     }
@@ -158,10 +156,4 @@ fn by_number(collection: &'static str, after: Option<&After>, limit: usize) -> Q
         _ => None,
     };
     Query::of(collection).above("number", after).lowest_first("number").limit(limit)
-}
-
-fn id_of(doc: &Doc) -> Result<Hash, StoreError> {
-    let mut hash = Hash::default();
-    hex::decode_to_slice(doc.id(), &mut hash).map_err(|_| super::value::broken(&doc.name, "id"))?;
-    Ok(hash)
 }

@@ -24,6 +24,7 @@ mod writes;
 
 mod adopt;
 mod by_hand;
+mod document;
 mod dump;
 mod lists;
 mod upkeep;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use hapax_domain::ids;
 use hapax_store::steps::Entry;
-use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec, thread_hash};
+use hapax_store::steps::records::{AnswerRec, AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec, thread_hash};
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
+use super::document::read;
 use super::load::whole_body;
 use super::query::Query;
 use super::value::{Doc, flag, hash, int, number, text, time};
@@ -49,9 +50,9 @@ impl FirestoreEngine {
             .equal_if("own_thread", thread)
             .below("number", before.map(number))
             .highest_first("number")
-            .only(codec::EVENT_FIELDS)
+            .only(codec::plain_event())
             .limit(limit);
-        self.read(events, codec::read_event).await
+        self.read(events, read::<EventRec>).await
     }
 
     pub(super) async fn items(&self, query: &InboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<ItemRec>, StoreError> {
@@ -61,12 +62,12 @@ impl FirestoreEngine {
             .above("number", after.map(number))
             .lowest_first("number")
             .limit(limit);
-        self.read(items, codec::read_item).await
+        self.read(items, read::<ItemRec>).await
     }
 
     pub(super) async fn replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {
         let items = Query::of(paths::ITEMS).contains("events", number(event)).equal("is_replay", flag(true));
-        let mut items = self.read(items, codec::read_item).await?;
+        let mut items = self.read(items, read::<ItemRec>).await?;
         items.sort_by_key(|item| item.number);
         Ok(items)
     }
@@ -74,23 +75,23 @@ impl FirestoreEngine {
     pub(super) async fn attempts(&self, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError> {
         let attempts = Query::of(paths::ATTEMPTS).equal("queue", int(queue.code().into()));
         let found = self.inner.client.run_any(&attempts, "of", of.iter().map(|of| number(*of)).collect()).await?;
-        let mut attempts = found.iter().map(codec::read_attempt).collect::<Result<Vec<_>, _>>()?;
+        let mut attempts = found.iter().map(read::<AttemptRec>).collect::<Result<Vec<_>, _>>()?;
         attempts.sort_by_key(|attempt| attempt.fence);
         Ok(attempts)
     }
 
     pub(super) async fn copies_of(&self, event: u64) -> Result<Option<Copies>, StoreError> {
         let path = [paths::numbered(paths::EVENTS, event)];
-        let got = self.inner.client.get(&path, Some(codec::EVENT_FIELDS)).await?;
+        let got = self.inner.client.get(&path, Some(codec::plain_event())).await?;
         got.docs.first().map_or(Ok(None), codec::read_copies)
     }
 
     pub(super) async fn answer_to(&self, event: u64) -> Result<Option<Answer>, StoreError> {
         let got = self.inner.client.get(&[paths::numbered(paths::ANSWERS, event)], None).await?;
         let Some(doc) = got.docs.first() else { return Ok(None) };
-        let answer = codec::read_answer(doc)?;
-        let body = whole_body(&self.inner.client, doc, answer.body).await?;
-        Ok(Some(Answer { body, ..answer }))
+        let mut answer = read::<AnswerRec>(doc)?.answer;
+        answer.body = whole_body(&self.inner.client, doc, answer.body).await?;
+        Ok(Some(answer))
     }
 
     pub(super) async fn threads(&self, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, StoreError> {
@@ -110,7 +111,7 @@ impl FirestoreEngine {
                 threads.highest_first("account").highest_first("peer").behind(behind)
             }
         };
-        self.read(threads.limit(limit), codec::read_thread).await
+        self.read(threads.limit(limit), read::<ThreadRec>).await
     }
 
     pub(super) async fn names(&self, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {
@@ -131,15 +132,15 @@ impl FirestoreEngine {
             let entries = Query::of(collection).equal("thread", hash(thread)).above("number", Some(number(above)));
             entries.below("number", below.map(number)).highest_first("number").limit(limit)
         };
-        let events = of_thread(paths::EVENTS).only(codec::EVENT_FIELDS);
+        let events = of_thread(paths::EVENTS).only(codec::plain_event());
         let (events, messages) =
             try_join(self.inner.client.run(&events), self.outbox_docs(of_thread(paths::OUTBOX), limit)).await?;
         let mut entries = Vec::new();
         for doc in &events {
-            entries.push(Entry::Event(Arc::new(codec::read_event(doc)?)));
+            entries.push(Entry::Event(Arc::new(read(doc)?)));
         }
         for doc in &messages {
-            entries.push(Entry::Message(Arc::new(outbox_doc::read_message(doc)?)));
+            entries.push(Entry::Message(Arc::new(read(doc)?)));
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.number()));
         entries.truncate(limit);

@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use futures_util::future::{try_join, try_join3};
 use hapax_domain::Priority;
 use hapax_store::StoreError;
-use hapax_store::steps::records::{Carried, EventRec, Hash, Place, name_hash};
+use hapax_store::steps::records::{EventRec, Hash, ItemRec, LaneRec, NameRec, Place, ProviderNameRec, name_hash};
 use hapax_store::steps::{Loaded, Wanted};
 
 use super::client::{Client, Got};
+use super::document::{read, read_with_body};
 use super::mend::mend_numbers;
 use super::query::Query;
 use super::sight::Sight;
@@ -49,7 +50,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     take_lanes(client, &found, wanted, (&mut loaded, sight))?;
     take_names(client, &found, wanted, (&mut loaded, sight))?;
     for doc in &talk.names {
-        let name = codec::read_name(doc)?;
+        let name = read::<NameRec>(doc)?;
         sight.saw(doc);
         loaded.names.insert((name.account, name.name), name.peer);
     }
@@ -57,7 +58,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     for doc in talk.threads.iter().chain(named.collect::<Vec<_>>()) {
         sight.lock(doc);
         sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
-        loaded.threads.insert(doc.hash("hash")?, codec::read_thread(doc)?);
+        loaded.threads.insert(doc.hash("hash")?, read(doc)?);
     }
     loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
     let with_bodies = wanted.bodies.iter().chain(plain_ones(wanted)).filter_map(|event| found.at(client, &event_path(event)));
@@ -65,7 +66,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     for item in &wanted.items {
         if let Some(doc) = found.at(client, &item_path(item)) {
             sight.saw(doc);
-            loaded.items.insert(*item, codec::read_item(doc)?);
+            loaded.items.insert(*item, read::<ItemRec>(doc)?);
         }
     }
     let mut requested = Vec::new();
@@ -87,14 +88,14 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     let mut found = Found::of(got);
     for (lane, docs) in &lines {
         for doc in docs {
-            let item = codec::read_item(doc)?;
+            let item = read::<ItemRec>(doc)?;
             sight.saw(doc);
             loaded.lowest.entry(*lane).or_default().push(item.number);
             loaded.items.insert(item.number, item);
         }
     }
     for doc in names.iter().filter_map(|path| found.0.remove(&client.name(path))) {
-        let name = codec::read_provider_name(&doc)?;
+        let name = read::<ProviderNameRec>(&doc)?;
         sight.lock(&doc);
         loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
     }
@@ -147,7 +148,7 @@ fn take_lanes(
 ) -> Result<(), StoreError> {
     for lane in &wanted.lanes {
         if let Some(doc) = found.at(client, &paths::hashed(paths::LANES, lane)) {
-            let lane = codec::read_lane(doc)?;
+            let lane = read::<LaneRec>(doc)?;
             sight.saw_lane(doc, &lane);
             loaded.lanes.insert(lane.hash, lane);
         }
@@ -186,7 +187,7 @@ async fn plain_events(client: &Client, wanted: &Wanted) -> Result<Vec<Doc>, Stor
         return Ok(Vec::new());
     }
     let paths: Vec<String> = plain_ones(wanted).map(event_path).collect();
-    Ok(client.get(&paths, Some(codec::EVENT_FIELDS)).await?.docs)
+    Ok(client.get(&paths, Some(codec::plain_event())).await?.docs)
 }
 
 async fn take_events(
@@ -196,13 +197,13 @@ async fn take_events(
     (loaded, sight): (&mut Loaded, &mut Sight),
 ) -> Result<(), StoreError> {
     for doc in docs {
-        let event = codec::read_event(doc)?;
-        let carried = match codec::read_carried(doc).filter(|_| wanted.bodies.contains(&event.number)) {
-            Some(carried) => Some(Carried { body: whole_body(client, doc, carried.body).await?, ..carried }),
-            None => None,
-        };
+        let with_body = doc.maybe_number("number").is_some_and(|number| wanted.bodies.contains(&number));
+        let mut event: EventRec = if with_body { read_with_body(doc)? } else { read(doc)? };
+        if let Some(carried) = &mut event.carried {
+            carried.body = whole_body(client, doc, std::mem::take(&mut carried.body)).await?;
+        }
         sight.saw(doc);
-        loaded.events.insert(event.number, EventRec { carried, ..event });
+        loaded.events.insert(event.number, event);
     }
     Ok(())
 }
@@ -343,7 +344,7 @@ fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Si
     for doc in &outs.numbered {
         sight.saw_message(doc)?;
         let at = doc.number("number")?;
-        loaded.messages.insert(at, outbox_doc::read_message(doc)?);
+        loaded.messages.insert(at, read(doc)?);
         if wanted.outs.contains(&at) {
             loaded.outs.extend(outbox_doc::read_out(doc)?.map(|out| (at, out)));
         }

@@ -7,8 +7,10 @@
 use std::collections::HashMap;
 
 use hapax_store::StoreError;
+use hapax_store::steps::records::MessageRec;
 
 use super::client::Client;
+use super::document::read;
 use super::load::outbox_path;
 use super::outbox_doc;
 use super::paths;
@@ -30,7 +32,7 @@ impl Mended {
 
 /// Whether it is a whole message. Extra fields do no harm.
 pub(super) fn is_whole(doc: &Doc) -> bool {
-    outbox_doc::read_message(doc).is_ok() && outbox_doc::read_out(doc).is_ok()
+    read::<MessageRec>(doc).is_ok() && outbox_doc::read_out(doc).is_ok()
 }
 
 /// Finds the message that this document was made for, and makes the document again. `None`: no message was, or too little is known of it.
@@ -66,7 +68,7 @@ async fn made_again(client: &Client, request: &Doc, found: &Doc) -> Result<Optio
     let (Some(thread), Some(id)) = (kept.maybe_text("threadId"), kept.maybe_text("messageId")) else { return Ok(None) };
     let entry = client.get(&[format!("{}/{thread}/{}/{id}", paths::THREADS, paths::ENTRIES)], None).await?;
     let Some(entry) = entry.docs.first() else { return Ok(None) };
-    let moving = outbox_doc::MOVING_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), entry.fields.get(*name)?.clone())));
+    let moving = outbox_doc::moving_fields().filter_map(|name| Some((name.to_owned(), entry.fields.get(name)?.clone())));
     let mut doc = kept;
     doc.fields.extend(moving);
     doc.fields.extend(outbox_doc::lease_fields(None).0);

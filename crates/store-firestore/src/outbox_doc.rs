@@ -1,28 +1,51 @@
 //! `outbox/{requestId}`: one document for a message that goes out, while it is in the outbox and after. Front ends listen to it.
 
-use hapax_domain::{Direction, EventId, Priority};
+use hapax_domain::Direction;
 use hapax_store::StoreError;
-use hapax_store::steps::records::{Held, MessageRec, OutRec, read_past, read_steps, request_hash, write_past, write_steps};
+use hapax_store::steps::record::Record;
+use hapax_store::steps::records::{Held, MessageRec, OutRec, request_hash};
 
-use super::value::{Doc, Fields, bytes, flag, hash, int, null, number, text, time};
+use super::document::{InDocument, Shape, name_of, read, some_fields};
+use super::value::{Doc, Fields, flag, hash, null, number, text, time};
+
+impl InDocument for MessageRec {
+    const PLACES: &'static [(&'static str, &'static str, Shape)] = &[
+        ("created_ms", "createdAt", Shape::Time),
+        ("peer", "to", Shape::Plain),
+        ("request_id", "requestId", Shape::Plain),
+        ("payload", "payload", Shape::MostlyText),
+        ("priority", "priority", Shape::Named),
+        ("reply_to", "replyTo", Shape::EventId),
+        ("provider_id", "providerId", Shape::Plain),
+        ("why", "error", Shape::Plain),
+    ];
+}
+
+impl InDocument for OutRec {
+    const PLACES: &'static [(&'static str, &'static str, Shape)] = &[
+        ("created_ms", "createdAt", Shape::Time),
+        ("priority", "priority", Shape::Named),
+        ("due_ms", "nextAttemptAt", Shape::Time),
+        ("begun_ms", "begunAt", Shape::Time),
+    ];
+}
+
+/// Columns of a message that change as it goes its way. Its home does too, and is nobody else's affair.
+fn is_progress(column: &str) -> bool {
+    column != "home" && MessageRec::CHANGING.contains(&column)
+}
+
+/// Columns of a place in the outbox that its message does not have too.
+fn is_place(column: &str) -> bool {
+    MessageRec::FIELDS.iter().all(|field| field.column.name != column)
+}
 
 /// What changes as a message goes its way, and is told in its thread's entry too.
-pub(super) const MOVING_FIELDS: &[&str] = &[
-    "status",
-    "providerId",
-    "steps",
-    "error",
-    "past",
-    "open",
-    "lane",
-    "attempt",
-    "failures",
-    "nextAttemptAt",
-    "inLine",
-    "begunAt",
-    "begun",
-    "unknown",
-];
+pub(super) fn moving_fields() -> impl Iterator<Item = &'static str> {
+    let progress = MessageRec::FIELDS.iter().filter(|field| is_progress(field.column.name)).map(name_of);
+    let place = OutRec::FIELDS.iter().filter(|field| is_place(field.column.name)).map(name_of);
+    progress.chain(place).chain(["status", "open", "inLine", "begun"])
+}
 
 /// All that never changes, and what changes too.
 pub(super) fn message_fields(message: &MessageRec, thread_doc: Option<&str>) -> Fields {
@@ -31,71 +54,23 @@ pub(super) fn message_fields(message: &MessageRec, thread_doc: Option<&str>) -> 
 
 /// All that never changes.
 pub(super) fn lasting_fields(message: &MessageRec, thread_doc: Option<&str>) -> Fields {
-    let payload = std::str::from_utf8(&message.payload).map_or_else(|_| bytes(&message.payload), text);
-    Fields::default()
-        .with("number", number(message.number))
+    some_fields(message, |column| !is_progress(column))
         .with("request", hash(&request_hash(&message.account, &message.request_id)))
-        .with("requestId", text(&message.request_id))
         .with("messageId", text(&message.message_id().to_string()))
-        .with("createdAt", time(message.created_ms))
-        .with("channel", text(&message.channel))
-        .with("account", text(&message.account))
-        .with("to", text(&message.peer))
-        .with("fingerprint", hash(&message.fingerprint))
-        .with_some("text", message.text.as_deref(), text)
-        .with("payload", payload)
-        .with("priority", text(message.priority.name()))
-        .with_some("replyTo", message.reply_to, |event| text(&event.to_string()))
-        .with("home", hash(&message.home))
-        .with("thread", hash(&message.thread))
         .with_some("threadId", thread_doc, text)
 }
 
 /// What changes as the message goes its way.
 pub(super) fn progress_fields(message: &MessageRec) -> Fields {
-    Fields::default()
-        .with("status", text(message.steps.status().name()))
-        .with_some("providerId", message.provider_id.as_deref(), text)
-        .with("steps", text(&write_steps(&message.steps)))
-        .with_some("error", message.why.as_deref(), text)
-        .with_some("past", write_past(&message.past).as_deref(), text)
-}
-
-pub(super) fn read_message(doc: &Doc) -> Result<MessageRec, StoreError> {
-    let payload = doc.maybe_text("payload").map(String::into_bytes).or_else(|| doc.maybe_bytes("payload"));
-    Ok(MessageRec {
-        number: doc.number("number")?,
-        created_ms: doc.time("createdAt")?,
-        channel: doc.text("channel")?.into(),
-        account: doc.text("account")?,
-        peer: doc.text("to")?,
-        request_id: doc.text("requestId")?,
-        fingerprint: doc.hash("fingerprint")?,
-        text: doc.maybe_text("text"),
-        payload: payload.ok_or_else(|| super::value::broken(&doc.name, "payload"))?.into(),
-        priority: doc.named("priority", Priority::from_name)?,
-        reply_to: doc.maybe_text("replyTo").and_then(|id| id.parse::<EventId>().ok()),
-        home: doc.hash("home")?,
-        thread: doc.hash("thread")?,
-        provider_id: doc.maybe_text("providerId"),
-        steps: read_steps(&doc.text("steps")?),
-        why: doc.maybe_text("error"),
-        past: read_past(doc.maybe_text("past").as_deref()),
-    })
+    some_fields(message, is_progress).with("status", text(message.steps.status().name()))
 }
 
 /// Its place in the outbox. `inLine` is what the lane's line is found by, `begun` what an account is sending.
 pub(super) fn out_fields(out: &OutRec) -> Fields {
-    Fields::default()
+    some_fields(out, is_place)
         .with("open", flag(true))
-        .with("lane", hash(&out.lane))
-        .with("attempt", int(out.attempt.into()))
-        .with("failures", int(out.failures.into()))
-        .with_some("nextAttemptAt", out.due_ms, time)
         .with("inLine", flag(out.due_ms.is_some()))
-        .with_some("begunAt", out.begun_ms, time)
         .with("begun", flag(out.begun_ms.is_some()))
-        .with("unknown", flag(out.unknown))
 }
 
 /// It has left the outbox.
@@ -114,22 +89,7 @@ pub(super) fn lease_fields(held: Option<&Held>) -> Fields {
 }
 
 pub(super) fn read_out(doc: &Doc) -> Result<Option<OutRec>, StoreError> {
-    if !doc.flag("open") {
-        return Ok(None);
-    }
-    Ok(Some(OutRec {
-        number: doc.number("number")?,
-        created_ms: doc.time("createdAt")?,
-        channel: doc.text("channel")?.into(),
-        account: doc.text("account")?,
-        lane: doc.hash("lane")?,
-        priority: doc.named("priority", Priority::from_name)?,
-        attempt: doc.small("attempt")?,
-        failures: doc.small("failures").unwrap_or_default(),
-        due_ms: doc.maybe_time("nextAttemptAt"),
-        begun_ms: doc.maybe_time("begunAt"),
-        unknown: doc.flag("unknown"),
-    }))
+    doc.flag("open").then(|| read(doc)).transpose()
 }
 
 /// What a front end sees of a message in its thread.

@@ -8,6 +8,7 @@ use hapax_store::StoreError;
 use hapax_store::steps::Changes;
 use hapax_store::steps::records::{EventRec, Hash, LaneRec, MessageRec, Queue, ThreadRec, name_hash, request_hash, thread_hash};
 
+use super::document::{fields_of, read, split};
 use super::query::Query;
 use super::sight::MessagePlace;
 use super::tx::FirestoreTx;
@@ -42,11 +43,11 @@ impl FirestoreTx {
         self.remove_messages(&changes.gone_messages).await?;
         self.save_lanes(changes).await?;
         for attempt in &changes.attempts {
-            self.writes.create(self.name(&codec::attempt_path(attempt)), codec::attempt_fields(attempt));
+            self.writes.create(self.name(&codec::attempt_path(attempt)), fields_of(attempt));
         }
         for answer in &changes.answers {
             let path = paths::numbered(paths::ANSWERS, answer.event);
-            self.writes.put(self.name(&path), codec::answer_fields(&answer.answer));
+            self.writes.put(self.name(&path), codec::answer_fields(answer));
             self.save_pieces(&path, &answer.answer.body);
         }
         Ok(())
@@ -82,11 +83,11 @@ impl FirestoreTx {
         let path = |account: &str, provider_id: &str| paths::hashed(paths::PROVIDER_NAMES, &name_hash(account, provider_id));
         for name in &changes.new_provider_names {
             let path = path(&name.account, &name.provider_id);
-            self.writes.create(self.name(&path), codec::provider_name_fields(name));
+            self.writes.create(self.name(&path), fields_of(name));
         }
         for name in &changes.provider_names {
             let path = path(&name.account, &name.provider_id);
-            self.writes.update(self.name(&path), codec::provider_name_fields(name));
+            self.writes.update(self.name(&path), fields_of(name));
         }
         for hash in &changes.gone_provider_names {
             self.writes.delete(self.name(&paths::hashed(paths::PROVIDER_NAMES, hash)));
@@ -148,8 +149,8 @@ impl FirestoreTx {
             // Between them may stand what was sent past hapax.
             let most = usize::try_from(*unread).unwrap_or(MARKED_MAX).saturating_mul(2).min(MARKED_MAX);
             let newest = Query::of(paths::EVENTS).equal("thread", hash(thread)).highest_first("number");
-            for doc in self.inner.client.run(&newest.only(codec::EVENT_FIELDS).limit(most)).await? {
-                let (event, Some(thread_doc)) = (codec::read_event(&doc)?, doc.maybe_text("thread_doc")) else { continue };
+            for doc in self.inner.client.run(&newest.only(codec::plain_event()).limit(most)).await? {
+                let (event, Some(thread_doc)) = (read::<EventRec>(&doc)?, doc.maybe_text("thread_doc")) else { continue };
                 if !event.echo {
                     let read = Fields::default().with("status", text(Status::Read.name()));
                     self.writes.put(self.entry(&thread_doc, &event.event_id().to_string()), read);
@@ -160,7 +161,7 @@ impl FirestoreTx {
     }
 
     fn save_pieces(&mut self, of: &str, body: &bytes::Bytes) {
-        for (index, piece) in codec::split(body).1.into_iter().enumerate() {
+        for (index, piece) in split(body).1.into_iter().enumerate() {
             self.writes.put(self.name(&paths::piece(of, index)), Fields::default().with("bytes", bytes(piece)));
         }
     }
@@ -173,12 +174,12 @@ impl FirestoreTx {
         let client = &self.inner.client;
         let event_paths: Vec<String> = events.iter().map(|event| paths::numbered(paths::EVENTS, *event)).collect();
         let answer_paths: Vec<String> = events.iter().map(|event| paths::numbered(paths::ANSWERS, *event)).collect();
-        let found = client.get(&event_paths, Some(codec::EVENT_FIELDS));
+        let found = client.get(&event_paths, Some(codec::plain_event()));
         let answers = client.get(&answer_paths, Some(&["pieces"]));
         let (found, answers, attempts) = try_join3(found, answers, self.attempts_of(Queue::Inbox, events)).await?;
         for doc in &found.docs {
             if let Some(thread_doc) = doc.maybe_text("thread_doc") {
-                let entry = self.entry(&thread_doc, &codec::read_event(doc)?.event_id().to_string());
+                let entry = self.entry(&thread_doc, &read::<EventRec>(doc)?.event_id().to_string());
                 self.writes.delete(entry);
             }
         }
@@ -325,7 +326,7 @@ impl FirestoreTx {
             if let (Some(thread_doc), Some(id)) = (doc.maybe_text("threadId"), doc.maybe_text("messageId")) {
                 self.writes.delete(self.entry(&thread_doc, &id));
             }
-            if let Ok(message) = outbox_doc::read_message(doc) {
+            if let Ok(message) = read::<MessageRec>(doc) {
                 let request = request_hash(&message.account, &message.request_id);
                 self.writes.delete(self.name(&paths::hashed(paths::REQUESTS, &request)));
             }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::try_join;
 use hapax_domain::{Priority, ids};
-use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue};
+use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue, priority_code};
 use hapax_store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
 use hapax_store::{PausedAccount, Redrive, StoreError};
 use serde_json::{Value, json};
 
 use super::adopt::Adoption;
 use super::client::Fault;
+use super::document::{fields_of, read};
 use super::gate::Pass;
 use super::load::load;
 use super::numbers::lead_micros;
@@ -21,7 +22,7 @@ use super::query::Query;
 use super::sight::Sight;
 use super::value::{Doc, Fields, flag, int, micros, number, text, time};
 use super::writes::Writes;
-use super::{FirestoreEngine, Inner, codec, paths};
+use super::{FirestoreEngine, Inner, paths};
 
 /// How long a transaction's own word is kept: much longer than any commit may take.
 const NONCE_MS: i64 = 3_600_000;
@@ -120,7 +121,7 @@ impl FirestoreTx {
         docs.iter()
             .map(|doc| {
                 self.sight.saw(doc);
-                codec::read_item(doc)
+                read(doc)
             })
             .collect()
     }
@@ -137,7 +138,7 @@ impl FirestoreTx {
         let enough = due.max + LANES_MORE;
         let mut found = Vec::new();
         for priority in Priority::ALL.into_iter().filter(|priority| due.queue == Queue::Outbox || *priority == Priority::Normal) {
-            let of_priority = lanes_of(due).equal("priority", int(codec::priority_code(priority)));
+            let of_priority = lanes_of(due).equal("priority", int(priority_code(priority).into()));
             let ordered = of_priority.at_most("due_ms", int(self.now_ms)).lowest_first("due_ms").lowest_first("first");
             let (mut behind, mut looked, mut taken) = (None, 0, 0);
             while looked < LANES_MAX && taken < due.max {
@@ -186,15 +187,15 @@ impl Tx for FirestoreTx {
         for (key, path) in keys.iter().zip(&key_paths) {
             let name = self.inner.client.name(path);
             let Some(doc) = known.get(hex::encode(key.key).as_str()) else {
-                self.writes.create(name, codec::key_fields(key));
+                self.writes.create(name, fields_of(key));
                 holders.push(None);
                 continue;
             };
-            let holder = codec::read_key(doc, key.key)?;
+            let holder = read::<KeyRec>(doc)?;
             let over = holder.expires_ms <= self.now_ms;
             if over {
                 self.sight.saw(doc);
-                self.writes.update(name, codec::key_fields(key));
+                self.writes.update(name, fields_of(key));
             }
             holders.push((!over).then_some(holder));
         }
@@ -223,7 +224,7 @@ impl Tx for FirestoreTx {
         }
         let mut lanes = Vec::new();
         for doc in found.into_iter().filter(|doc| !rests(doc, &resting)) {
-            lanes.push((codec::read_lane(&doc)?, doc));
+            lanes.push((read::<LaneRec>(&doc)?, doc));
         }
         lanes.sort_by_key(|(lane, _)| (lane.priority, lane.due_ms, lane.first));
         lanes.truncate(due.max);

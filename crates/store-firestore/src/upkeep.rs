@@ -11,6 +11,7 @@ use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 use serde_json::{Value, json};
 
 use super::client::Got;
+use super::document::read;
 use super::query::Query;
 use super::tx::stamp;
 use super::value::{Doc, Fields, broken, flag, int, number, text, time};
@@ -238,8 +239,8 @@ impl FirestoreEngine {
 
     pub(super) async fn events_of_webhooks(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
         let wanted = webhooks.iter().map(|webhook| number(*webhook)).collect();
-        let events = self.inner.client.run_any(&Query::of(paths::EVENTS).only(codec::EVENT_FIELDS), "webhook", wanted).await?;
-        let mut events = events.iter().map(codec::read_event).collect::<Result<Vec<_>, _>>()?;
+        let events = self.inner.client.run_any(&Query::of(paths::EVENTS).only(codec::plain_event()), "webhook", wanted).await?;
+        let mut events = events.iter().map(read::<EventRec>).collect::<Result<Vec<_>, _>>()?;
         events.sort_by_key(|event| (event.webhook, event.number));
         Ok(events)
     }

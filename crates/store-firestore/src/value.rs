@@ -153,10 +153,6 @@ impl Doc {
         self.maybe_number(field).ok_or_else(|| self.lacks(field))
     }
 
-    pub(super) fn small(&self, field: &str) -> Result<u32, StoreError> {
-        self.maybe_int(field).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| self.lacks(field))
-    }
-
     /// A field that is not there is false.
     pub(super) fn flag(&self, field: &str) -> bool {
         self.kept(field, "booleanValue").and_then(Value::as_bool).unwrap_or(false)
@@ -165,10 +161,6 @@ impl Doc {
     pub(super) fn maybe_time(&self, field: &str) -> Option<i64> {
         let text = self.kept(field, "timestampValue")?.as_str()?;
         text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond())
-    }
-
-    pub(super) fn time(&self, field: &str) -> Result<i64, StoreError> {
-        self.maybe_time(field).ok_or_else(|| self.lacks(field))
     }
 
     pub(super) fn maybe_hash(&self, field: &str) -> Option<Hash> {
@@ -197,11 +189,6 @@ impl Doc {
     pub(super) fn texts(&self, field: &str) -> Vec<&str> {
         let values = self.kept(field, "arrayValue").and_then(|list| list.get("values")).and_then(Value::as_array);
         values.into_iter().flatten().filter_map(|value| value.get("stringValue")?.as_str()).collect()
-    }
-
-    /// A name that stands in a field, as the domain knows it.
-    pub(super) fn named<T>(&self, field: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
-        self.maybe_text(field).and_then(|name| read(&name)).ok_or_else(|| self.lacks(field))
     }
 }
 
@@ -253,7 +240,7 @@ mod tests {
         let doc = Doc::read(document).expect("a document");
         assert_eq!((doc.id(), doc.text("text").ok()), ("x", Some("a/b".to_owned())));
         assert_eq!(doc.number("number").ok(), Some(u64::MAX >> 2));
-        assert_eq!(doc.time("time").ok(), Some(1_760_000_000_123));
+        assert_eq!(doc.maybe_time("time"), Some(1_760_000_000_123));
         assert_eq!(doc.hash("hash").ok(), Some([7; 32]));
         assert_eq!(doc.bytes("bytes").ok(), Some(b"\0\xff".to_vec()));
         assert_eq!(doc.numbers("numbers"), [1, 2]);
