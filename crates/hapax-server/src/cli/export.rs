@@ -123,7 +123,7 @@ impl Sink {
 
     fn put(&mut self, record: Moved) -> std::io::Result<()> {
         self.records += 1;
-        self.line(&serde_json::to_vec(&Line::from(record))?)
+        self.line(&serde_json::to_vec(&Line::Record(Box::new(record)))?)
     }
 
     fn end(mut self) -> std::io::Result<u64> {

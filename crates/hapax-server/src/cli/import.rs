@@ -172,16 +172,20 @@ impl<R: BufRead> Source<R> {
         if !self.line.ends_with(b"\n") {
             return Err(Failure::plain(format!("the file ends at line {number}, before its end: it was cut off")));
         }
-        let unreadable = |why: &dyn std::fmt::Display| Failure::plain(format!("line {number} cannot be read: {why}"));
-        let line: Line = serde_json::from_slice(&self.line).map_err(|why| unreadable(&why))?;
-        if let Line::End(end) = line {
-            self.check(&end)?;
-            self.ended = true;
-            return Ok(None);
+        let unreadable = |why: serde_json::Error| Failure::plain(format!("line {number} cannot be read: {why}"));
+        let line: Line = serde_json::from_slice(&self.line).map_err(unreadable)?;
+        match line {
+            Line::End(end) => {
+                self.check(&end)?;
+                self.ended = true;
+                Ok(None)
+            }
+            Line::Record(record) => {
+                self.hasher.update(&self.line);
+                self.records += 1;
+                Ok(Some(*record))
+            }
         }
-        self.hasher.update(&self.line);
-        self.records += 1;
-        Moved::try_from(line).map(Some).map_err(|why| unreadable(&why))
     }
 
     fn check(&mut self, end: &End) -> Result<(), Failure> {
