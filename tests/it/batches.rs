@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use hapax_domain::Kind;
 use hapax_store::{EventState, ItemState};
 use hapax_testkit::fake_bot::{Call, FakeBot};
-use hapax_testkit::store_bed;
+use hapax_testkit::store_fixture;
 
 use crate::rig::{Opened, Rig, change, channel, message, signature, status, text, webhook};
 
@@ -132,7 +132,7 @@ async fn a_thousand_events_in_one_body_are_a_thousand_events(opened: Opened) {
 async fn a_part_that_cannot_be_cut_out_is_parked_and_never_sent_whole(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
-    let two_lanes = store_bed::webhook(vec![store_bed::message("a", "1"), store_bed::message("b", "2")]);
+    let two_lanes = store_fixture::webhook(vec![store_fixture::message("a", "1"), store_fixture::message("b", "2")]);
     rig.store.accept(two_lanes.into()).await.expect("accepted");
     rig.settled().await;
     let parked = rig.inbox().await;

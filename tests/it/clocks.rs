@@ -10,7 +10,7 @@ use hapax_testkit::fake_bot::{FakeBot, Say};
 use hapax_testkit::fake_provider::Play;
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::servers::skip;
-use hapax_testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
+use hapax_testkit::store_fixture::{START_MS, WINDOW_MS, accept, accept_one, lease, message, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use serde_json::Value;
 

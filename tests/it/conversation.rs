@@ -23,10 +23,10 @@ pub(crate) const SEED: u64 = 0x6870_6178;
 const THREADS: usize = 24;
 
 /// Where webhooks are taken at the moment: nowhere, or by one of several.
-pub(crate) type Doors = watch::Receiver<Vec<SocketAddr>>;
+pub(crate) type Listening = watch::Receiver<Vec<SocketAddr>>;
 
 /// One id, and every word that a copy of it was answered with: first those that came together, then those sent again later.
-pub(crate) struct Told {
+pub(crate) struct Posted {
     pub(crate) id: String,
     body: String,
     words: Vec<String>,
@@ -35,16 +35,16 @@ pub(crate) struct Told {
 
 /// Many people who talk at once until it is enough.
 pub(crate) struct Load {
-    talks: JoinSet<Vec<Told>>,
+    talks: JoinSet<Vec<Posted>>,
     enough: CancellationToken,
     ids: Arc<AtomicUsize>,
 }
 
 impl Load {
-    pub(crate) fn start(doors: &Doors) -> Self {
+    pub(crate) fn start(listening: &Listening) -> Self {
         let (mut talks, enough, ids) = (JoinSet::new(), CancellationToken::new(), Arc::default());
         for thread in 0..THREADS {
-            talks.spawn(converse(thread, Poster::new(), doors.clone(), enough.clone(), Arc::clone(&ids)));
+            talks.spawn(converse(thread, Poster::new(), listening.clone(), enough.clone(), Arc::clone(&ids)));
         }
         Self { talks, enough, ids }
     }
@@ -54,7 +54,7 @@ impl Load {
         self.ids.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn end(self) -> Vec<Told> {
+    pub(crate) async fn end(self) -> Vec<Posted> {
         self.enough.cancel();
         self.talks.join_all().await.into_iter().flatten().collect()
     }
@@ -71,51 +71,57 @@ pub(crate) fn moody(number: usize) -> Say {
 }
 
 /// One person's messages, one after the other, as a provider sends them: in up to three copies at once, each until it gets 200.
-async fn converse(thread: usize, poster: Poster, doors: Doors, enough: CancellationToken, ids: Arc<AtomicUsize>) -> Vec<Told> {
+async fn converse(
+    thread: usize,
+    poster: Poster,
+    listening: Listening,
+    enough: CancellationToken,
+    ids: Arc<AtomicUsize>,
+) -> Vec<Posted> {
     let mut random = StdRng::seed_from_u64(SEED + 1 + thread as u64);
     // No faster, or the bot would work for minutes after the last kill.
     let mut pace = tokio::time::interval(Duration::from_millis(50));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Vec::new();
+    let mut posted = Vec::new();
     while !enough.is_cancelled() {
         pace.tick().await;
-        let id = format!("wamid.{thread}.{}", told.len());
+        let id = format!("wamid.{thread}.{}", posted.len());
         let body = text(&id, &format!("5511{thread}"));
         let copies = random.random_range(1..=3);
-        let words = join_all((0..copies).map(|_| until_answered(&poster, doors.clone(), &body))).await;
-        told.push(Told { id, body, words, later: Vec::new() });
+        let words = join_all((0..copies).map(|_| until_answered(&poster, listening.clone(), &body))).await;
+        posted.push(Posted { id, body, words, later: Vec::new() });
         ids.fetch_add(1, Ordering::Relaxed);
         // One from any time before, most of them from before several kills.
         if random.random_ratio(1, 4) {
-            let earlier = random.random_range(0..told.len());
-            let word = until_answered(&poster, doors.clone(), &told[earlier].body).await;
-            told[earlier].later.push(word);
+            let earlier = random.random_range(0..posted.len());
+            let word = until_answered(&poster, listening.clone(), &posted[earlier].body).await;
+            posted[earlier].later.push(word);
         }
     }
-    told
+    posted
 }
 
-pub(crate) async fn send_all_again(at: SocketAddr, told: &mut [Told]) {
+pub(crate) async fn send_all_again(at: SocketAddr, posted: &mut [Posted]) {
     let poster = Poster::new();
-    for some in told.chunks_mut(THREADS) {
-        let said = join_all(some.iter().map(|told| poster.post(at, told.body.clone()))).await;
-        for (told, said) in some.iter_mut().zip(said) {
-            told.later.push(said.expect("nobody kills it any more").word);
+    for some in posted.chunks_mut(THREADS) {
+        let said = join_all(some.iter().map(|posted| poster.post(at, posted.body.clone()))).await;
+        for (posted, said) in some.iter_mut().zip(said) {
+            posted.later.push(said.expect("nobody kills it any more").word);
         }
     }
 }
 
 /// Posts to one of those who are there, and to whoever is there then when that one has no answer.
-pub(crate) async fn until_answered(poster: &Poster, mut doors: Doors, body: &str) -> String {
+pub(crate) async fn until_answered(poster: &Poster, mut listening: Listening, body: &str) -> String {
     loop {
         let at = {
-            let open = doors.wait_for(|open| !open.is_empty()).await.expect("the test runs");
+            let open = listening.wait_for(|open| !open.is_empty()).await.expect("the test runs");
             open[rand::random_range(0..open.len())]
         };
         match poster.post(at, body.to_owned()).await {
             Some(said) if said.status == 200 => return said.word,
             // It died, or is about to: tried again when somebody is back, or soon.
-            _ => drop(tokio::time::timeout(Duration::from_millis(20), doors.changed()).await),
+            _ => drop(tokio::time::timeout(Duration::from_millis(20), listening.changed()).await),
         }
     }
 }
@@ -141,8 +147,8 @@ pub(crate) async fn all_done(at: SocketAddr) {
     }
 }
 
-pub(crate) fn nothing_was_accepted_twice(told: &[Told]) {
-    for Told { id, words, later, .. } in told {
+pub(crate) fn nothing_was_accepted_twice(posted: &[Posted]) {
+    for Posted { id, words, later, .. } in posted {
         assert!(words.iter().all(|word| word == "accepted" || word == "duplicate"), "{id}: {words:?}");
         assert!(words.iter().filter(|word| *word == "accepted").count() <= 1, "{id} was accepted twice: {words:?}");
         assert!(
@@ -152,15 +158,15 @@ pub(crate) fn nothing_was_accepted_twice(told: &[Told]) {
     }
 }
 
-pub(crate) fn everything_answered_was_delivered(told: &[Told], calls: &[Call]) {
+pub(crate) fn everything_answered_was_delivered(posted: &[Posted], calls: &[Call]) {
     let taken: HashMap<String, &Call> = calls
         .iter()
         .filter(|call| !matches!(moody(call.number), Say::Status(500)))
         .map(|call| (place_of(call).2, call))
         .collect();
-    let lost: Vec<_> = told.iter().map(|told| &told.id).filter(|id| !taken.contains_key(*id)).collect();
+    let lost: Vec<_> = posted.iter().map(|posted| &posted.id).filter(|id| !taken.contains_key(*id)).collect();
     assert!(lost.is_empty(), "answered 200 and never delivered: {lost:?}");
-    assert_eq!(taken.len(), told.len(), "what was delivered was sent");
+    assert_eq!(taken.len(), posted.len(), "what was delivered was sent");
 }
 
 /// A thread's next message comes only after the one before was done; a crash may repeat the one under way.
@@ -204,7 +210,7 @@ pub(crate) fn repeats_can_be_told(calls: &[Call]) -> usize {
     repeats
 }
 
-pub(crate) async fn the_store_holds_each_once(store: &dyn Reads, told: &[Told]) {
+pub(crate) async fn the_store_holds_each_once(store: &dyn Reads, posted: &[Posted]) {
     let mut held = HashMap::<String, usize>::new();
     let mut before = None;
     loop {
@@ -220,7 +226,7 @@ pub(crate) async fn the_store_holds_each_once(store: &dyn Reads, told: &[Told]) 
         }
     }
     assert!(held.values().all(|times| *times == 1), "one event for each id");
-    assert!(told.iter().all(|told| held.contains_key(&told.id)) && held.len() == told.len());
+    assert!(posted.iter().all(|posted| held.contains_key(&posted.id)) && held.len() == posted.len());
 }
 
 /// The id of the message that the bot is called about.

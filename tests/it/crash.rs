@@ -33,27 +33,30 @@ async fn kill_nine_under_load() {
     let bot = FakeBot::start(|call| moody(call.number)).await.expect("a bot");
     let folder = disk_folder();
     let hapax = program(folder.path(), Some(&bot.url()), "");
-    let (there, doors) = watch::channel(Vec::new());
-    let load = Load::start(&doors);
+    let (there, listening) = watch::channel(Vec::new());
+    let load = Load::start(&listening);
 
     kill_again_and_again(&hapax, &there, &load).await;
     let (last, at) = hapax.serve().await.expect("it starts after the last kill");
     there.send_replace(vec![at]);
-    let mut told = load.end().await;
-    assert!(told.len() >= enough_ids(), "there was load: {} ids", told.len());
-    assert!(told.iter().map(|told| told.later.len()).sum::<usize>() > kills(), "copies were sent again after later restarts");
-    send_all_again(at, &mut told).await;
+    let mut posted = load.end().await;
+    assert!(posted.len() >= enough_ids(), "there was load: {} ids", posted.len());
+    assert!(
+        posted.iter().map(|posted| posted.later.len()).sum::<usize>() > kills(),
+        "copies were sent again after later restarts"
+    );
+    send_all_again(at, &mut posted).await;
     all_done(at).await;
     assert!(last.stop().await.expect("it stops").success());
 
     let calls = bot.calls();
-    nothing_was_accepted_twice(&told);
-    everything_answered_was_delivered(&told, &calls);
+    nothing_was_accepted_twice(&posted);
+    everything_answered_was_delivered(&posted, &calls);
     threads_kept_their_order(&calls);
     assert!(repeats_can_be_told(&calls) > 0, "kills hit work under way");
     let clock = Arc::new(SystemClock::new());
     let store = SqliteStore::open(&store_path(folder.path()), clock, &Options::default()).expect("the store opens");
-    the_store_holds_each_once(&store, &told).await;
+    the_store_holds_each_once(&store, &posted).await;
 }
 
 /// On a busy machine a life is over before much has come in: then there are more lives.

@@ -9,7 +9,7 @@ use hapax_domain::Kind;
 use hapax_gateway::settings::OnPoison;
 use hapax_providers::settings::Settings;
 use hapax_store::clock::Clock;
-use hapax_store::{EventState, ItemState, LeaseAsk, Outcome, Settled};
+use hapax_store::{EventState, ItemState, LeaseRequest, Outcome, Settled};
 use hapax_testkit::fake_bot::{Call, FakeBot, Say};
 use hapax_testkit::hand_clock::HandClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -121,7 +121,7 @@ async fn a_paused_workers_late_answer_is_refused(opened: Opened) {
     let store = Arc::clone(&opened.store);
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
-    let ask = |worker: &str, hold_ms| LeaseAsk { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms };
+    let ask = |worker: &str, hold_ms| LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms };
     let paused = store.lease_inbox(ask("paused", 1)).await.expect("leases").remove(0);
     let mut taken = None;
     eventually("the lease ran out", async || {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use futures_util::future::BoxFuture;
 use hapax_domain::Fence;
 use hapax_store::{
-    Accepted, Arrival, EventState, InboxLease, LaneRef, LeaseAsk, OutboxAsk, OutboxLease, Outcome, Promise, SendOutcome, Settled,
-    Store, StoreError, StoreWrapper,
+    Accepted, Arrival, EventState, InboxLease, LaneRef, LeaseRequest, OutboxLease, OutboxLeaseRequest, Outcome, Promise,
+    SendOutcome, Settled, Store, StoreError, StoreWrapper,
 };
 use hapax_testkit::fake_bot::FakeBot;
 use tokio::sync::watch;
@@ -229,7 +229,7 @@ impl StoreWrapper for Faulty {
         accepted
     }
 
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         self.in_reach().await?;
         self.alive().await;
         let leases = self.inner.lease_inbox(ask).await?;
@@ -264,7 +264,7 @@ impl StoreWrapper for Faulty {
         settled
     }
 
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         self.in_reach().await?;
         self.alive().await;
         let leases = self.inner.lease_outbox(ask).await?;

@@ -21,15 +21,15 @@ async fn firestore_answers_like_the_model() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
-    if let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await {
-        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await {
+        crate::stores::replays_at_once_are_told_apart(&fixture).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_is_not_purged_with_its_event() {
-    if let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await {
-        crate::stores::a_replay_is_not_purged_with_its_event(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await {
+        crate::stores::a_replay_is_not_purged_with_its_event(&fixture).await;
     }
 }
 

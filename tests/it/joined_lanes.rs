@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use hapax_domain::{Direction, Event, EventId, Kind, MessageId};
 use hapax_store::steps::records::{NameRec, ThreadRec};
-use hapax_store::{InboxLease, Moved, NewMessage, Outcome, SendOutcome, Settled, Store, Submitted, Then};
+use hapax_store::{Disposition, InboxLease, Moved, NewMessage, Outcome, SendOutcome, Settled, Store, Submitted};
 use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
 use hapax_store_sqlite::{Options, SqliteStore};
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::plain_records::PlainBed;
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::{Bed, START_MS, accept, accept_one, ids, lease, message, webhook_then};
+use hapax_testkit::store_fixture::{START_MS, StoreFixture, accept, accept_one, ids, lease, message, webhook_then};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -68,7 +68,7 @@ fn named(id: &str, peer: &str, alias: &str) -> Event {
 
 /// Lets two names be one person, by a message that is only kept.
 async fn teach(store: &dyn Store, id: &str, peer: &str, alias: &str) {
-    accept(store, webhook_then(vec![(named(id, peer, alias), Then::Keep)])).await;
+    accept(store, webhook_then(vec![(named(id, peer, alias), Disposition::Keep)])).await;
 }
 
 fn pick<T: Copy>(random: &mut StdRng, of: &[T]) -> T {

@@ -5,7 +5,6 @@
 mod rig;
 
 mod acceptance;
-mod awaited;
 mod bad_input;
 mod batches;
 mod clocks;
@@ -13,6 +12,7 @@ mod conversation;
 mod copies;
 mod crash;
 mod crowds;
+mod deferred;
 mod delivery;
 mod doors;
 mod evolution;

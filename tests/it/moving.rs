@@ -25,8 +25,8 @@ use hapax_store_redis as redis;
 use hapax_testkit::plain_records::PlainBed;
 use hapax_testkit::server_beds::ServerBed;
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::{Bed, HOLD_MS, SqliteBed, accept, lease, message, notice, webhook};
 use hapax_testkit::store_compare::compare_in_order;
+use hapax_testkit::store_fixture::{HOLD_MS, SqliteBed, StoreFixture, accept, lease, message, notice, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 fn sqlite() -> SqliteBed {
@@ -61,9 +61,9 @@ async fn import(store: &dyn Store, records: &[Moved]) {
 }
 
 /// Opens the bed at the same time of day as the other.
-fn open_at(bed: &dyn Bed, like: &dyn Bed) -> Arc<dyn Store> {
-    bed.clock().advance(like.clock().now_ms() - bed.clock().now_ms());
-    bed.open()
+fn open_at(fixture: &dyn StoreFixture, like: &dyn StoreFixture) -> Arc<dyn Store> {
+    fixture.clock().advance(like.clock().now_ms() - fixture.clock().now_ms());
+    fixture.open()
 }
 
 fn ids(records: &[Moved]) -> (Vec<EventId>, Vec<MessageId>) {
@@ -94,36 +94,36 @@ async fn paged<T, C>(mut page: impl AsyncFnMut(Option<C>) -> Result<Page<T>, Sto
 }
 
 /// All that can be asked of a store, in words.
-async fn told(store: &dyn Store, records: &[Moved]) -> Vec<String> {
+async fn snapshot(store: &dyn Store, records: &[Moved]) -> Vec<String> {
     let (events, messages) = ids(records);
-    let mut told = Vec::new();
+    let mut snapshot = Vec::new();
     let all = async |before| store.events(EventQuery { before, limit: 5, ..EventQuery::default() }).await;
-    told.extend(paged(all, |row| row.id).await.iter().map(|row| format!("{row:?}")));
+    snapshot.extend(paged(all, |row| row.id).await.iter().map(|row| format!("{row:?}")));
     for id in events {
-        told.push(format!("{:?}", store.event(id).await.expect("an event")));
-        told.push(format!("{:?}", store.answer(id).await.expect("an answer")));
+        snapshot.push(format!("{:?}", store.event(id).await.expect("an event")));
+        snapshot.push(format!("{:?}", store.answer(id).await.expect("an answer")));
     }
     let all = async |after| store.inbox(InboxQuery { after, limit: 3, ..InboxQuery::default() }).await;
-    told.extend(paged(all, |row| row.item).await.iter().map(|row| format!("{row:?}")));
+    snapshot.extend(paged(all, |row| row.item).await.iter().map(|row| format!("{row:?}")));
     let all = async |before| store.threads(ThreadQuery { before, limit: 2, ..ThreadQuery::default() }).await;
     for row in paged(all, |row| (row.last_ms, row.id.clone())).await {
-        told.push(format!("{row:?}"));
+        snapshot.push(format!("{row:?}"));
         let said = paged(async |before| store.thread_messages(&row.id, before, 3).await, |entry| entry.id).await;
-        told.extend(said.iter().map(|entry| format!("{entry:?}")));
+        snapshot.extend(said.iter().map(|entry| format!("{entry:?}")));
     }
     for id in messages {
         let row = store.message(id).await.expect("a message");
         if let Some((account, name)) = row.as_ref().and_then(|row| Some((&row.account, row.provider_id.as_deref()?))) {
-            told.push(format!("{:?}", store.message_by_provider_id(account, name).await.expect("a name")));
+            snapshot.push(format!("{:?}", store.message_by_provider_id(account, name).await.expect("a name")));
         }
-        told.push(format!("{row:?}"));
+        snapshot.push(format!("{row:?}"));
     }
     let all = async |after| store.outbox(OutboxQuery { after, limit: 3, ..OutboxQuery::default() }).await;
-    told.extend(paged(all, |row| row.id).await.iter().map(|row| format!("{row:?}")));
-    told.push(format!("{:?}", store.paused_accounts().await.expect("accounts")));
+    snapshot.extend(paged(all, |row| row.id).await.iter().map(|row| format!("{row:?}")));
+    snapshot.push(format!("{:?}", store.paused_accounts().await.expect("accounts")));
     let stats = store.stats().await.expect("stats");
-    told.push(format!("{:?}", (stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown)));
-    told
+    snapshot.push(format!("{:?}", (stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown)));
+    snapshot
 }
 
 fn same(what: &str, left: &[String], right: &[String]) {
@@ -209,10 +209,10 @@ fn highest(records: &[Moved]) -> EventId {
 }
 
 /// A store filled by random calls, with what no random call makes, in which nobody holds anything.
-async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
-    compare_in_order(bed, seed).await;
-    let store = bed.crash();
-    store.pause_account("shop", "other", Some("told to")).await.expect("paused");
+async fn filled(fixture: &dyn StoreFixture, seed: u64) -> Arc<dyn Store> {
+    compare_in_order(fixture, seed).await;
+    let store = fixture.crash();
+    store.pause_account("shop", "other", Some("snapshot to")).await.expect("paused");
     store.remember("token", "a secret's hash").await.expect("remembered");
     if let Some(event) = store.events(EventQuery { limit: 1, ..EventQuery::default() }).await.expect("events").rows.first() {
         let copies = hapax_store::Copies {
@@ -224,7 +224,7 @@ async fn filled(bed: &dyn Bed, seed: u64) -> Arc<dyn Store> {
         };
         store.note_copies(vec![copies]).await.expect("noted");
     }
-    bed.clock().advance(HOLD_MS * 5);
+    fixture.clock().advance(HOLD_MS * 5);
     for held in lease(&*store, 100).await {
         store.settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 500, called: None }).await.expect("handed back");
     }
@@ -240,25 +240,25 @@ async fn everything_goes_to_plain_records_and_comes_back() {
         let (first, middle, last) = (sqlite(), PlainBed::new(), sqlite());
         let from = filled(&first, seed).await;
         let records = export(&*from).await;
-        let expected = told(&*from, &records).await;
+        let expected = snapshot(&*from, &records).await;
         let between = open_at(&middle, &first);
         import(&*between, &records).await;
-        same(&format!("seed {seed}, in between"), &expected, &told(&*between, &records).await);
+        same(&format!("seed {seed}, in between"), &expected, &snapshot(&*between, &records).await);
         let back = export(&*between).await;
         same_records(&format!("seed {seed}, in between"), &records, &back);
         drop(open_at(&last, &first));
         let to = last.open();
         assert!(lease(&*to, 9).await.is_empty(), "asked before it was filled");
         import(&*to, &back).await;
-        same(&format!("seed {seed}"), &expected, &told(&*to, &back).await);
+        same(&format!("seed {seed}"), &expected, &snapshot(&*to, &back).await);
         drop(to);
         // What was written is there after a crash as well.
         let to = last.crash();
-        same(&format!("seed {seed}, after a crash"), &expected, &told(&*to, &back).await);
+        same(&format!("seed {seed}, after a crash"), &expected, &snapshot(&*to, &back).await);
         same_records(&format!("seed {seed}"), &records, &export(&*to).await);
         assert_eq!(to.remember("token", "another").await.expect("remembered"), "a secret's hash");
-        for bed in [&first, &last] {
-            bed.clock().advance(1_000);
+        for fixture in [&first, &last] {
+            fixture.clock().advance(1_000);
         }
         go_on_alike(&format!("seed {seed}"), &[from, to], highest(&records)).await;
     }
@@ -268,16 +268,16 @@ async fn everything_goes_to_plain_records_and_comes_back() {
 async fn what_was_leased_waits_again_and_what_was_begun_stays_in_doubt() {
     leased_waits_again(&PlainBed::new()).await;
     // The embedded store has one owner, and gives nothing away while somebody works on it.
-    for (name, bed) in pairs::beds().await {
-        if let Some(bed) = bed.filter(|_| name != "sqlite") {
-            leased_waits_again(&*bed).await;
+    for (name, fixture) in pairs::fixtures().await {
+        if let Some(fixture) = fixture.filter(|_| name != "sqlite") {
+            leased_waits_again(&*fixture).await;
         }
     }
 }
 
-async fn leased_waits_again(bed: &dyn Bed) {
+async fn leased_waits_again(fixture: &dyn StoreFixture) {
     let target = sqlite();
-    let store = bed.open();
+    let store = fixture.open();
     accept(&*store, webhook(vec![message("m1", "ana")])).await;
     for request in ["r1", "r2", "r3"] {
         store.submit(outgoing(request, request)).await.expect("submitted");
@@ -289,7 +289,7 @@ async fn leased_waits_again(bed: &dyn Bed) {
     let heard = hapax_testkit::store_suite::sending::status("w2", hapax_domain::Status::Delivered, Some(sends[1].message), 1);
     accept(&*store, webhook(vec![heard])).await;
 
-    let moved = open_at(&target, bed);
+    let moved = open_at(&target, fixture);
     import(&*moved, &export(&*store).await).await;
     let again = lease(&*moved, 9).await;
     let again = again.iter().find(|lease| lease.item == item.item).expect("it waits");
@@ -315,10 +315,10 @@ fn refused<T>(result: Result<T, StoreError>, words: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
-    let mut beds = pairs::beds().await;
-    beds.push(("plain records", Some(Box::new(PlainBed::new()))));
-    for bed in beds.into_iter().filter_map(|(_, bed)| bed) {
-        let store = bed.open();
+    let mut fixtures = pairs::fixtures().await;
+    fixtures.push(("plain records", Some(Box::new(PlainBed::new()))));
+    for fixture in fixtures.into_iter().filter_map(|(_, fixture)| fixture) {
+        let store = fixture.open();
         let moving = store.moving().expect("it can be moved");
         moving.begin_import().await.expect("it is empty");
         refused(moving.begin_import().await, "half filled");
@@ -329,7 +329,7 @@ async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
         moving.begin_import().await.expect("it is still empty");
         drop(store);
         // The mark outlives whoever made it.
-        let store = bed.crash();
+        let store = fixture.crash();
         let moving = store.moving().expect("it can be moved");
         assert!(moving.is_half_filled().await.expect("an answer"));
         refused(moving.begin_import().await, "half filled");
@@ -337,13 +337,13 @@ async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
         accept(&*store, webhook(vec![message("m1", "ana")])).await;
         refused(moving.begin_import().await, "not empty");
     }
-    refused(hapax_testkit::store_bed::MemoryBed::new().open().moving().map(|_| ()), "neither be exported");
+    refused(hapax_testkit::store_fixture::MemoryBed::new().open().moving().map(|_| ()), "neither be exported");
 }
 
 #[tokio::test]
 async fn the_embedded_store_is_not_read_while_somebody_works_on_it() {
-    let bed = sqlite();
-    let store = bed.open();
+    let fixture = sqlite();
+    let store = fixture.open();
     accept(&*store, webhook(vec![message("m1", "ana")])).await;
     lease(&*store, 1).await;
     refused(store.moving().expect("it can be moved").export(None, 1).await, "at work");
@@ -352,10 +352,10 @@ async fn the_embedded_store_is_not_read_while_somebody_works_on_it() {
 /// The embedded engine finds the events of a webhook close together; those of another store are purged together all the same.
 #[tokio::test]
 async fn a_webhook_with_numbers_far_apart_is_kept_and_purged_as_one() {
-    let (bed, target) = (PlainBed::new(), sqlite());
-    let store = bed.open();
+    let (fixture, target) = (PlainBed::new(), sqlite());
+    let store = fixture.open();
     accept(&*store, webhook(vec![notice("n1"), notice("n2"), message("m1", "ana")])).await;
-    let moved = open_at(&target, &bed);
+    let moved = open_at(&target, &fixture);
     import(&*moved, &normal::spread(export(&*store).await, 1_000)).await;
     for held in lease(&*moved, 2).await {
         let delivered = Outcome::Delivered { status: 200, answer: None, replies: vec![] };

@@ -5,15 +5,15 @@ mod records;
 use std::time::{Duration, Instant};
 
 use hapax_store::steps::records::{Hash, LaneRec, Queue};
-use hapax_store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Tx, TxError, Wanted};
 use hapax_store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
 use hapax_store_mysql as mysql;
 use hapax_store_mysql::MysqlEngine;
 use hapax_testkit::cutting_proxy::CuttingProxy;
 use hapax_testkit::server_beds::{ServerBed, compare_with_model};
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::{accept, message, webhook};
 use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_fixture::{accept, message, webhook};
 use hapax_testkit::store_suite::sending::outgoing;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -22,15 +22,15 @@ hapax_testkit::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
-    if let Some(bed) = ServerBed::on(Engine::Mariadb, mysql::open).await {
-        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+        crate::stores::replays_at_once_are_told_apart(&fixture).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_is_not_purged_with_its_event() {
-    if let Some(bed) = ServerBed::on(Engine::Mariadb, mysql::open).await {
-        crate::stores::a_replay_is_not_purged_with_its_event(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+        crate::stores::a_replay_is_not_purged_with_its_event(&fixture).await;
     }
 }
 
@@ -124,7 +124,7 @@ async fn a_deadlock_is_run_again_and_the_other_goes_on() {
     let (first, second) = tokio::join!(one.load(&crossed_one), other.load(&crossed_other));
     let (won, lost) = if first.is_ok() { (first, second) } else { (second, first) };
     assert_eq!(won.expect("one of the two goes on").lanes.len(), 1);
-    assert!(matches!(lost, Err(Trouble::Again(why)) if why.contains("1213")), "a deadlock is no failure");
+    assert!(matches!(lost, Err(TxError::Conflict(why)) if why.contains("1213")), "a deadlock is no failure");
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_lock_is_waited_for_a_little_and_free_once_its_owner_is_gone() {
     let mut other = engine.begin(Pool::Workers, 0).await.expect("begun");
     let began = Instant::now();
     let waited = other.load(&lanes(&[[1; 32]])).await;
-    assert!(matches!(&waited, Err(Trouble::Again(why)) if why.contains("1205")), "{waited:?}");
+    assert!(matches!(&waited, Err(TxError::Conflict(why)) if why.contains("1205")), "{waited:?}");
     assert!(began.elapsed() < Duration::from_secs(4));
     drop((owner, other));
     let mut third = engine.begin(Pool::Workers, 0).await.expect("begun");
@@ -151,7 +151,7 @@ async fn what_somebody_else_made_first_is_run_again() {
     save(&store, changes.clone()).await;
     let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
     tx.save(&changes).await.expect("taken note of");
-    assert!(matches!(tx.commit().await, Err(Trouble::Again(why)) if why.contains("1062")));
+    assert!(matches!(tx.commit().await, Err(TxError::Conflict(why)) if why.contains("1062")));
 }
 
 /// Of a transaction that is dropped nothing stays, and its connection serves the next.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hapax::{StoreAddress, StoreUrl};
 use hapax_gateway::settings::{Channel, OnStoreFailure};
-use hapax_providers::settings::{GenericSettings, Place, Settings, SignatureRule};
+use hapax_providers::settings::{FieldSource, GenericSettings, Settings, SignatureRule};
 use hapax_server::config::Config;
 use hapax_store::{EventState, InboxQuery};
 use hapax_testkit::fake_bot::{Call, FakeBot, Say};
@@ -40,7 +40,7 @@ fn at_a_server(folder: &Path, channels: Vec<Channel>) -> Config {
     Config { store, spool: folder.join("spool.db"), ..config(channels) }
 }
 
-fn told(name: &str, bot: &FakeBot, on_store_failure: OnStoreFailure) -> Channel {
+fn on_failure(name: &str, bot: &FakeBot, on_store_failure: OnStoreFailure) -> Channel {
     Channel { on_store_failure, ..channel(name, Some(bot.url())) }
 }
 
@@ -95,7 +95,7 @@ async fn what_was_spooled_is_delivered_once_and_in_order(opened: Opened) {
     let folder = crate::quick_folder();
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
-    let shop = told("shop", &bot, OnStoreFailure::Spool);
+    let shop = on_failure("shop", &bot, OnStoreFailure::Spool);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     rig.accepted("shop", text("wamid.before", "0")).await;
     rig.settled().await;
@@ -142,7 +142,7 @@ async fn nothing_overtakes_however_often_the_store_comes_and_goes(opened: Opened
     let folder = crate::quick_folder();
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
-    let shop = told("shop", &bot, OnStoreFailure::Spool);
+    let shop = on_failure("shop", &bot, OnStoreFailure::Spool);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     // Each sender waits for its answer before it sends the next, as phones do.
     let send = async |sender: usize| {
@@ -178,10 +178,10 @@ async fn each_channel_does_what_it_was_told_at_the_same_time(opened: Opened) {
     let [retry, spool, pass, drop] = [retry.await, spool.await, pass.await, drop.await].map(|bot| bot.expect("a bot"));
     let faulty = Faulty::around(&opened);
     let channels = vec![
-        told("retry", &retry, OnStoreFailure::Retry),
-        told("spool", &spool, OnStoreFailure::Spool),
-        told("pass", &pass, OnStoreFailure::Pass),
-        told("drop", &drop, OnStoreFailure::Drop),
+        on_failure("retry", &retry, OnStoreFailure::Retry),
+        on_failure("spool", &spool, OnStoreFailure::Spool),
+        on_failure("pass", &pass, OnStoreFailure::Pass),
+        on_failure("drop", &drop, OnStoreFailure::Drop),
     ];
     let inner = Arc::clone(&opened.store);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), channels)).await;
@@ -237,7 +237,7 @@ async fn a_crash_with_a_full_spool_loses_and_doubles_nothing(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let (store, clock, keep) = (Arc::clone(&opened.store), Arc::clone(&opened.clock), opened.folder.clone());
-    let shop = || told("shop", &bot, OnStoreFailure::Spool);
+    let shop = || on_failure("shop", &bot, OnStoreFailure::Spool);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop()])).await;
     faulty.outage(Outage::Fails);
     for number in 0..WEBHOOKS {
@@ -269,7 +269,7 @@ async fn a_crash_between_the_store_and_the_spool_doubles_nothing(opened: Opened)
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let (store, clock, keep) = (Arc::clone(&opened.store), Arc::clone(&opened.clock), opened.folder.clone());
-    let shop = || told("shop", &bot, OnStoreFailure::Spool);
+    let shop = || on_failure("shop", &bot, OnStoreFailure::Spool);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop()])).await;
     faulty.outage(Outage::Fails);
     for number in 0..3 {
@@ -294,7 +294,7 @@ async fn a_spool_without_room_is_answered_503(opened: Opened) {
     let folder = crate::quick_folder();
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
-    let mut full = at_a_server(folder.path(), vec![told("shop", &bot, OnStoreFailure::Spool)]);
+    let mut full = at_a_server(folder.path(), vec![on_failure("shop", &bot, OnStoreFailure::Spool)]);
     full.engine.disk_floor_bytes = 1 << 60;
     let rig = Rig::start_with(with(&faulty, opened), full).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
@@ -315,7 +315,7 @@ async fn what_the_store_refuses_stays_in_the_spool_and_holds_up_nobody(opened: O
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let (store, clock, keep) = (Arc::clone(&opened.store), Arc::clone(&opened.clock), opened.folder.clone());
-    let shop = || told("shop", &bot, OnStoreFailure::Spool);
+    let shop = || on_failure("shop", &bot, OnStoreFailure::Spool);
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop()])).await;
     faulty.outage(Outage::Fails);
     faulty.refuse(Some("wamid.odd"));
@@ -342,7 +342,7 @@ async fn what_the_store_refuses_stays_in_the_spool_and_holds_up_nobody(opened: O
 fn generic(name: &str, id: &'static str) -> Channel {
     let settings = GenericSettings {
         channel: name.to_owned(),
-        id: Some(Place::Header(http::HeaderName::from_static(id))),
+        id: Some(FieldSource::Header(http::HeaderName::from_static(id))),
         id_parts: Vec::new(),
         thread: None,
         signature: SignatureRule::None,
@@ -378,7 +378,7 @@ async fn passed_webhooks_are_the_providers_own(opened: Opened) {
     let folder = crate::quick_folder();
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
-    let mut shop = told("shop", &bot, OnStoreFailure::Pass);
+    let mut shop = on_failure("shop", &bot, OnStoreFailure::Pass);
     shop.deliver.kinds = vec![hapax_domain::Kind::Message];
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     faulty.outage(Outage::Fails);
@@ -407,7 +407,7 @@ async fn what_cannot_be_passed_is_left_to_the_provider(opened: Opened) {
     let folder = crate::quick_folder();
     let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
     let faulty = Faulty::around(&opened);
-    let mut shop = told("shop", &bot, OnStoreFailure::Pass);
+    let mut shop = on_failure("shop", &bot, OnStoreFailure::Pass);
     shop.deliver.kinds = vec![hapax_domain::Kind::Message];
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), vec![shop])).await;
     faulty.outage(Outage::Fails);
@@ -424,7 +424,7 @@ async fn a_bad_signature_is_401_whatever_the_store_does(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let faulty = Faulty::around(&opened);
     let all = [OnStoreFailure::Retry, OnStoreFailure::Spool, OnStoreFailure::Pass, OnStoreFailure::Drop];
-    let channels = all.map(|does| told(does.name(), &bot, does));
+    let channels = all.map(|does| on_failure(does.name(), &bot, does));
     let rig = Rig::start_with(with(&faulty, opened), at_a_server(folder.path(), channels.into())).await;
     faulty.outage(Outage::Hangs);
     for does in all {
@@ -470,9 +470,9 @@ async fn readiness_tells_what_happens_now(opened: Opened) {
     for with_retry in [false, true] {
         let opened = Opened { store: Arc::clone(&store), clock: Arc::clone(&clock), folder: keep.clone() };
         let faulty = Faulty::around(&opened);
-        let mut channels: Vec<_> = all.iter().map(|does| told(does.name(), &bot, *does)).collect();
+        let mut channels: Vec<_> = all.iter().map(|does| on_failure(does.name(), &bot, *does)).collect();
         if with_retry {
-            channels.push(told("retry", &bot, OnStoreFailure::Retry));
+            channels.push(on_failure("retry", &bot, OnStoreFailure::Retry));
         }
         let home = folder.path().join(with_retry.to_string());
         std::fs::create_dir(&home).expect("a folder");

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
+    AnswerRec, AttemptRec, Carried, EventRec, Held, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec,
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
-use hapax_store::steps::{Changes, Engine as _, Pool, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Engine as _, Pool, Tx, TxError, Wanted};
 use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, Reads, SendOutcome, Settled, Store, StoreError};
 use hapax_store_postgres as postgres;
 use hapax_testkit::server_beds::{ServerBed, compare_with_model};
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::Bed;
 use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_fixture::StoreFixture;
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use tokio_postgres::NoTls;
 
@@ -22,23 +22,23 @@ hapax_testkit::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).awai
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
-    if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
-        crate::stores::replays_at_once_are_told_apart(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+        crate::stores::replays_at_once_are_told_apart(&fixture).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_is_not_purged_with_its_event() {
-    if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
-        crate::stores::a_replay_is_not_purged_with_its_event(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+        crate::stores::a_replay_is_not_purged_with_its_event(&fixture).await;
     }
 }
 
 /// An index takes 2.7 KB; a name may have 8, and need not let itself be compressed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_with_a_long_name_sends() {
-    let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await else { return };
-    let store = bed.open();
+    let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await else { return };
+    let store = fixture.open();
     let account: String =
         (0..4_000_u32).map(|n| char::from(b' ' + 1 + (n.wrapping_mul(2_654_435_761) >> 23) as u8 % 90)).collect();
     let message = NewMessage { account, ..outgoing("r1", "ana") };
@@ -103,7 +103,7 @@ fn item() -> ItemRec {
         received_ms: 1,
         channel: ODD.into(),
         lane: [1; 32],
-        place: Place::InLane,
+        place: ItemPlace::InLane,
         events: vec![7, 8],
         events_ms: 2,
         webhook: 7,
@@ -257,7 +257,7 @@ fn all_wanted() -> Wanted {
     }
 }
 
-async fn save<E: hapax_store::steps::Engine>(engine: &E, changes: Changes) -> Result<(), Trouble> {
+async fn save<E: hapax_store::steps::Engine>(engine: &E, changes: Changes) -> Result<(), TxError> {
     let mut tx = engine.begin(Pool::Admin, 0).await?;
     tx.save(&changes).await?;
     tx.commit().await
@@ -303,7 +303,7 @@ async fn records_change_and_go() {
     let engine = Arc::clone(store.engine());
     save(&*engine, all_new()).await.expect("saved");
     let changed = (
-        ItemRec { place: Place::Parked, replay: None, why: None, ..item() },
+        ItemRec { place: ItemPlace::Parked, replay: None, why: None, ..item() },
         LaneRec { held: None, first: 10, priority: Priority::Bulk, ..lane() },
         ThreadRec { last_text: None, unread: 0, ..thread() },
         ProviderNameRec { message: None, early: Steps::default(), ..provider_name() },
@@ -379,7 +379,7 @@ async fn a_record_that_is_there_already_means_again() {
     let store = postgres::open(&url, None).await.expect("it opens");
     let made = Changes { new_lanes: vec![lane()], ..Changes::default() };
     save(&**store.engine(), made.clone()).await.expect("saved");
-    assert!(matches!(save(&**store.engine(), made).await, Err(Trouble::Again(_))));
+    assert!(matches!(save(&**store.engine(), made).await, Err(TxError::Conflict(_))));
     drop(store);
     server.remove(&url).await;
 }
@@ -413,7 +413,7 @@ async fn connections_that_the_server_ended_are_replaced() {
     tx.save(&all_new()).await.expect("taken");
     tx.load(&all_wanted()).await.expect("sent");
     ask(&url, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'")).await;
-    assert!(matches!(tx.commit().await, Err(Trouble::Again(_))), "the nonce was never written");
+    assert!(matches!(tx.commit().await, Err(TxError::Conflict(_))), "the nonce was never written");
     store.ping().await.expect("a new connection");
     assert!(store.engine().peek(&all_wanted()).await.expect("loaded").lanes.is_empty());
     save(&**store.engine(), all_new()).await.expect("nothing of it was kept, so it can be done again");

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::{
-    Doors, Load, SEED, all_done, everything_answered_was_delivered, moody, nothing_was_accepted_twice, repeats_can_be_told,
+    Listening, Load, SEED, all_done, everything_answered_was_delivered, moody, nothing_was_accepted_twice, repeats_can_be_told,
     send_all_again, the_store_holds_each_once, threads_kept_their_order,
 };
 use crate::program::{ADMIN_TOKEN, Poster, store_path};
@@ -188,9 +188,9 @@ async fn cuts_under_load_lose_and_double_nothing() {
     let cuts = std::env::var("HAPAX_POWER_CUTS").ok().and_then(|cuts| cuts.parse().ok()).unwrap_or(CUTS);
     let bot = FakeBot::start(|call| moody(call.number)).await.expect("a bot");
     let mut bench = Bench::new(Some(&bot.url()), Disk { sync_us: 2_000, lies: false }).await;
-    let (there, doors) = watch::channel(Vec::new());
-    let (load, enough) = (Load::start(&doors), CancellationToken::new());
-    let submits = tokio::spawn(submit_until(enough.clone(), doors));
+    let (there, listening) = watch::channel(Vec::new());
+    let (load, enough) = (Load::start(&listening), CancellationToken::new());
+    let submits = tokio::spawn(submit_until(enough.clone(), listening));
 
     let mut random = StdRng::seed_from_u64(SEED);
     for cut in 0..cuts {
@@ -211,9 +211,9 @@ async fn cuts_under_load_lose_and_double_nothing() {
     let (last, at) = bench.hapax.serve().await.expect("it starts after the last cut");
     there.send_replace(vec![at]);
     enough.cancel();
-    let mut told = load.end().await;
-    assert!(told.len() > cuts * 5, "there was load: {} ids", told.len());
-    send_all_again(at, &mut told).await;
+    let mut posted = load.end().await;
+    assert!(posted.len() > cuts * 5, "there was load: {} ids", posted.len());
+    send_all_again(at, &mut posted).await;
     all_done(at).await;
     let poster = Poster::new();
     for (request_id, id) in submits.await.expect("no panic") {
@@ -222,25 +222,25 @@ async fn cuts_under_load_lose_and_double_nothing() {
     assert!(last.stop().await.expect("it stops").success());
 
     let calls = bot.calls();
-    nothing_was_accepted_twice(&told);
-    everything_answered_was_delivered(&told, &calls);
+    nothing_was_accepted_twice(&posted);
+    everything_answered_was_delivered(&posted, &calls);
     threads_kept_their_order(&calls);
     assert!(repeats_can_be_told(&calls) > 0, "cuts hit work under way");
-    the_store_holds_each_once(&open(bench.folder.path()), &told).await;
+    the_store_holds_each_once(&open(bench.folder.path()), &posted).await;
 }
 
 /// Queues message after message, each until it was answered; gives them all, with the ids they were answered with.
-async fn submit_until(enough: CancellationToken, mut doors: Doors) -> Vec<(String, String)> {
+async fn submit_until(enough: CancellationToken, mut listening: Listening) -> Vec<(String, String)> {
     let (poster, mut answered) = (Poster::new(), Vec::new());
     let mut pace = tokio::time::interval(Duration::from_millis(20));
     while !enough.is_cancelled() {
         pace.tick().await;
         let request_id = format!("order-{}", answered.len());
         let id = loop {
-            let at = doors.wait_for(|open| !open.is_empty()).await.expect("the test runs")[0];
+            let at = listening.wait_for(|open| !open.is_empty()).await.expect("the test runs")[0];
             match submit(&poster, at, &request_id).await {
                 Some((200 | 202, id)) => break id,
-                _ => drop(tokio::time::timeout(Duration::from_millis(20), doors.changed()).await),
+                _ => drop(tokio::time::timeout(Duration::from_millis(20), listening.changed()).await),
             }
         };
         answered.push((request_id, id));

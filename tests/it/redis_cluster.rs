@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hapax_store::{Accepted, ChannelCounts, LeaseAsk, Reads, Settled, Store, StoreError};
+use hapax_store::{Accepted, ChannelCounts, LeaseRequest, Reads, Settled, Store, StoreError};
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::server_beds::compare_with_model;
 use hapax_testkit::servers::{Engine, Private};
-use hapax_testkit::store_bed::{accept, ask, lease, webhook};
 use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_fixture::{accept, ask, lease, webhook};
 use redis::{FromRedisValue, Value};
 
 use crate::redis_store::{DELIVERED, connect, lacks, of_account, set, until_ok};
@@ -76,8 +76,8 @@ async fn every_master_of_a_cluster_counts() {
     let second = format!("127.0.0.1:{}", port + 1);
     let mut connection = connect(&format!("redis://{second}/")).await;
     set(&mut connection, "appendonly", "no").await;
-    let told = lacks(&open(&address, None).await.expect("opens"));
-    assert!(told.starts_with(&format!("redis {second}: appendonly is off")) && !told.contains("; redis"), "{told}");
+    let posted = lacks(&open(&address, None).await.expect("opens"));
+    assert!(posted.starts_with(&format!("redis {second}: appendonly is off")) && !posted.contains("; redis"), "{posted}");
     set(&mut connection, "appendonly", "yes").await;
     set(&mut connection, "maxmemory-policy", "allkeys-lru").await;
     set(&mut connection, "maxmemory", "100mb").await;
@@ -233,7 +233,7 @@ async fn a_replica_promoted_under_load_loses_and_doubles_nothing() {
         loop {
             let was_last = all_in.load(Ordering::SeqCst);
             // Short leases: one whose answer was lost on the way comes back soon.
-            let held = back.lease_inbox(LeaseAsk { hold_ms: 10_000, ..ask(20) }).await.unwrap_or_default();
+            let held = back.lease_inbox(LeaseRequest { hold_ms: 10_000, ..ask(20) }).await.unwrap_or_default();
             for one in &held {
                 let done = until_ok(async || back.settle_inbox(one.lane, one.fence, DELIVERED).await).await;
                 assert_eq!(done, Settled::Done, "{one:?}");

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use hapax_domain::{Event, EventKey, Kind};
 use hapax_store::{
-    Accepted, Arrival, LeaseAsk, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, LeaseRequest, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::server_beds::compare_with_model;
 use hapax_testkit::servers::{Engine, Private};
-use hapax_testkit::store_bed::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
 use hapax_testkit::store_compare::sequences;
+use hapax_testkit::store_fixture::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use redis::aio::MultiplexedConnection;
 use tokio::io::AsyncWriteExt;
@@ -279,7 +279,7 @@ async fn a_full_memory_refuses_whole_steps_and_lets_work_off() {
 }
 
 pub(crate) fn of_account(account: &str, id: &str, peer: &str) -> Event {
-    let key = EventKey::of("generic", account, Kind::Message, id, &[]);
+    let key = EventKey::new("generic", account, Kind::Message, id, &[]);
     Event { account: account.to_owned(), key, ..message(id, peer) }
 }
 
@@ -300,7 +300,7 @@ async fn accounts_of_a_channel_take_turns() {
         clock.advance(10);
         accept(&store, webhook(vec![of_account(account, &format!("n{n}"), &format!("p{n}"))])).await;
     }
-    let wants = |max| LeaseAsk { wants: vec![("shop".into(), max)], ..ask(0) };
+    let wants = |max| LeaseRequest { wants: vec![("shop".into(), max)], ..ask(0) };
     let other = open(&address, Some(Arc::new(clock.clone()))).await.expect("opens");
     let mut leases = other.lease_inbox(wants(5)).await.expect("leased");
     leases.sort_by_key(|held| held.received_ms);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hapax_domain::{ChannelKey, Event};
 use hapax_providers::{self, RawRequest};
 use hapax_store::clock::SystemClock;
-use hapax_store::{Accepted, Arrival, KeptHeaders, NewEvent, Store, Then};
+use hapax_store::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent, Store};
 use hapax_store_sqlite::{Options, SqliteStore};
 
 use crate::program::{Poster, disk_folder, program, store_path};
@@ -83,10 +83,10 @@ fn arrival(first: usize) -> Arrival {
     headers.insert("x-hub-signature-256", signature(&body).parse().expect("a header"));
     let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body };
     let verified = provider.verify(&request, 0).expect("signed");
-    let shop = ChannelKey::of(&channel.name);
+    let shop = ChannelKey::new(&channel.name);
     let events = provider.parse(&verified).events.into_iter().map(|event| {
         let event = Event { key: event.key.in_channel(&shop), ..event };
-        NewEvent { event, then: Then::Keep }
+        NewEvent { event, disposition: Disposition::Keep }
     });
     let events = events.collect();
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));

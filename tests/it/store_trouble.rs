@@ -9,7 +9,7 @@ use hapax_store::{Outcome, Reads, Settled, Store};
 use hapax_store_sqlite::{Options, SqliteStore};
 use hapax_testkit::fake_bot::FakeBot;
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::store_bed::{START_MS, accept_one, lease, message};
+use hapax_testkit::store_fixture::{START_MS, accept_one, lease, message};
 use rusqlite::Connection;
 
 use crate::program::{Poster, disk_folder, program, store_path};

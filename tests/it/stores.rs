@@ -3,13 +3,13 @@
 use hapax_testkit::store_compare::{compare, sequences};
 
 mod memory {
-    use hapax_testkit::store_bed::MemoryBed;
+    use hapax_testkit::store_fixture::MemoryBed;
 
     hapax_testkit::store_suite!(MemoryBed::new());
 }
 
 mod sqlite {
-    use hapax_testkit::store_bed::SqliteBed;
+    use hapax_testkit::store_fixture::SqliteBed;
 
     hapax_testkit::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
 }
@@ -37,8 +37,8 @@ async fn sqlite_answers_like_the_model() {
     for lane in 0..2 {
         lanes.spawn(async move {
             for seed in (lane..sequences(SEQUENCES)).step_by(2) {
-                let bed = hapax_testkit::store_bed::SqliteBed::new(crate::quick_folder().keep());
-                compare(&bed, seed).await;
+                let fixture = hapax_testkit::store_fixture::SqliteBed::new(crate::quick_folder().keep());
+                compare(&fixture, seed).await;
             }
         });
     }
@@ -50,7 +50,7 @@ async fn sqlite_answers_like_the_model() {
 async fn a_long_inbox_keeps_its_order_in_a_short_window() {
     use hapax_store::{Outcome, Store};
     use hapax_store_sqlite::{Options, SqliteStore};
-    use hapax_testkit::store_bed::{accept_one, ids, lease, message};
+    use hapax_testkit::store_fixture::{accept_one, ids, lease, message};
 
     let folder = crate::quick_folder();
     let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
@@ -84,10 +84,10 @@ async fn a_long_inbox_keeps_its_order_in_a_short_window() {
 /// A channel that nobody leases from gathers many windows of items; the other one's only item is handed out all the same.
 #[tokio::test]
 async fn a_backlog_of_one_channel_does_not_hide_another() {
-    use hapax_store::LeaseAsk;
+    use hapax_store::LeaseRequest;
     use hapax_store::Store;
     use hapax_store_sqlite::{Options, SqliteStore};
-    use hapax_testkit::store_bed::{accept, ask, message, webhook};
+    use hapax_testkit::store_fixture::{accept, ask, message, webhook};
 
     let folder = crate::quick_folder();
     let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
@@ -99,7 +99,7 @@ async fn a_backlog_of_one_channel_does_not_hide_another() {
     let mut other = webhook(vec![message("b", "ana")]);
     other.channel = "quiet".into();
     let id = accept(&store, other).await[0].event();
-    let only_quiet = LeaseAsk { wants: vec![("quiet".into(), 10)], ..ask(0) };
+    let only_quiet = LeaseRequest { wants: vec![("quiet".into(), 10)], ..ask(0) };
     let leases = store.lease_inbox(only_quiet).await.expect("leased");
     assert_eq!(leases.iter().map(|lease| lease.events[0].id).collect::<Vec<_>>(), [id]);
 }
@@ -109,7 +109,7 @@ async fn a_backlog_of_one_channel_does_not_hide_another() {
 async fn sealing_keeps_up_with_a_flood() {
     use hapax_store::Store;
     use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
-    use hapax_testkit::store_bed::{notice, webhook};
+    use hapax_testkit::store_fixture::{notice, webhook};
 
     let folder = crate::quick_folder();
     let clock = std::sync::Arc::new(hapax_store::clock::SystemClock::new());
@@ -128,11 +128,11 @@ async fn sealing_keeps_up_with_a_flood() {
 
 /// An outbox without room refuses whole steps: a completion with replies stays undone, and is done when there is room again.
 /// Many replays of one event at the same moment, by two instances: each has a number of its own, by which the bot tells them apart.
-pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax_testkit::store_bed::Bed) {
-    use hapax_testkit::store_bed::{accept_one, lease, notice};
+pub(crate) async fn replays_at_once_are_told_apart(fixture: &dyn hapax_testkit::store_fixture::StoreFixture) {
+    use hapax_testkit::store_fixture::{accept_one, lease, notice};
     use std::collections::BTreeSet;
 
-    let instances = [bed.open(), bed.open()];
+    let instances = [fixture.open(), fixture.open()];
     let id = accept_one(&*instances[0], notice("n1")).await;
     for item in futures_util::future::join_all((0..8).map(|n| instances[n % 2].replay(id))).await {
         assert!(item.expect("it is replayed").is_some());
@@ -142,11 +142,11 @@ pub(crate) async fn replays_at_once_are_told_apart(bed: &dyn hapax_testkit::stor
 }
 
 /// Events whose time is over, and somebody who wants them again at that very moment: who is promised a replay gets it.
-pub(crate) async fn a_replay_is_not_purged_with_its_event(bed: &dyn hapax_testkit::store_bed::Bed) {
+pub(crate) async fn a_replay_is_not_purged_with_its_event(fixture: &dyn hapax_testkit::store_fixture::StoreFixture) {
     use hapax_store::Outcome;
-    use hapax_testkit::store_bed::{accept, lease, notice, webhook};
+    use hapax_testkit::store_fixture::{accept, lease, notice, webhook};
 
-    let (one, other) = (bed.open(), bed.open());
+    let (one, other) = (fixture.open(), fixture.open());
     let mut events = Vec::new();
     for n in 0..30 {
         events.push(accept(&*one, webhook(vec![notice(&format!("n{n}"))])).await[0].event());
@@ -155,7 +155,7 @@ pub(crate) async fn a_replay_is_not_purged_with_its_event(bed: &dyn hapax_testki
         let delivered = Outcome::Delivered { status: 200, answer: None, replies: vec![] };
         one.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
     }
-    bed.clock().advance(2_000);
+    fixture.clock().advance(2_000);
     let purging = async { while one.purge(&[("shop".to_owned(), 1_000)], 3).await.expect("purged").more {} };
     let replays = futures_util::future::join_all(events.iter().rev().map(|event| other.replay(*event)));
     let (promised, ()) = tokio::join!(replays, purging);

@@ -134,7 +134,7 @@ impl Event {
     /// Starts an event that names no id, from all it says. `at` is its provider's time, as it stands there.
     pub fn without_id(provider: &str, kind: Kind, account: &str, at: Option<&str>, content: &[u8], fingerprint: u32) -> Self {
         let identity = if at.is_some() { Identity::Fallback } else { Identity::Unknown };
-        let key = EventKey::of(provider, account, kind, "", &[identity.mark(), at.unwrap_or_default()]).with(content);
+        let key = EventKey::new(provider, account, kind, "", &[identity.mark(), at.unwrap_or_default()]).with(content);
         let id = format!("{}{}", identity.mark(), hex::encode(&key.0[..8]));
         Self { identity, ..Self::new(kind, account, &id, key, fingerprint) }
     }

@@ -13,7 +13,7 @@ pub struct EventKey(pub [u8; 32]);
 
 impl EventKey {
     /// Derives the key from its parts; `rest` holds the sender or the status where the id alone does not tell events apart.
-    pub fn of(provider: &str, account: &str, kind: Kind, id: &str, rest: &[&str]) -> Self {
+    pub fn new(provider: &str, account: &str, kind: Kind, id: &str, rest: &[&str]) -> Self {
         let mut hasher = KeyHasher::new("event");
         hasher.part(provider.as_bytes());
         hasher.part(account.as_bytes());
@@ -26,7 +26,7 @@ impl EventKey {
     }
 
     /// Derives the key of something that names no id of its own from its content.
-    pub fn of_content(provider: &str, account: &str, content: &[u8]) -> Self {
+    pub fn from_content(provider: &str, account: &str, content: &[u8]) -> Self {
         let mut hasher = KeyHasher::new("content");
         hasher.part(provider.as_bytes());
         hasher.part(account.as_bytes());
@@ -53,7 +53,7 @@ impl EventKey {
 pub struct ChannelKey([u8; 32]);
 
 impl ChannelKey {
-    pub fn of(channel: &str) -> Self {
+    pub fn new(channel: &str) -> Self {
         let mut hasher = KeyHasher::new("channel");
         hasher.part(channel.as_bytes());
         Self(hasher.finish())
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn parts_cannot_slide_into_each_other() {
-        let of = |account, id, rest: &[&str]| EventKey::of("gowa", account, Kind::Message, id, rest);
+        let of = |account, id, rest: &[&str]| EventKey::new("gowa", account, Kind::Message, id, rest);
         assert_ne!(of("a__b", "c", &[]), of("a", "b__c", &[]));
         assert_ne!(of("a", "", &["b"]), of("a", "b", &[]));
         assert_ne!(of("a", "b", &[""]), of("a", "b", &[]));
@@ -105,23 +105,23 @@ mod tests {
 
     #[test]
     fn kind_and_provider_are_part_of_the_key() {
-        let message = EventKey::of("gowa", "a", Kind::Message, "x", &[]);
-        assert_ne!(message, EventKey::of("gowa", "a", Kind::Edit, "x", &[]));
-        assert_ne!(message, EventKey::of("waha", "a", Kind::Message, "x", &[]));
+        let message = EventKey::new("gowa", "a", Kind::Message, "x", &[]);
+        assert_ne!(message, EventKey::new("gowa", "a", Kind::Edit, "x", &[]));
+        assert_ne!(message, EventKey::new("waha", "a", Kind::Message, "x", &[]));
     }
 
     #[test]
     fn each_channel_has_keys_of_its_own() {
-        let key = EventKey::of("stripe", "acct", Kind::Notice, "evt_1", &[]);
-        let (one, other) = (key.in_channel(&ChannelKey::of("one")), key.in_channel(&ChannelKey::of("other")));
+        let key = EventKey::new("stripe", "acct", Kind::Notice, "evt_1", &[]);
+        let (one, other) = (key.in_channel(&ChannelKey::new("one")), key.in_channel(&ChannelKey::new("other")));
         assert!(key != one && one != other);
-        assert_eq!(one, key.in_channel(&ChannelKey::of("one")));
+        assert_eq!(one, key.in_channel(&ChannelKey::new("one")));
     }
 
     proptest! {
         #[test]
         fn different_parts_give_different_keys(a in proptest::collection::vec(".{0,8}", 3), b in proptest::collection::vec(".{0,8}", 3)) {
-            let key = |p: &[String]| EventKey::of("generic", &p[0], Kind::Notice, &p[1], &[&p[2]]);
+            let key = |p: &[String]| EventKey::new("generic", &p[0], Kind::Notice, &p[1], &[&p[2]]);
             prop_assert_eq!(a == b, key(&a) == key(&b));
         }
     }

@@ -23,7 +23,7 @@ pub use event::{Event, Identity, Kind};
 pub use ids::{EventId, Fence, ItemId, MessageId};
 pub use key::{ChannelKey, EventKey};
 pub use message::{Direction, Priority, Steps, status_of_inbound};
-pub use outgoing::{Changed, Outgoing, Past, Place, Round, SendOutcome, Word};
+pub use outgoing::{Changed, Outgoing, Past, PendingSend, Round, SendOutcome, Word};
 pub use retry::RetryPolicy;
 pub use send_at::SendAt;
 pub use status::Status;

@@ -15,12 +15,12 @@ pub struct Outgoing {
     pub why: Option<String>,
     pub past: Past,
     /// Nothing: it has left the outbox.
-    pub place: Option<Place>,
+    pub place: Option<PendingSend>,
 }
 
 /// Where a message stands in the outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PendingSend {
     /// Tries so far, over all rounds.
     pub attempt: u32,
     /// Tries of this round that failed through the message's own fault. Their number is what ends the trying.
@@ -145,7 +145,7 @@ pub enum Changed {
     TooLate,
 }
 
-impl Place {
+impl PendingSend {
     /// Nobody else is in its lane.
     pub fn is_alone(&self) -> bool {
         self.unknown || self.held
@@ -177,7 +177,11 @@ impl Outgoing {
             provider_id: None,
             why: None,
             past: Past::default(),
-            place: Some(Place { due_ms: held_until_ms.or(Some(now_ms)), held: held_until_ms.is_some(), ..Place::default() }),
+            place: Some(PendingSend {
+                due_ms: held_until_ms.or(Some(now_ms)),
+                held: held_until_ms.is_some(),
+                ..PendingSend::default()
+            }),
         }
     }
 
@@ -220,7 +224,7 @@ impl Outgoing {
 
     /// Ends a try. What was looked up has been matched before; a name that is learned has been given with [`Outgoing::call_it`].
     pub fn settle(&mut self, outcome: &SendOutcome, now_ms: i64) {
-        let Some(Place { attempt, .. }) = self.place else { return };
+        let Some(PendingSend { attempt, .. }) = self.place else { return };
         match outcome {
             SendOutcome::Sent { .. } => self.end_as_sent(now_ms),
             SendOutcome::HandBack { wait_ms } => {
@@ -258,7 +262,7 @@ impl Outgoing {
         self.steps.leave_queue();
         let Some(place) = &mut self.place else { return };
         let failures = place.failures + charged;
-        *place = Place { attempt: place.attempt, failures, due_ms: Some(due_ms), ..Place::default() };
+        *place = PendingSend { attempt: place.attempt, failures, due_ms: Some(due_ms), ..PendingSend::default() };
     }
 
     /// It leaves its thread's lane: this try or an earlier one may have gone out.
@@ -377,7 +381,7 @@ impl Outgoing {
         let round = Round { provider_id: self.provider_id.take(), steps, why: self.why.take() };
         self.put_aside(round);
         self.why = self.past.doubt.map(|doubted| format!("try {doubted} may have gone out"));
-        self.place = Some(Place { attempt, due_ms: Some(now_ms), ..Place::default() });
+        self.place = Some(PendingSend { attempt, due_ms: Some(now_ms), ..PendingSend::default() });
         Changed::Done
     }
 
@@ -408,7 +412,7 @@ mod tests {
     fn begun() -> Outgoing {
         let mut message = Outgoing::new(1, None);
         assert!(message.lease(2));
-        message.place = message.place.map(|place| Place { attempt: place.leased_attempt(), ..place });
+        message.place = message.place.map(|place| PendingSend { attempt: place.leased_attempt(), ..place });
         assert!(message.begin(2));
         message
     }
@@ -435,7 +439,7 @@ mod tests {
         let mut message = begun();
         message.settle(&SendOutcome::Resend { wait_ms: 0, why: "cut".to_owned() }, 3);
         assert_eq!((message.steps.status(), message.past.doubt), (Status::Queued, Some(1)));
-        message.place = message.place.map(|place| Place { attempt: place.leased_attempt(), ..place });
+        message.place = message.place.map(|place| PendingSend { attempt: place.leased_attempt(), ..place });
         assert!(message.begin(4));
         message.settle(&SendOutcome::Failed { why: "no".to_owned() }, 5);
         assert_eq!((message.steps.status(), message.why.as_deref()), (Status::Unknown, Some("no; try 1 may have gone out")));

@@ -18,7 +18,7 @@ pub use admin_token::AdminToken;
 use hapax_store::clock::Clock;
 use hapax_store::{Spelling, Store, StoreError, Unspelt};
 
-use self::front::{Front, InTrouble, Told, Vitals};
+use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
 use crate::api::{Api, Auth, PurgeLog};
@@ -201,7 +201,7 @@ impl Server {
                 Box::pin(async move { door.handle(request).await })
             }),
         });
-        let with_token = Told::ToHolders(auth);
+        let with_token = Audience::TokenHolders(auth);
         let public = front::health(vitals.clone(), with_token.clone());
         let v1 = crate::api::router(api);
         let mut doors = Tasks::default();
@@ -215,8 +215,9 @@ impl Server {
             None => open(listeners.public, Some(ingress), public.merge(front::metrics(vitals, with_token)).merge(v1)),
             Some(listener) => {
                 open(listeners.public, Some(ingress), public);
-                let told = front::health(vitals.clone(), Told::ToAll).merge(front::metrics(vitals, Told::ToAll));
-                open(listener, None, told.merge(v1));
+                let audience =
+                    front::health(vitals.clone(), Audience::Everyone).merge(front::metrics(vitals, Audience::Everyone));
+                open(listener, None, audience.merge(v1));
             }
         }
         doors

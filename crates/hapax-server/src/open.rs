@@ -8,7 +8,7 @@ use hapax_gateway::server::{Server, StartError};
 use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::clock::{Clock, SystemClock};
-use hapax_store::{Awaited, Store, StoreError};
+use hapax_store::{DeferredStore, Store, StoreError};
 
 use crate::config::Config;
 
@@ -19,7 +19,7 @@ pub async fn open(config: &Config, telemetry: Telemetry) -> Result<Server, Start
         Err(away) if away.retryable() && goes_on_without_store(config) => {
             tracing::warn!(error = %away, "the store is not there; webhooks go to the spool, where channels have it, until it is");
             let (config, clock) = (config.clone(), Arc::clone(&clock));
-            Awaited::store(&away, Box::new(move || open_whole(&config, &clock)))
+            DeferredStore::store(&away, Box::new(move || open_whole(&config, &clock)))
         }
         opened => opened?,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{ByHand, Store, StoreError};
+use hapax_store::{NaiveClaim, Store, StoreError};
 #[cfg(feature = "firestore")]
 use hapax_store_firestore as firestore;
 #[cfg(feature = "mysql")]
@@ -49,16 +49,16 @@ pub async fn open(url: &StoreUrl, options: &Options, clock: Arc<dyn Clock>) -> R
 }
 
 /// Opens the hand-made claim of a server, for `hapax bench` to measure against.
-pub async fn open_naive_claim(url: &StoreUrl) -> Result<Arc<dyn ByHand>, StoreError> {
+pub async fn open_naive_claim(url: &StoreUrl) -> Result<Arc<dyn NaiveClaim>, StoreError> {
     match url {
         #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::by_hand(address.expose()).await?)),
+        StoreUrl::Postgres(address) => Ok(Arc::new(postgres::naive_claim(address.expose()).await?)),
         #[cfg(feature = "mysql")]
-        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::by_hand(address.expose()).await?)),
+        StoreUrl::Mysql(address) => Ok(Arc::new(mysql::naive_claim(address.expose()).await?)),
         #[cfg(feature = "redis")]
-        StoreUrl::Redis(address) => Ok(Arc::new(redis::by_hand(address.expose()).await?)),
+        StoreUrl::Redis(address) => Ok(Arc::new(redis::naive_claim(address.expose()).await?)),
         #[cfg(feature = "firestore")]
-        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::by_hand(address.expose()).await?)),
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::naive_claim(address.expose()).await?)),
         other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
     }
 }

@@ -92,7 +92,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
         }
         found => {
             let id = name("the header X-GitHub-Delivery", found)?;
-            Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, hook, Kind::Notice, id, &[]), fingerprint))
+            Ok(Event::new(Kind::Notice, account, id, EventKey::new(NAME, hook, Kind::Notice, id, &[]), fingerprint))
         }
     }
 }

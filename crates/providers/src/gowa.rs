@@ -53,7 +53,7 @@ impl Provider for Gowa {
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
-        let mut reading = Reading::of(body);
+        let mut reading = Reading::new(body);
         let read = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned()).and_then(|text| {
             let envelope = json::object(text)?;
             Ok((text, envelope))
@@ -155,8 +155,8 @@ fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: &RawVa
         _ => None,
     };
     let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
-    let people = People::of(payload, receipt == "read-self");
-    let key = EventKey::of(NAME, account, kind, id, &[receipt, &people.sender]);
+    let people = People::new(payload, receipt == "read-self");
+    let key = EventKey::new(NAME, account, kind, id, &[receipt, &people.sender]);
     let (peer, aliases) = people.peer()?;
     // The other ids of the receipt are not part of this event: a receipt for fewer messages is still the same.
     let parts = [account, id, receipt, &people.sender, envelope.timestamp.get().unwrap_or_default()].join("\n");
@@ -167,7 +167,7 @@ fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: &RawVa
 fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, String> {
     let account = account_of(envelope)?;
     let payload = payload_of(envelope)?;
-    let people = People::of(&payload, payload.is_from_me.0);
+    let people = People::new(&payload, payload.is_from_me.0);
     let (kind, id, tag) = match word {
         "message.reaction" => (Kind::Reaction, &payload.id, None),
         "message.edited" => (Kind::Edit, &payload.id, None),
@@ -230,7 +230,7 @@ struct People<'p> {
 }
 
 impl<'p> People<'p> {
-    fn of(payload: &'p Payload<'_>, from_me: bool) -> Self {
+    fn new(payload: &'p Payload<'_>, from_me: bool) -> Self {
         let chat = payload.chat_id.name().map(without_device);
         let lid = payload.from_lid.name().map(without_device);
         let from = payload.from.name().map(without_device).or_else(|| lid.clone());

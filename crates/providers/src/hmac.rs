@@ -42,7 +42,7 @@ impl MacKeys {
     }
 
     /// From keys that are bytes.
-    pub(super) fn of(algorithm: HmacAlgorithm, keys: &[&[u8]]) -> Self {
+    pub(super) fn from_bytes(algorithm: HmacAlgorithm, keys: &[&[u8]]) -> Self {
         Self(keys.iter().filter_map(|key| MacKey::new(algorithm, key)).collect())
     }
 

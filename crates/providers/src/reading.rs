@@ -15,13 +15,13 @@ pub(super) struct Reading<'r> {
 }
 
 impl<'r> Reading<'r> {
-    pub(super) fn of(body: &'r Bytes) -> Self {
+    pub(super) fn new(body: &'r Bytes) -> Self {
         Self { body, parsed: Parsed::default(), next: 0 }
     }
 
     /// Reads a body that is one single part.
     pub(super) fn whole(body: &'r Bytes, read: impl FnOnce(&'r str) -> Result<Event, String>) -> Parsed {
-        let mut reading = Reading::of(body);
+        let mut reading = Reading::new(body);
         match std::str::from_utf8(body) {
             Ok(text) => reading.take(body, || read(text)),
             Err(_) => reading.take(body, || Err("the body is not UTF-8".to_owned())),

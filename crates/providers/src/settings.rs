@@ -39,37 +39,37 @@ pub struct GenericSettings {
     pub channel: String,
     pub signature: SignatureRule,
     /// Where the id is.
-    pub id: Option<Place>,
+    pub id: Option<FieldSource>,
     /// Used when `id` finds nothing: these parts together are the identity. Empty: the whole body is.
-    pub id_parts: Vec<Place>,
+    pub id_parts: Vec<FieldSource>,
     /// What orders events; nothing found means no order.
-    pub thread: Option<Place>,
+    pub thread: Option<FieldSource>,
 }
 
 /// Where in a request a value is found.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum FieldSource {
     Header(http::HeaderName),
     /// RFC 6901, `/data/id`.
     Pointer(String),
-    /// RFC 9535, `$.data.id`; its first match counts. Checked for syntax by [`Place::read`].
+    /// RFC 9535, `$.data.id`; its first match counts. Checked for syntax by [`FieldSource::read`].
     JsonPath(String),
 }
 
-impl Place {
+impl FieldSource {
     /// Reads `header:X-Id`, `/json/pointer` or `$.json.path`.
-    pub fn read(text: &str) -> Result<Place, String> {
+    pub fn read(text: &str) -> Result<FieldSource, String> {
         if let Some(name) = text.strip_prefix("header:") {
             return http::HeaderName::try_from(name.trim())
-                .map(Place::Header)
+                .map(FieldSource::Header)
                 .map_err(|_| format!("`{name}` is not a header name"));
         }
         if text.starts_with('/') {
-            return Ok(Place::Pointer(text.to_owned()));
+            return Ok(FieldSource::Pointer(text.to_owned()));
         }
         if text.starts_with('$') {
             return match jsonpath_rust::parser::parse_json_path(text) {
-                Ok(_) => Ok(Place::JsonPath(text.to_owned())),
+                Ok(_) => Ok(FieldSource::JsonPath(text.to_owned())),
                 Err(_) => Err(format!("`{text}` is not a JSONPath")),
             };
         }

@@ -110,7 +110,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
         }
         found => {
             let id = name("the header X-Shopify-Webhook-Id", found)?;
-            Event::new(Kind::Notice, shop, id, EventKey::of(NAME, shop, Kind::Notice, id, &[topic]), fingerprint)
+            Event::new(Kind::Notice, shop, id, EventKey::new(NAME, shop, Kind::Notice, id, &[topic]), fingerprint)
         }
     };
     let at_ms = triggered.and_then(|at| at.parse::<jiff::Timestamp>().ok()).map(jiff::Timestamp::as_millisecond);

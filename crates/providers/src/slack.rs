@@ -233,7 +233,7 @@ fn read(body: &str) -> Result<Event, String> {
         }
         found => {
             let id = name("event_id", found)?;
-            Event::new(kind, account, id, EventKey::of(NAME, account, kind, id, &[app]), fingerprint)
+            Event::new(kind, account, id, EventKey::new(NAME, account, kind, id, &[app]), fingerprint)
         }
     };
     let event = Event { at_ms: seconds_to_ms(envelope.event_time.0.or(envelope.minute_rate_limited.0)), ..event };

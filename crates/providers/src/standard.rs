@@ -69,7 +69,7 @@ impl Key {
     fn read(secret: &str) -> Option<Self> {
         let decoded = |text: &str| KEY_BASE64.decode(text).ok();
         if let Some(text) = secret.strip_prefix("whsec_") {
-            return Some(Key::Mac(MacKeys::of(HmacAlgorithm::Sha256, &[&decoded(text)?])));
+            return Some(Key::Mac(MacKeys::from_bytes(HmacAlgorithm::Sha256, &[&decoded(text)?])));
         }
         if let Some(text) = secret.strip_prefix("whpk_") {
             return VerifyingKey::try_from(&decoded(text)?[..]).ok().map(Key::Public);
@@ -84,8 +84,8 @@ impl Key {
         }
         let plain = secret.as_bytes();
         Some(Key::Mac(match decoded(secret).filter(|key| key.len() >= KEY_MIN_BYTES) {
-            Some(key) => MacKeys::of(HmacAlgorithm::Sha256, &[&key, plain]),
-            None => MacKeys::of(HmacAlgorithm::Sha256, &[plain]),
+            Some(key) => MacKeys::from_bytes(HmacAlgorithm::Sha256, &[&key, plain]),
+            None => MacKeys::from_bytes(HmacAlgorithm::Sha256, &[plain]),
         }))
     }
 
@@ -230,7 +230,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
         }
         found => {
             let id = name("the header webhook-id", found)?;
-            Event::new(Kind::Notice, "", id, EventKey::of(NAME, "", Kind::Notice, id, &[]), fingerprint)
+            Event::new(Kind::Notice, "", id, EventKey::new(NAME, "", Kind::Notice, id, &[]), fingerprint)
         }
     };
     let at_ms = at.and_then(|at| at.parse::<jiff::Timestamp>().ok()).map(jiff::Timestamp::as_millisecond);

@@ -108,7 +108,7 @@ fn read(body: &str) -> Result<Event, String> {
         }
         found => {
             let id = name("the event's id", found)?;
-            Event::new(Kind::Notice, account, id, EventKey::of(NAME, account, Kind::Notice, id, &[]), fingerprint)
+            Event::new(Kind::Notice, account, id, EventKey::new(NAME, account, Kind::Notice, id, &[]), fingerprint)
         }
     };
     Ok(Event { at_ms: seconds_to_ms(read.created.0), ..event })

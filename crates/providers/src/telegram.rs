@@ -112,7 +112,7 @@ fn read(bot: &str, body: &str) -> Result<Event, String> {
     let event = match update.update_id.0 {
         Some(id) => {
             let id = id.to_string();
-            Event::new(kind, account, &id, EventKey::of(NAME, account, kind, &id, &[]), fingerprint)
+            Event::new(kind, account, &id, EventKey::new(NAME, account, kind, &id, &[]), fingerprint)
         }
         None => {
             let content = json::canonical(body, &[]).ok_or("nested too deeply")?;

@@ -155,14 +155,14 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     let peer = theirs.as_deref().map(|peer| name("the peer", Some(peer))).transpose()?.map(str::to_owned);
     let event = match status.as_deref().filter(|status| !comes_in(status)) {
         None => {
-            let key = EventKey::of(NAME, &twilio_account, Kind::Message, id, &[]);
+            let key = EventKey::new(NAME, &twilio_account, Kind::Message, id, &[]);
             let text = field("Body").map(|text| text.into_owned());
             Event { text, ..Event::new(Kind::Message, account, id, key, fingerprint) }
         }
         Some(word) => {
             let status = status_of(word);
             let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
-            let key = EventKey::of(NAME, &twilio_account, kind, id, &[word]);
+            let key = EventKey::new(NAME, &twilio_account, kind, id, &[word]);
             Event { status, ..Event::new(kind, account, id, key, fingerprint) }
         }
     };
@@ -176,7 +176,7 @@ fn notice(headers: &HeaderMap, account: &str, content: &[u8], fingerprint: u32) 
         None => Ok(Event::without_id(NAME, Kind::Notice, account, None, content, fingerprint)),
         found => {
             let id = name("the header I-Twilio-Idempotency-Token", found)?;
-            Ok(Event::new(Kind::Notice, account, id, EventKey::of(NAME, account, Kind::Notice, id, &[]), fingerprint))
+            Ok(Event::new(Kind::Notice, account, id, EventKey::new(NAME, account, Kind::Notice, id, &[]), fingerprint))
         }
     }
 }

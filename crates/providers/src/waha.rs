@@ -52,7 +52,7 @@ impl Provider for Waha {
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
-        let mut reading = Reading::of(body);
+        let mut reading = Reading::new(body);
         let text = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned());
         match text.and_then(json::object::<Envelope<'_>>) {
             Ok(envelope) if envelope.event.get() == Some("presence.update") => reading.ignore(),
@@ -198,7 +198,7 @@ impl Envelope<'_> {
             None => self.without_id(Kind::Delete, session, None, part)?,
             found => {
                 let id = name("revokedMessageId", found)?;
-                let key = EventKey::of(NAME, session, Kind::Delete, id, &["revoked", self.id.get().unwrap_or_default()]);
+                let key = EventKey::new(NAME, session, Kind::Delete, id, &["revoked", self.id.get().unwrap_or_default()]);
                 Event::new(Kind::Delete, session, id, key, fingerprint_of(part, VOLATILE)?)
             }
         };
@@ -220,7 +220,7 @@ impl Envelope<'_> {
                 let participant = payload.participant.name().or(Composite::read(composite).and_then(|id| id.participant));
                 let participant = participant.map(usual).unwrap_or_default();
                 let parts = [&*ack.to_string(), &*participant, whose(payload.from_me.0)];
-                let key = EventKey::of(NAME, session, kind, id, &parts);
+                let key = EventKey::new(NAME, session, kind, id, &parts);
                 Event::new(kind, session, id, key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
         };
@@ -234,7 +234,7 @@ impl Envelope<'_> {
             None => self.without_id(Kind::Notice, session, None, part)?,
             found => {
                 let id = name("id", found)?;
-                let key = EventKey::of(NAME, session, Kind::Notice, id, &[word]);
+                let key = EventKey::new(NAME, session, Kind::Notice, id, &[word]);
                 Event::new(Kind::Notice, session, id, key, fingerprint_of(part, &[])?)
             }
         };

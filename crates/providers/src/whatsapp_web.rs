@@ -39,7 +39,7 @@ pub(super) fn message_key(
     tag: Option<&str>,
 ) -> EventKey {
     let parts = [sender, whose(from_me), tag.unwrap_or_default()];
-    EventKey::of(provider, account, kind, id, if tag.is_some() { &parts } else { &parts[..2] })
+    EventKey::new(provider, account, kind, id, if tag.is_some() { &parts } else { &parts[..2] })
 }
 
 /// Who is in a message, by the best name known: a phone number before a LID.

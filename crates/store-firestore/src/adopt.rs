@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use super::document::read;
 use super::load::outbox_path;
 use super::mend;
+use super::outbox_request::OutboxRequest;
 use super::query::Query;
 use super::value::{Doc, Fields, flag, micros, null, text, time};
-use super::wish::Wish;
 use super::writes::Writes;
 use super::{FirestoreEngine, Inner, outbox_doc, paths};
 
@@ -116,7 +116,7 @@ impl FirestoreEngine {
 
     /// Those that were written since the last look, and a little before, in the order of `createdAt`.
     async fn written_lately(&self, looked: &mut Looked) -> Result<Vec<Doc>, StoreError> {
-        let queued = Query::of(paths::OUTBOX).equal("status", text(Status::Queued.name()));
+        let queued = Query::new(paths::OUTBOX).equal("status", text(Status::Queued.name()));
         let mut found: Vec<Doc> = Vec::new();
         let (mut behind, mut last_micros) = (None, None);
         for _ in 0..PAGES_MAX {
@@ -140,7 +140,7 @@ impl FirestoreEngine {
     /// The next page of all, whatever their fields.
     async fn next_by_name(&self, looked: &mut Looked) -> Result<Vec<Doc>, StoreError> {
         let from = looked.behind.take().map(|name| vec![reference(&name)]);
-        let queued = Query::of(paths::OUTBOX).equal("status", text(Status::Queued.name()));
+        let queued = Query::new(paths::OUTBOX).equal("status", text(Status::Queued.name()));
         let page = self.inner.client.run(&queued.lowest_first("__name__").behind(from).limit(PAGE)).await?;
         if page.len() == PAGE {
             looked.behind = page.last().map(|doc| doc.name.clone());
@@ -246,11 +246,11 @@ impl FirestoreEngine {
     async fn read_new(&self, doc: &Doc) -> Result<Result<NewMessage, Unspelt>, StoreError> {
         let wrong = |why| Ok(Err(Unspelt::Wrong(why)));
         // The server's time at which it was written is near enough.
-        let mut wish = match Wish::read(doc, created_micros(doc) / 1_000) {
-            Ok(wish) => wish,
+        let mut request = match OutboxRequest::read(doc, created_micros(doc) / 1_000) {
+            Ok(request) => request,
             Err(why) => return wrong(why),
         };
-        let (channel, account) = match (wish.channel.clone(), wish.account.clone()) {
+        let (channel, account) = match (request.channel.clone(), request.account.clone()) {
             (Some(channel), Some(account)) => (channel, account),
             (channel, account) => match self.complete(channel, account).await? {
                 Ok(both) => both,
@@ -258,11 +258,11 @@ impl FirestoreEngine {
             },
         };
         let Some(spelling) = self.inner.spelling.get() else { return Ok(Err(Unspelt::NotHere)) };
-        match spelling(&channel, &wish.to, wish.draft.payload.as_bytes()) {
-            Ok(peer) => wish.to = peer,
+        match spelling(&channel, &request.to, request.draft.payload.as_bytes()) {
+            Ok(peer) => request.to = peer,
             Err(unspelt) => return Ok(Err(unspelt)),
         }
-        Ok(Ok(wish.message(doc, channel, account)))
+        Ok(Ok(request.message(doc, channel, account)))
     }
 
     /// Finds the account of a channel, or the channel of an account, by who has talked there. A channel where nobody has talked yet

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use hapax_store::StoreError;
-use hapax_store::steps::Trouble;
+use hapax_store::steps::TxError;
 use serde_json::{Value, json};
 
 use super::address::Address;
@@ -221,11 +221,11 @@ impl Fault {
         matches!(self, Fault::Said { status, .. } if status == "ALREADY_EXISTS")
     }
 
-    pub(super) fn trouble(self, what: &'static str) -> Trouble {
+    pub(super) fn trouble(self, what: &'static str) -> TxError {
         let crossed = self.crossed();
         match self {
-            Fault::Said { status, message } if crossed => Trouble::Again(format!("{status}: {message}")),
-            fault => Trouble::Failed(fault.error(what)),
+            Fault::Said { status, message } if crossed => TxError::Conflict(format!("{status}: {message}")),
+            fault => TxError::Failed(fault.error(what)),
         }
     }
 

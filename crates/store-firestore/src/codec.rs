@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use hapax_domain::{Direction, Status};
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, ItemRec, KeyRec, LaneRec, NameRec, Place, ProviderNameRec, Queue, ThreadRec, thread_hash,
+    AnswerRec, AttemptRec, EventRec, ItemPlace, ItemRec, KeyRec, LaneRec, NameRec, ProviderNameRec, Queue, ThreadRec, thread_hash,
 };
 use hapax_store::{Copies, StoreError};
 
@@ -98,7 +98,7 @@ pub(super) fn answer_fields(kept: &AnswerRec) -> Fields {
 }
 
 pub(super) fn item_fields(item: &ItemRec) -> Fields {
-    fields_of(item).with("parked", flag(item.place != Place::InLane)).with("is_replay", flag(item.replay.is_some()))
+    fields_of(item).with("parked", flag(item.place != ItemPlace::InLane)).with("is_replay", flag(item.replay.is_some()))
 }
 
 /// `held_doc` is the document of the message that is being worked on.

@@ -35,7 +35,7 @@ impl FirestoreEngine {
                     Some(After::Hash(thread)) => Some(vec![hash(thread)]),
                     _ => None,
                 };
-                let threads = Query::of(paths::THREADS).lowest_first("hash").behind(behind).limit(limit);
+                let threads = Query::new(paths::THREADS).lowest_first("hash").behind(behind).limit(limit);
                 self.read(threads, |doc| Ok(Moved::Thread(read(doc)?))).await
             }
             Table::Events => {
@@ -58,7 +58,7 @@ impl FirestoreEngine {
             }
             Table::Settings => {
                 // The layout's version is a document without a name.
-                let settings = Query::of(paths::SETTINGS).lowest_first("name");
+                let settings = Query::new(paths::SETTINGS).lowest_first("name");
                 self.read(settings, |doc| Ok(Moved::Setting { name: doc.text("name")?, value: doc.text("value")? })).await
             }
             Table::Paused | Table::Items | Table::Outs => Ok(Vec::new()),
@@ -68,7 +68,7 @@ impl FirestoreEngine {
     /// In the order of the documents' names, behind this path.
     fn by_name(&self, collection: &'static str, behind: Option<&str>, limit: usize) -> Query {
         let behind = behind.map(|path| vec![json!({ "referenceValue": self.inner.client.name(path) })]);
-        Query::of(collection).lowest_first("__name__").behind(behind).limit(limit)
+        Query::new(collection).lowest_first("__name__").behind(behind).limit(limit)
     }
 
     async fn by_hash(
@@ -155,5 +155,5 @@ fn by_number(collection: &'static str, after: Option<&After>, limit: usize) -> Q
         Some(After::Number(after)) => Some(number(*after)),
         _ => None,
     };
-    Query::of(collection).above("number", after).lowest_first("number").limit(limit)
+    Query::new(collection).above("number", after).lowest_first("number").limit(limit)
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use hapax_domain::age::Dated;
 use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
-use hapax_store::steps::{Engine, Entry, First, Loaded, Pool, Trouble, Wanted};
+use hapax_store::steps::{Engine, Entry, First, Loaded, Pool, TxError, Wanted};
 use hapax_store::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Spelling, Stats, StoreError,
     Table, ThreadQuery,
@@ -16,7 +16,7 @@ use hapax_store::{
 use super::FirestoreEngine;
 use super::adopt::keep_adopting;
 use super::load::load;
-use super::sight::Sight;
+use super::read_set::ReadSet;
 use super::tx::FirestoreTx;
 
 /// Other instances are not heard of: whoever waits looks so often.
@@ -35,24 +35,24 @@ impl Engine for FirestoreEngine {
         }
     }
 
-    async fn begin(&self, pool: Pool, numbers: usize) -> Result<FirestoreTx, Trouble> {
+    async fn begin(&self, pool: Pool, numbers: usize) -> Result<FirestoreTx, TxError> {
         self.begin_for(pool, numbers, &First::default()).await
     }
 
     /// Every transaction reads the clock: what it is sure to look at is read with it.
-    async fn begin_for(&self, pool: Pool, _numbers: usize, first: &First) -> Result<FirestoreTx, Trouble> {
+    async fn begin_for(&self, pool: Pool, _numbers: usize, first: &First) -> Result<FirestoreTx, TxError> {
         let pass = self.inner.gates.enter(pool).await;
-        let mut sight = Sight::default();
-        let ahead = sight.expect(first);
+        let mut read_set = ReadSet::default();
+        let ahead = read_set.expect(first);
         let got = self.read_with_clock(ahead).await?;
         let begun_micros = got.read_micros;
-        sight.fetched(got);
+        read_set.fetched(got);
         let now_ms = self.inner.clock.as_ref().map_or(begun_micros / 1_000, |clock| clock.now_ms());
-        Ok(FirestoreTx::new(self, pass, sight, (now_ms, begun_micros)))
+        Ok(FirestoreTx::new(self, pass, read_set, (now_ms, begun_micros)))
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
-        load(&self.inner.client, wanted, &mut Sight::default()).await
+        load(&self.inner.client, wanted, &mut ReadSet::default()).await
     }
 
     async fn list_events(&self, query: &EventQuery, before: Option<u64>, limit: usize) -> Result<Vec<EventRec>, StoreError> {

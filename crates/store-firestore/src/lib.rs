@@ -17,18 +17,18 @@ mod paths;
 
 mod load;
 mod mend;
+mod read_set;
 mod save;
-mod sight;
 mod tx;
 mod writes;
 
 mod adopt;
-mod by_hand;
 mod document;
 mod dump;
 mod lists;
+mod naive_claim;
+mod outbox_request;
 mod upkeep;
-mod wish;
 
 mod engine;
 
@@ -45,7 +45,7 @@ use hapax_store::steps::ServerStore;
 use hapax_store::{Spelling, StoreError};
 use numbers::Numbers;
 
-pub use by_hand::by_hand;
+pub use naive_claim::naive_claim;
 pub use tx::FirestoreTx;
 
 /// The layout of the documents. A database that a newer hapax has written is refused.

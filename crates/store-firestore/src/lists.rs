@@ -44,7 +44,7 @@ impl FirestoreEngine {
         limit: usize,
     ) -> Result<Vec<EventRec>, StoreError> {
         let thread = query.thread.as_ref().map(|thread| hash(&thread_hash(&thread.account, &thread.peer)));
-        let events = Query::of(paths::EVENTS)
+        let events = Query::new(paths::EVENTS)
             .equal_if("channel", query.channel.as_deref().map(text))
             .equal_if("kind", query.kind.map(|kind| text(kind.name())))
             .equal_if("own_thread", thread)
@@ -56,7 +56,7 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn items(&self, query: &InboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<ItemRec>, StoreError> {
-        let items = Query::of(paths::ITEMS)
+        let items = Query::new(paths::ITEMS)
             .equal_if("channel", query.channel.as_deref().map(text))
             .equal_if("parked", query.parked.map(flag))
             .above("number", after.map(number))
@@ -66,14 +66,14 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {
-        let items = Query::of(paths::ITEMS).contains("events", number(event)).equal("is_replay", flag(true));
+        let items = Query::new(paths::ITEMS).contains("events", number(event)).equal("is_replay", flag(true));
         let mut items = self.read(items, read::<ItemRec>).await?;
         items.sort_by_key(|item| item.number);
         Ok(items)
     }
 
     pub(super) async fn attempts(&self, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError> {
-        let attempts = Query::of(paths::ATTEMPTS).equal("queue", int(queue.code().into()));
+        let attempts = Query::new(paths::ATTEMPTS).equal("queue", int(queue.code().into()));
         let found = self.inner.client.run_any(&attempts, "of", of.iter().map(|of| number(*of)).collect()).await?;
         let mut attempts = found.iter().map(read::<AttemptRec>).collect::<Result<Vec<_>, _>>()?;
         attempts.sort_by_key(|attempt| attempt.fence);
@@ -95,7 +95,7 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn threads(&self, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, StoreError> {
-        let threads = Query::of(paths::THREADS)
+        let threads = Query::new(paths::THREADS)
             .equal_if("channel", query.channel.as_deref().map(text))
             .equal_if("account", query.account.as_deref().map(text))
             .highest_first("lastAt");
@@ -115,7 +115,7 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn names(&self, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {
-        let names = Query::of(paths::NAMES).equal("thread", hash(&thread_hash(account, peer)));
+        let names = Query::new(paths::NAMES).equal("thread", hash(&thread_hash(account, peer)));
         let mut names = self.read(names, |doc| doc.text("name")).await?;
         names.sort_unstable();
         Ok(names)
@@ -129,7 +129,7 @@ impl FirestoreEngine {
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let of_thread = |collection: &'static str| {
-            let entries = Query::of(collection).equal("thread", hash(thread)).above("number", Some(number(above)));
+            let entries = Query::new(collection).equal("thread", hash(thread)).above("number", Some(number(above)));
             entries.below("number", below.map(number)).highest_first("number").limit(limit)
         };
         let events = of_thread(paths::EVENTS).only(codec::plain_event());
@@ -149,7 +149,7 @@ impl FirestoreEngine {
 
     pub(super) async fn outs(&self, query: &OutboxQuery, after: Option<u64>, limit: usize) -> Result<Vec<OutRec>, StoreError> {
         let doubted = query.unknown.then(|| flag(true));
-        let outs = Query::of(paths::OUTBOX)
+        let outs = Query::new(paths::OUTBOX)
             .equal("open", flag(true))
             .equal_if("channel", query.channel.as_deref().map(text))
             .equal_if("account", query.account.as_deref().map(text))
@@ -167,7 +167,7 @@ impl FirestoreEngine {
             let (channel, account) = (doc.text("channel")?, doc.text("account")?);
             Ok(PausedAccount { channel, account, why: doc.text("why")?, since_ms: doc.int("since_ms")? })
         };
-        let mut paused = self.read(Query::of(paths::PAUSED), read).await?;
+        let mut paused = self.read(Query::new(paths::PAUSED), read).await?;
         paused.sort_by(|a, b| (&a.channel, &a.account).cmp(&(&b.channel, &b.account)));
         Ok(paused)
     }

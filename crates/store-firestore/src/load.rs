@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use futures_util::future::{try_join, try_join3};
 use hapax_domain::Priority;
 use hapax_store::StoreError;
-use hapax_store::steps::records::{EventRec, Hash, ItemRec, LaneRec, NameRec, Place, ProviderNameRec, name_hash};
+use hapax_store::steps::records::{EventRec, Hash, ItemPlace, ItemRec, LaneRec, NameRec, ProviderNameRec, name_hash};
 use hapax_store::steps::{Loaded, Wanted};
 
 use super::client::{Client, Got};
 use super::document::{read, read_with_body};
 use super::mend::mend_numbers;
 use super::query::Query;
-use super::sight::Sight;
+use super::read_set::ReadSet;
 use super::value::{Doc, flag, hash, int, number, text};
 use super::{codec, outbox_doc, paths};
 
@@ -27,7 +27,7 @@ pub(super) fn outbox_path(doc: &Doc) -> String {
 struct Found(HashMap<String, Doc>);
 
 impl Found {
-    fn of(got: Got) -> Self {
+    fn new(got: Got) -> Self {
         Self(got.docs.into_iter().map(|doc| (doc.name.clone(), doc)).collect())
     }
 
@@ -38,34 +38,34 @@ impl Found {
 
 /// Loads in two turns. Lanes come before what waits in them, because they guard the line; whether an account is sending is asked before
 /// what the provider calls its messages, so that a send which ends in between is seen by one of the two.
-pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) -> Result<Loaded, StoreError> {
+pub(super) async fn load(client: &Client, wanted: &Wanted, read_set: &mut ReadSet) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::default();
     for (account, name) in &wanted.names {
-        sight.know_thread(account, name);
+        read_set.know_thread(account, name);
     }
-    let paths = first_paths(wanted, sight);
+    let paths = first_paths(wanted, read_set);
     let (got, events, talk) =
-        try_join3(sight.get(client, &paths), plain_events(client, wanted), talk(client, wanted, sight)).await?;
-    let found = Found::of(got);
-    take_lanes(client, &found, wanted, (&mut loaded, sight))?;
-    take_names(client, &found, wanted, (&mut loaded, sight))?;
+        try_join3(read_set.get(client, &paths), plain_events(client, wanted), talk(client, wanted, read_set)).await?;
+    let found = Found::new(got);
+    take_lanes(client, &found, wanted, (&mut loaded, read_set))?;
+    take_names(client, &found, wanted, (&mut loaded, read_set))?;
     for doc in &talk.names {
         let name = read::<NameRec>(doc)?;
-        sight.saw(doc);
+        read_set.saw(doc);
         loaded.names.insert((name.account, name.name), name.peer);
     }
-    let named = wanted.threads.iter().filter_map(|thread| found.at(client, &sight.thread_path(thread)?));
+    let named = wanted.threads.iter().filter_map(|thread| found.at(client, &read_set.thread_path(thread)?));
     for doc in talk.threads.iter().chain(named.collect::<Vec<_>>()) {
-        sight.lock(doc);
-        sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
+        read_set.lock(doc);
+        read_set.threads.insert(doc.hash("hash")?, doc.id().to_owned());
         loaded.threads.insert(doc.hash("hash")?, read(doc)?);
     }
     loaded.sending = talk.sending.into_iter().filter(|(_, sends)| *sends).map(|(account, _)| account).collect();
     let with_bodies = wanted.bodies.iter().chain(plain_ones(wanted)).filter_map(|event| found.at(client, &event_path(event)));
-    take_events(client, events.iter().chain(with_bodies), wanted, (&mut loaded, sight)).await?;
+    take_events(client, events.iter().chain(with_bodies), wanted, (&mut loaded, read_set)).await?;
     for item in &wanted.items {
         if let Some(doc) = found.at(client, &item_path(item)) {
-            sight.saw(doc);
+            read_set.saw(doc);
             loaded.items.insert(*item, read::<ItemRec>(doc)?);
         }
     }
@@ -73,37 +73,37 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, sight: &mut Sight) ->
     for request in &wanted.requests {
         if let Some(doc) = found.at(client, &paths::hashed(paths::REQUESTS, request)) {
             requested.push(doc.number("number")?);
-            sight.know_request(client, request, doc.number("number")?);
+            read_set.know_request(client, request, doc.number("number")?);
         }
     }
 
     let numbers = numbers_of(wanted, requested);
     let names = provider_name_paths(wanted);
-    let placed = numbers.iter().filter_map(|number| Some(sight.messages.get(number)?.path.clone()));
+    let placed = numbers.iter().filter_map(|number| Some(read_set.messages.get(number)?.path.clone()));
     let paths: Vec<String> = names.iter().cloned().chain(placed).collect();
     let by_line = try_join(lines(client, wanted), waiting(client, wanted));
     let ((lines, waiting), got, mut outs) =
-        try_join3(by_line, sight.get(client, &paths), outs(client, wanted, &numbers, sight)).await?;
+        try_join3(by_line, read_set.get(client, &paths), outs(client, wanted, &numbers, read_set)).await?;
     loaded.waiting.extend(waiting);
-    let mut found = Found::of(got);
+    let mut found = Found::new(got);
     for (lane, docs) in &lines {
         for doc in docs {
             let item = read::<ItemRec>(doc)?;
-            sight.saw(doc);
+            read_set.saw(doc);
             loaded.lowest.entry(*lane).or_default().push(item.number);
             loaded.items.insert(item.number, item);
         }
     }
     for doc in names.iter().filter_map(|path| found.0.remove(&client.name(path))) {
         let name = read::<ProviderNameRec>(&doc)?;
-        sight.lock(&doc);
+        read_set.lock(&doc);
         loaded.provider_names.insert(name_hash(&name.account, &name.provider_id), name);
     }
     // A document that was written anew by somebody else is not this message's any more.
     let own = |doc: &Doc| doc.maybe_number("number").is_some_and(|number| numbers.binary_search(&number).is_ok());
     outs.numbered.extend(found.0.into_values().filter(own));
-    mend_outs(client, &mut outs, &numbers, sight).await?;
-    take_outs(outs, wanted, (&mut loaded, sight))?;
+    mend_outs(client, &mut outs, &numbers, read_set).await?;
+    take_outs(outs, wanted, (&mut loaded, read_set))?;
     Ok(loaded)
 }
 
@@ -122,7 +122,7 @@ fn item_path(item: &u64) -> String {
 
 /// Documents of the first turn whose paths are known. Events that are wanted without their bodies are asked for by themselves, unless
 /// those with bodies are of the same webhook.
-fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
+fn first_paths(wanted: &Wanted, read_set: &ReadSet) -> Vec<String> {
     let mut paths: Vec<String> = wanted.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)).collect();
     paths.extend(
         wanted
@@ -131,7 +131,7 @@ fn first_paths(wanted: &Wanted, sight: &Sight) -> Vec<String> {
             .chain(&wanted.sure_names)
             .map(|(account, name)| paths::hashed(paths::NAMES, &name_hash(account, name))),
     );
-    paths.extend(wanted.threads.iter().filter_map(|thread| sight.thread_path(thread)));
+    paths.extend(wanted.threads.iter().filter_map(|thread| read_set.thread_path(thread)));
     paths.extend(wanted.items.iter().map(item_path));
     paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
     if !wanted.bodies.is_empty() {
@@ -144,12 +144,12 @@ fn take_lanes(
     client: &Client,
     found: &Found,
     wanted: &Wanted,
-    (loaded, sight): (&mut Loaded, &mut Sight),
+    (loaded, read_set): (&mut Loaded, &mut ReadSet),
 ) -> Result<(), StoreError> {
     for lane in &wanted.lanes {
         if let Some(doc) = found.at(client, &paths::hashed(paths::LANES, lane)) {
             let lane = read::<LaneRec>(doc)?;
-            sight.saw_lane(doc, &lane);
+            read_set.saw_lane(doc, &lane);
             loaded.lanes.insert(lane.hash, lane);
         }
     }
@@ -160,17 +160,17 @@ fn take_names(
     client: &Client,
     found: &Found,
     wanted: &Wanted,
-    (loaded, sight): (&mut Loaded, &mut Sight),
+    (loaded, read_set): (&mut Loaded, &mut ReadSet),
 ) -> Result<(), StoreError> {
     for (account, name) in &wanted.names {
         let path = paths::hashed(paths::NAMES, &name_hash(account, name));
         let Some(doc) = found.at(client, &path) else {
-            sight.missed(vec![client.name(&path)]);
+            read_set.missed(vec![client.name(&path)]);
             continue;
         };
         let peer = doc.text("peer")?;
-        sight.saw(doc);
-        sight.know_thread(account, &peer);
+        read_set.saw(doc);
+        read_set.know_thread(account, &peer);
         loaded.names.insert((account.clone(), name.clone()), peer);
     }
     // Whoever lets a name lead elsewhere changes the document of the thread it led to, and that is checked by the commit.
@@ -194,7 +194,7 @@ async fn take_events(
     client: &Client,
     docs: impl Iterator<Item = &Doc>,
     wanted: &Wanted,
-    (loaded, sight): (&mut Loaded, &mut Sight),
+    (loaded, read_set): (&mut Loaded, &mut ReadSet),
 ) -> Result<(), StoreError> {
     for doc in docs {
         let with_body = doc.maybe_number("number").is_some_and(|number| wanted.bodies.contains(&number));
@@ -202,7 +202,7 @@ async fn take_events(
         if let Some(carried) = &mut event.carried {
             carried.body = whole_body(client, doc, std::mem::take(&mut carried.body)).await?;
         }
-        sight.saw(doc);
+        read_set.saw(doc);
         loaded.events.insert(event.number, event);
     }
     Ok(())
@@ -232,7 +232,7 @@ pub(super) async fn whole_body(client: &Client, doc: &Doc, inline: bytes::Bytes)
 /// Who waits in lanes: the two lowest of each.
 async fn lines(client: &Client, wanted: &Wanted) -> Result<Vec<(Hash, Vec<Doc>)>, StoreError> {
     let lowest = wanted.lowest_items.iter().map(|lane| {
-        let waiting = Query::of(paths::ITEMS).equal("lane", hash(lane)).equal("place", int(Place::InLane.code().into()));
+        let waiting = Query::new(paths::ITEMS).equal("lane", hash(lane)).equal("place", int(ItemPlace::InLane.code().into()));
         waiting.lowest_first("number").limit(2)
     });
     let lowest = client.run_all(lowest.collect()).await?;
@@ -243,7 +243,7 @@ async fn lines(client: &Client, wanted: &Wanted) -> Result<Vec<(Hash, Vec<Doc>)>
 async fn waiting(client: &Client, wanted: &Wanted) -> Result<Vec<((String, String, bool), usize)>, StoreError> {
     let mut waiting = Vec::with_capacity(wanted.waiting.len() * 2);
     for (channel, account) in &wanted.waiting {
-        let of = Query::of(paths::OUTBOX).equal("channel", text(channel)).equal("account", text(account));
+        let of = Query::new(paths::OUTBOX).equal("channel", text(channel)).equal("account", text(account));
         let all = of.equal("open", flag(true)).equal("unknown", flag(false));
         let replies = all.clone().equal("priority", text(Priority::Reply.name()));
         let (all, replies) = try_join(client.count(all), client.count(replies)).await?;
@@ -253,7 +253,7 @@ async fn waiting(client: &Client, wanted: &Wanted) -> Result<Vec<((String, Strin
     Ok(waiting)
 }
 
-struct Talk {
+struct ThreadTail {
     /// Those of which only the hash is known.
     threads: Vec<Doc>,
     /// All that lead to certain threads.
@@ -262,14 +262,14 @@ struct Talk {
     sending: Vec<(String, bool)>,
 }
 
-async fn talk(client: &Client, wanted: &Wanted, sight: &Sight) -> Result<Talk, StoreError> {
-    let nameless = wanted.threads.iter().filter(|thread| sight.thread_path(thread).is_none()).map(hash).collect();
-    let by_hash = Query::of(paths::THREADS);
+async fn talk(client: &Client, wanted: &Wanted, read_set: &ReadSet) -> Result<ThreadTail, StoreError> {
+    let nameless = wanted.threads.iter().filter(|thread| read_set.thread_path(thread).is_none()).map(hash).collect();
+    let by_hash = Query::new(paths::THREADS);
     let begun = wanted.sending.iter().map(|account| {
-        Query::of(paths::OUTBOX).equal("account", text(account)).equal("begun", flag(true)).only(&["number"]).limit(1)
+        Query::new(paths::OUTBOX).equal("account", text(account)).equal("begun", flag(true)).only(&["number"]).limit(1)
     });
     let named = wanted.named.iter().map(hash).collect();
-    let names = Query::of(paths::NAMES);
+    let names = Query::new(paths::NAMES);
     let (threads, names, begun) = try_join3(
         client.run_any(&by_hash, "hash", nameless),
         client.run_any(&names, "thread", named),
@@ -277,7 +277,7 @@ async fn talk(client: &Client, wanted: &Wanted, sight: &Sight) -> Result<Talk, S
     )
     .await?;
     let sending = wanted.sending.iter().cloned().zip(begun).map(|(account, found)| (account, !found.is_empty()));
-    Ok(Talk { threads, names, sending: sending.collect() })
+    Ok(ThreadTail { threads, names, sending: sending.collect() })
 }
 
 fn provider_name_paths(wanted: &Wanted) -> Vec<String> {
@@ -300,9 +300,9 @@ fn numbers_of(wanted: &Wanted, requested: Vec<u64>) -> Vec<u64> {
 }
 
 /// Asks for those of which no path is known.
-async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) -> Result<Outs, StoreError> {
-    let unplaced = numbers.iter().filter(|number| !sight.messages.contains_key(number)).map(|at| number(*at)).collect();
-    let outbox = Query::of(paths::OUTBOX);
+async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], read_set: &ReadSet) -> Result<Outs, StoreError> {
+    let unplaced = numbers.iter().filter(|number| !read_set.messages.contains_key(number)).map(|at| number(*at)).collect();
+    let outbox = Query::new(paths::OUTBOX);
     let by_number = client.run_any(&outbox, "number", unplaced);
     let lowest = wanted.lowest_outs.iter().map(|lane| line_of(lane).limit(2));
     let (numbered, lowest) = try_join(by_number, client.run_all(lowest.collect())).await?;
@@ -311,38 +311,38 @@ async fn outs(client: &Client, wanted: &Wanted, numbers: &[u64], sight: &Sight) 
 }
 
 fn line_of(lane: &Hash) -> Query {
-    Query::of(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true)).lowest_first("number")
+    Query::new(paths::OUTBOX).equal("lane", hash(lane)).equal("inLine", flag(true)).lowest_first("number")
 }
 
 /// Somebody else may have written into any of them: what can be made whole again is, and the rest stands in nobody's way.
-async fn mend_outs(client: &Client, outs: &mut Outs, numbers: &[u64], sight: &mut Sight) -> Result<(), StoreError> {
-    outs.numbered = whole_ones(client, std::mem::take(&mut outs.numbered), sight).await?;
+async fn mend_outs(client: &Client, outs: &mut Outs, numbers: &[u64], read_set: &mut ReadSet) -> Result<(), StoreError> {
+    outs.numbered = whole_ones(client, std::mem::take(&mut outs.numbered), read_set).await?;
     let there: HashSet<u64> = outs.numbered.iter().filter_map(|doc| doc.maybe_number("number")).collect();
     let missing: Vec<u64> = numbers.iter().filter(|number| !there.contains(number)).copied().collect();
     if !missing.is_empty() {
-        outs.numbered.extend(mend_numbers(client, &missing).await?.into_iter().map(|mended| sight.mend(mended)));
+        outs.numbered.extend(mend_numbers(client, &missing).await?.into_iter().map(|mended| read_set.mend(mended)));
     }
     for (lane, docs) in &mut outs.lowest {
         let (lane, found) = (&*lane, docs.len());
-        *docs = whole_ones(client, std::mem::take(docs), sight).await?;
+        *docs = whole_ones(client, std::mem::take(docs), read_set).await?;
         if docs.len() < found {
             let more = client.run(&line_of(lane).limit(LINE_MAX)).await?;
-            *docs = whole_ones(client, more, sight).await?;
+            *docs = whole_ones(client, more, read_set).await?;
         }
         docs.retain(|doc| doc.maybe_hash("lane").as_ref() == Some(lane));
     }
     Ok(())
 }
 
-async fn whole_ones(client: &Client, docs: Vec<Doc>, sight: &mut Sight) -> Result<Vec<Doc>, StoreError> {
+async fn whole_ones(client: &Client, docs: Vec<Doc>, read_set: &mut ReadSet) -> Result<Vec<Doc>, StoreError> {
     let (mut whole, mended) = super::mend::whole_ones(client, docs).await?;
-    whole.extend(mended.into_iter().map(|mended| sight.mend(mended)));
+    whole.extend(mended.into_iter().map(|mended| read_set.mend(mended)));
     Ok(whole)
 }
 
-fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Sight)) -> Result<(), StoreError> {
+fn take_outs(outs: Outs, wanted: &Wanted, (loaded, read_set): (&mut Loaded, &mut ReadSet)) -> Result<(), StoreError> {
     for doc in &outs.numbered {
-        sight.saw_message(doc)?;
+        read_set.saw_message(doc)?;
         let at = doc.number("number")?;
         loaded.messages.insert(at, read(doc)?);
         if wanted.outs.contains(&at) {
@@ -351,7 +351,7 @@ fn take_outs(outs: Outs, wanted: &Wanted, (loaded, sight): (&mut Loaded, &mut Si
     }
     for (lane, docs) in &outs.lowest {
         for doc in docs {
-            sight.saw_message(doc)?;
+            read_set.saw_message(doc)?;
             let Some(out) = outbox_doc::read_out(doc)? else { continue };
             loaded.lowest.entry(*lane).or_default().push(out.number);
             loaded.outs.insert(out.number, out);

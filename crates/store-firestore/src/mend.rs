@@ -37,7 +37,7 @@ pub(super) fn is_whole(doc: &Doc) -> bool {
 
 /// Finds the message that this document was made for, and makes the document again. `None`: no message was, or too little is known of it.
 pub(super) async fn mend(client: &Client, found: &Doc) -> Result<Option<Mended>, StoreError> {
-    let requests = client.run(&Query::of(paths::REQUESTS).equal("doc", text(found.id())).limit(1)).await?;
+    let requests = client.run(&Query::new(paths::REQUESTS).equal("doc", text(found.id())).limit(1)).await?;
     match requests.first() {
         Some(request) => made_again(client, request, found).await,
         None => Ok(None),
@@ -46,7 +46,7 @@ pub(super) async fn mend(client: &Client, found: &Doc) -> Result<Option<Mended>,
 
 /// Makes the documents of messages again that are not found by their numbers.
 pub(super) async fn mend_numbers(client: &Client, numbers: &[u64]) -> Result<Vec<Mended>, StoreError> {
-    let requests = Query::of(paths::REQUESTS);
+    let requests = Query::new(paths::REQUESTS);
     let requests = client.run_any(&requests, "number", numbers.iter().map(|at| number(*at)).collect()).await?;
     let by_path: HashMap<String, &Doc> = requests
         .iter()

@@ -13,7 +13,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    pub(super) fn of(collection: &'static str) -> Self {
+    pub(super) fn new(collection: &'static str) -> Self {
         Self { collection, filters: vec![], order: vec![], after: None, select: None, limit: None }
     }
 

@@ -10,7 +10,7 @@ use hapax_store::steps::records::{EventRec, Hash, LaneRec, MessageRec, Queue, Th
 
 use super::document::{fields_of, read, split};
 use super::query::Query;
-use super::sight::MessagePlace;
+use super::read_set::MessagePlace;
 use super::tx::FirestoreTx;
 use super::value::{Doc, Fields, bytes, hash, int, map, number, text};
 use super::{codec, outbox_doc, paths};
@@ -22,7 +22,7 @@ const MARKED_MAX: usize = 300;
 
 impl FirestoreTx {
     pub(super) async fn save_all(&mut self, changes: &Changes) -> Result<(), StoreError> {
-        for (name, fields) in std::mem::take(&mut self.sight.mended) {
+        for (name, fields) in std::mem::take(&mut self.read_set.mended) {
             self.writes.update(name, fields);
         }
         self.save_threads(changes);
@@ -65,7 +65,7 @@ impl FirestoreTx {
         let path = |thread: &ThreadRec| format!("{}/{}", paths::THREADS, paths::thread_doc_id(&thread.account, &thread.peer));
         for thread in &changes.new_threads {
             let hash = thread_hash(&thread.account, &thread.peer);
-            self.sight.threads.insert(hash, paths::thread_doc_id(&thread.account, &thread.peer));
+            self.read_set.threads.insert(hash, paths::thread_doc_id(&thread.account, &thread.peer));
             self.writes.create(self.name(&path(thread)), codec::thread_fields(thread));
         }
         for thread in &changes.threads {
@@ -97,13 +97,13 @@ impl FirestoreTx {
     /// Removes threads that were seen, and the names that lead to them.
     async fn remove_threads(&mut self, threads: &[Hash]) -> Result<(), StoreError> {
         for thread in threads {
-            if let Some(id) = self.sight.threads.get(thread) {
+            if let Some(id) = self.read_set.threads.get(thread) {
                 self.writes.delete(self.name(&format!("{}/{id}", paths::THREADS)));
             }
         }
         let names = threads.iter().map(hash).collect();
-        for doc in self.inner.client.run_any(&Query::of(paths::NAMES), "thread", names).await? {
-            self.sight.saw(&doc);
+        for doc in self.inner.client.run_any(&Query::new(paths::NAMES), "thread", names).await? {
+            self.read_set.saw(&doc);
             self.writes.delete(doc.name);
         }
         Ok(())
@@ -113,12 +113,12 @@ impl FirestoreTx {
     async fn find_threads(&mut self, changes: &Changes) -> Result<(), StoreError> {
         let said = changes.new_events.iter().filter_map(|event| event.thread);
         let mut unseen: Vec<Hash> = said.chain(changes.new_messages.iter().map(|message| message.thread)).collect();
-        unseen.retain(|thread| !self.sight.threads.contains_key(thread));
+        unseen.retain(|thread| !self.read_set.threads.contains_key(thread));
         unseen.sort_unstable();
         unseen.dedup();
         let unseen = unseen.iter().map(hash).collect();
-        for doc in self.inner.client.run_any(&Query::of(paths::THREADS), "hash", unseen).await? {
-            self.sight.threads.insert(doc.hash("hash")?, doc.id().to_owned());
+        for doc in self.inner.client.run_any(&Query::new(paths::THREADS), "hash", unseen).await? {
+            self.read_set.threads.insert(doc.hash("hash")?, doc.id().to_owned());
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl FirestoreTx {
                 "a message's text is longer than {most} KiB, which the Firestore engine does not keep"
             )));
         }
-        let thread_doc = event.thread.and_then(|thread| self.sight.threads.get(&thread).cloned());
+        let thread_doc = event.thread.and_then(|thread| self.read_set.threads.get(&thread).cloned());
         let path = paths::numbered(paths::EVENTS, event.number);
         self.writes.create(self.name(&path), codec::event_fields(event, thread_doc.as_deref()));
         if let Some(carried) = &event.carried {
@@ -148,7 +148,7 @@ impl FirestoreTx {
         for (thread, unread) in changes.marked_read.iter().filter(|(_, unread)| *unread > 0) {
             // Between them may stand what was sent past hapax.
             let most = usize::try_from(*unread).unwrap_or(MARKED_MAX).saturating_mul(2).min(MARKED_MAX);
-            let newest = Query::of(paths::EVENTS).equal("thread", hash(thread)).highest_first("number");
+            let newest = Query::new(paths::EVENTS).equal("thread", hash(thread)).highest_first("number");
             for doc in self.inner.client.run(&newest.only(codec::plain_event()).limit(most)).await? {
                 let (event, Some(thread_doc)) = (read::<EventRec>(&doc)?, doc.maybe_text("thread_doc")) else { continue };
                 if !event.echo {
@@ -189,7 +189,7 @@ impl FirestoreTx {
             for index in 0..doc.maybe_int("pieces").unwrap_or_default().max(0) as usize {
                 self.writes.delete(self.name(&paths::piece(&of, index)));
             }
-            self.sight.saw(doc);
+            self.read_set.saw(doc);
             self.writes.delete(doc.name.clone());
         }
         for doc in attempts {
@@ -199,7 +199,7 @@ impl FirestoreTx {
     }
 
     async fn attempts_of(&self, queue: Queue, of: &[u64]) -> Result<Vec<Doc>, StoreError> {
-        let attempts = Query::of(paths::ATTEMPTS).equal("queue", int(queue.code().into())).only(&["of"]);
+        let attempts = Query::new(paths::ATTEMPTS).equal("queue", int(queue.code().into())).only(&["of"]);
         self.inner.client.run_any(&attempts, "of", of.iter().map(|of| number(*of)).collect()).await
     }
 
@@ -221,7 +221,7 @@ impl FirestoreTx {
         self.find_messages(changes).await?;
         let open: HashSet<u64> = changes.new_outs.iter().map(|out| out.number).collect();
         for message in &changes.new_messages {
-            let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
+            let Some(place) = self.read_set.messages.get(&message.number).cloned() else { continue };
             let mut fields = outbox_doc::message_fields(message, place.thread_doc.as_deref()).and(outbox_doc::lease_fields(None));
             if !open.contains(&message.number) {
                 fields = fields.and(outbox_doc::closed_fields());
@@ -243,7 +243,7 @@ impl FirestoreTx {
             }
         }
         for message in &changes.messages {
-            let Some(place) = self.sight.messages.get(&message.number).cloned() else { continue };
+            let Some(place) = self.read_set.messages.get(&message.number).cloned() else { continue };
             let home = Fields::default().with("home", hash(&message.home));
             self.writes.update(self.name(&place.path), outbox_doc::progress_fields(message).and(home));
             if let Some(thread_doc) = place.thread_doc {
@@ -252,7 +252,7 @@ impl FirestoreTx {
             }
         }
         for out in changes.new_outs.iter().chain(&changes.outs) {
-            let Some(place) = self.sight.messages.get(&out.number).cloned() else { continue };
+            let Some(place) = self.read_set.messages.get(&out.number).cloned() else { continue };
             self.writes.update(self.name(&place.path), outbox_doc::out_fields(out));
             if let Some(thread_doc) = place.thread_doc {
                 let entry = self.entry(&thread_doc, &MessageId(ids::numbered(out.created_ms, out.number)).to_string());
@@ -260,7 +260,7 @@ impl FirestoreTx {
             }
         }
         for number in &changes.gone_outs {
-            let Some(place) = self.sight.messages.get(number).cloned() else { continue };
+            let Some(place) = self.read_set.messages.get(number).cloned() else { continue };
             self.writes.update(self.name(&place.path), outbox_doc::closed_fields());
             let message = changes.messages.iter().find(|message| message.number == *number);
             if let (Some(thread_doc), Some(message)) = (place.thread_doc, message) {
@@ -272,10 +272,10 @@ impl FirestoreTx {
 
     /// Finds the documents of messages that enter the outbox and were neither seen nor made: those that an import has made before.
     async fn find_messages(&mut self, changes: &Changes) -> Result<(), StoreError> {
-        let numbers = changes.new_outs.iter().map(|out| out.number).filter(|out| !self.sight.messages.contains_key(out));
+        let numbers = changes.new_outs.iter().map(|out| out.number).filter(|out| !self.read_set.messages.contains_key(out));
         let numbers: Vec<_> = numbers.map(number).collect();
-        for doc in self.inner.client.run_any(&Query::of(paths::OUTBOX), "number", numbers).await? {
-            self.sight.saw_message(&doc)?;
+        for doc in self.inner.client.run_any(&Query::new(paths::OUTBOX), "number", numbers).await? {
+            self.read_set.saw_message(&doc)?;
         }
         Ok(())
     }
@@ -284,7 +284,7 @@ impl FirestoreTx {
     async fn name_messages(&mut self, messages: &[MessageRec]) -> Result<(), StoreError> {
         let mut nameless: Vec<&MessageRec> = messages.iter().collect();
         if let (Some(adoption), Some(message)) = (&self.adoption, messages.first()) {
-            self.sight.times.insert(self.inner.client.name(&adoption.path), Some(adoption.update_time.clone()));
+            self.read_set.times.insert(self.inner.client.name(&adoption.path), Some(adoption.update_time.clone()));
             self.place(message, adoption.path.clone());
             nameless.clear();
         }
@@ -296,7 +296,7 @@ impl FirestoreTx {
                 format!("{}/{}", paths::OUTBOX, [plain, with_account, hashed][choice])
             };
             let wanted: Vec<String> = nameless.iter().map(|message| path(message)).collect();
-            let there = self.sight.get(&self.inner.client, &wanted).await?.docs;
+            let there = self.read_set.get(&self.inner.client, &wanted).await?.docs;
             taken.extend(there.into_iter().map(|doc| format!("{}/{}", paths::OUTBOX, doc.id())));
             let mut left = Vec::new();
             for (message, path) in nameless.into_iter().zip(wanted) {
@@ -311,8 +311,8 @@ impl FirestoreTx {
     }
 
     fn place(&mut self, message: &MessageRec, path: String) {
-        let thread_doc = self.sight.threads.get(&message.thread).cloned();
-        self.sight.messages.insert(message.number, MessagePlace { path, thread_doc });
+        let thread_doc = self.read_set.threads.get(&message.thread).cloned();
+        self.read_set.messages.insert(message.number, MessagePlace { path, thread_doc });
     }
 
     /// Removes messages with all that hangs on them.
@@ -321,7 +321,7 @@ impl FirestoreTx {
             return Ok(());
         }
         let numbers = messages.iter().map(|message| number(*message)).collect();
-        let found = self.inner.client.run_any(&Query::of(paths::OUTBOX), "number", numbers).await?;
+        let found = self.inner.client.run_any(&Query::new(paths::OUTBOX), "number", numbers).await?;
         for doc in &found {
             if let (Some(thread_doc), Some(id)) = (doc.maybe_text("threadId"), doc.maybe_text("messageId")) {
                 self.writes.delete(self.entry(&thread_doc, &id));
@@ -330,7 +330,7 @@ impl FirestoreTx {
                 let request = request_hash(&message.account, &message.request_id);
                 self.writes.delete(self.name(&paths::hashed(paths::REQUESTS, &request)));
             }
-            self.sight.saw(doc);
+            self.read_set.saw(doc);
             self.writes.delete(doc.name.clone());
         }
         for doc in self.attempts_of(Queue::Outbox, messages).await? {
@@ -347,11 +347,11 @@ impl FirestoreTx {
         };
         let name = |lane: &Hash| self.inner.client.name(&paths::hashed(paths::LANES, lane));
         for lane in &changes.new_lanes {
-            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
+            let fields = codec::lane_fields(lane, held_doc(lane, &self.read_set.messages).as_deref());
             self.writes.create(name(&lane.hash), fields);
         }
         for lane in &changes.lanes {
-            let fields = codec::lane_fields(lane, held_doc(lane, &self.sight.messages).as_deref());
+            let fields = codec::lane_fields(lane, held_doc(lane, &self.read_set.messages).as_deref());
             self.writes.update(name(&lane.hash), fields);
         }
         for lane in &changes.gone_lanes {
@@ -363,7 +363,7 @@ impl FirestoreTx {
     /// Tells the documents of messages who works on them now, where a front end can see it.
     async fn save_leases(&mut self, changes: &Changes) -> Result<(), StoreError> {
         let mut leases: HashMap<u64, Fields> = HashMap::new();
-        let before = |lane: &Hash| self.sight.lanes.get(lane).filter(|lane| lane.queue == Queue::Outbox);
+        let before = |lane: &Hash| self.read_set.lanes.get(lane).filter(|lane| lane.queue == Queue::Outbox);
         let changed = changes.new_lanes.iter().chain(&changes.lanes);
         for lane in changed.clone().map(|lane| &lane.hash).chain(&changes.gone_lanes) {
             let held = before(lane).and_then(|lane| lane.held.as_ref());
@@ -372,17 +372,17 @@ impl FirestoreTx {
         for held in changed.filter(|lane| lane.queue == Queue::Outbox).filter_map(|lane| lane.held.as_ref()) {
             leases.insert(held.number, outbox_doc::lease_fields(Some(held)));
         }
-        let known = |number: &u64| Some(self.sight.messages.get(number)?.path.clone());
+        let known = |number: &u64| Some(self.read_set.messages.get(number)?.path.clone());
         let paths: Vec<(u64, String)> = leases.keys().filter_map(|number| Some((*number, known(number)?))).collect();
         // A document that this transaction has not seen may have been removed by hand, which must not keep the lane from going on.
-        let known = |name: &String| self.sight.times.contains_key(name) || self.writes.has(name);
+        let known = |name: &String| self.read_set.times.contains_key(name) || self.writes.has(name);
         let unseen = paths.iter().map(|(_, path)| path).filter(|path| !known(&self.name(path)));
         let got = self.inner.client.get(&unseen.cloned().collect::<Vec<_>>(), Some(&["number"])).await?;
-        got.docs.iter().for_each(|doc| self.sight.saw(doc));
-        self.sight.missed(got.missing);
+        got.docs.iter().for_each(|doc| self.read_set.saw(doc));
+        self.read_set.missed(got.missing);
         for (number, path) in paths {
             let name = self.name(&path);
-            let there = self.writes.has(&name) || matches!(self.sight.times.get(&name), Some(Some(_)));
+            let there = self.writes.has(&name) || matches!(self.read_set.times.get(&name), Some(Some(_)));
             if let Some(fields) = leases.remove(&number).filter(|_| there) {
                 self.writes.update(name, fields);
             }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::future::try_join;
 use hapax_domain::{Priority, ids};
-use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue, priority_code};
-use hapax_store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
+use hapax_store::steps::records::{ItemPlace, ItemRec, KeyRec, LaneRec, Queue, priority_code};
+use hapax_store::steps::{Changes, Due, Loaded, Tx, TxError, Wanted};
 use hapax_store::{PausedAccount, Redrive, StoreError};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use super::gate::Pass;
 use super::load::load;
 use super::numbers::lead_micros;
 use super::query::Query;
-use super::sight::Sight;
+use super::read_set::ReadSet;
 use super::value::{Doc, Fields, flag, int, micros, number, text, time};
 use super::writes::Writes;
 use super::{FirestoreEngine, Inner, paths};
@@ -37,7 +37,7 @@ pub struct FirestoreTx {
     pub(super) inner: Arc<Inner>,
     /// The document of a front end that the one new message of this transaction is made from.
     pub(super) adoption: Option<Arc<Adoption>>,
-    pub(super) sight: Sight,
+    pub(super) read_set: ReadSet,
     pub(super) writes: Writes,
     now_ms: i64,
     begun_micros: i64,
@@ -50,10 +50,10 @@ pub struct FirestoreTx {
 
 impl FirestoreTx {
     /// `now_ms` is the store's clock, `begun_micros` the server's.
-    pub(super) fn new(engine: &FirestoreEngine, pass: Pass, sight: Sight, (now_ms, begun_micros): (i64, i64)) -> Self {
+    pub(super) fn new(engine: &FirestoreEngine, pass: Pass, read_set: ReadSet, (now_ms, begun_micros): (i64, i64)) -> Self {
         let nonce = hex::encode(rand::random::<[u8; 16]>());
         let (inner, adoption, writes) = (Arc::clone(&engine.inner), engine.adoption.clone(), Writes::default());
-        Self { inner, adoption, sight, writes, now_ms, begun_micros, nonce, last_number: None, paused: None, pass }
+        Self { inner, adoption, read_set, writes, now_ms, begun_micros, nonce, last_number: None, paused: None, pass }
     }
 
     fn nonce_name(&self) -> String {
@@ -70,17 +70,17 @@ impl FirestoreTx {
     /// A lane guards the line of what waits in it, so whoever saw a lane and writes anything changes it: somebody else who found its
     /// line empty, or its lowest to be another, comes to nothing. All other documents that count are checked to be as they were seen.
     fn guard(&mut self) {
-        for lane in self.sight.lanes.keys() {
+        for lane in self.read_set.lanes.keys() {
             self.writes.touch(self.inner.client.name(&paths::hashed(paths::LANES, lane)), &self.nonce);
         }
-        for name in std::mem::take(&mut self.sight.locked) {
+        for name in std::mem::take(&mut self.read_set.locked) {
             self.writes.verify(name);
         }
         self.writes.create(self.nonce_name(), self.nonce_fields(true));
     }
 
     /// Asks what became of a commit without an answer: whoever makes the nonce's document first decides it.
-    async fn resolve(&self, fault: Fault) -> Result<(), Trouble> {
+    async fn resolve(&self, fault: Fault) -> Result<(), TxError> {
         let mut question = Writes::default();
         question.create(self.nonce_name(), self.nonce_fields(false));
         let body = question.commit(&HashMap::new())?;
@@ -93,10 +93,10 @@ impl FirestoreTx {
                 Err(_) => None,
             };
             match never {
-                Some(true) => return Err(Trouble::Failed(fault.error("a commit"))),
+                Some(true) => return Err(TxError::Failed(fault.error("a commit"))),
                 Some(false) => return Ok(()),
                 None if begun.elapsed() < DOUBT_PATIENCE => tokio::time::sleep(DOUBT_WAIT).await,
-                None => return Err(Trouble::Failed(fault.error("a commit of which nobody knows whether it was done"))),
+                None => return Err(TxError::Failed(fault.error("a commit of which nobody knows whether it was done"))),
             }
         }
     }
@@ -120,7 +120,7 @@ impl FirestoreTx {
     fn see_items(&mut self, docs: &[Doc]) -> Result<Vec<ItemRec>, StoreError> {
         docs.iter()
             .map(|doc| {
-                self.sight.saw(doc);
+                self.read_set.saw(doc);
                 read(doc)
             })
             .collect()
@@ -159,7 +159,7 @@ impl FirestoreTx {
 }
 
 fn lanes_of(due: &Due<'_>) -> Query {
-    Query::of(paths::LANES).equal("queue", int(due.queue.code().into())).equal("channel", text(due.channel))
+    Query::new(paths::LANES).equal("queue", int(due.queue.code().into())).equal("channel", text(due.channel))
 }
 
 fn rests(lane: &Doc, resting: &[String]) -> bool {
@@ -179,9 +179,9 @@ impl Tx for FirestoreTx {
     }
 
     /// Looks who holds the keys; that a free one is still free is checked by the commit.
-    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         let key_paths: Vec<String> = keys.iter().map(|key| paths::hashed(paths::KEYS, &key.key)).collect();
-        let got = self.sight.get(&self.inner.client, &key_paths).await?;
+        let got = self.read_set.get(&self.inner.client, &key_paths).await?;
         let known: HashMap<&str, &Doc> = got.docs.iter().map(|doc| (doc.id(), doc)).collect();
         let mut holders = Vec::with_capacity(keys.len());
         for (key, path) in keys.iter().zip(&key_paths) {
@@ -194,7 +194,7 @@ impl Tx for FirestoreTx {
             let holder = read::<KeyRec>(doc)?;
             let over = holder.expires_ms <= self.now_ms;
             if over {
-                self.sight.saw(doc);
+                self.read_set.saw(doc);
                 self.writes.update(name, fields_of(key));
             }
             holders.push((!over).then_some(holder));
@@ -202,11 +202,11 @@ impl Tx for FirestoreTx {
         Ok(holders)
     }
 
-    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
-        Ok(load(&self.inner.client, wanted, &mut self.sight).await?)
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
+        Ok(load(&self.inner.client, wanted, &mut self.read_set).await?)
     }
 
-    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
         let mut resting = due.resting.to_vec();
         let engine = FirestoreEngine::on(&self.inner);
         let (query, enough) = self.due_first(due);
@@ -229,13 +229,13 @@ impl Tx for FirestoreTx {
         lanes.sort_by_key(|(lane, _)| (lane.priority, lane.due_ms, lane.first));
         lanes.truncate(due.max);
         for (lane, doc) in &lanes {
-            self.sight.saw_lane(doc, lane);
+            self.read_set.saw_lane(doc, lane);
         }
         Ok(lanes.into_iter().map(|(lane, _)| lane).collect())
     }
 
-    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
-        let items = Query::of(paths::ITEMS).equal("place", int(Place::Parked.code().into())).limit(max);
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError> {
+        let items = Query::new(paths::ITEMS).equal("place", int(ItemPlace::Parked.code().into())).limit(max);
         let by_number = items.clone().lowest_first("number").behind((after > 0).then(|| vec![number(after)]));
         let found = match which {
             Redrive::Item(id) => {
@@ -243,7 +243,7 @@ impl Tx for FirestoreTx {
                 let own: Vec<ItemRec> = self.see_items(&item)?;
                 return Ok(own
                     .into_iter()
-                    .filter(|item| item.place == Place::Parked && item.number > after && item.item_id() == *id)
+                    .filter(|item| item.place == ItemPlace::Parked && item.number > after && item.item_id() == *id)
                     .collect());
             }
             Redrive::Event(id) => by_number.contains("events", number(ids::number_of(id.0))),
@@ -254,17 +254,17 @@ impl Tx for FirestoreTx {
         Ok(self.see_items(&docs)?)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
         self.save_all(changes).await?;
         Ok(())
     }
 
-    async fn commit(mut self) -> Result<(), Trouble> {
+    async fn commit(mut self) -> Result<(), TxError> {
         if self.writes.is_empty() {
             return Ok(());
         }
         self.guard();
-        let body = self.writes.commit(&self.sight.times)?;
+        let body = self.writes.commit(&self.read_set.times)?;
         match self.inner.client.call("commit", &body).await {
             Ok(answer) => {
                 self.pass.went_well();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use hapax_domain::age::Dated;
-use hapax_store::steps::records::{EventRec, Place, Queue, name_hash};
+use hapax_store::steps::records::{EventRec, ItemPlace, Queue, name_hash};
 use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 use serde_json::{Value, json};
 
@@ -196,7 +196,7 @@ impl FirestoreEngine {
 
     pub(super) async fn purge_expired(&self, max: usize) -> Result<u64, StoreError> {
         let over = |collection, now_ms: i64| {
-            Query::of(collection).at_most("expires_at", time(now_ms)).lowest_first("expires_at").only(&["expires_at"]).limit(max)
+            Query::new(collection).at_most("expires_at", time(now_ms)).lowest_first("expires_at").only(&["expires_at"]).limit(max)
         };
         let (now_ms, server_ms) = (self.clock_ms().await?, self.read_clock().await? / 1_000);
         let (keys, nonces) = (over(paths::KEYS, now_ms), over(paths::NONCES, server_ms));
@@ -210,10 +210,10 @@ impl FirestoreEngine {
     pub(super) async fn purge_old_names(&self, before_ms: i64, max: usize) -> Result<u64, StoreError> {
         let (mut removed, mut behind) = (0, None);
         for _ in 0..NAME_PAGES_MAX {
-            let old = Query::of(paths::PROVIDER_NAMES).at_most("heard_ms", int(before_ms)).lowest_first("heard_ms");
+            let old = Query::new(paths::PROVIDER_NAMES).at_most("heard_ms", int(before_ms)).lowest_first("heard_ms");
             let page = self.inner.client.run(&old.lowest_first("__name__").behind(behind).limit(max)).await?;
             let named: Vec<u64> = page.iter().filter_map(|doc| doc.maybe_number("message")).collect();
-            let there = Query::of(paths::OUTBOX).only(&["number"]);
+            let there = Query::new(paths::OUTBOX).only(&["number"]);
             let there = self.inner.client.run_any(&there, "number", named.into_iter().map(number).collect()).await?;
             let there: HashSet<u64> = there.iter().filter_map(|doc| doc.maybe_number("number")).collect();
             let full = page.len() == max;
@@ -231,7 +231,7 @@ impl FirestoreEngine {
     }
 
     pub(super) async fn carriers_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
-        let carriers = Query::of(paths::EVENTS).equal("carrier", flag(true)).above("number", Some(number(after)));
+        let carriers = Query::new(paths::EVENTS).equal("carrier", flag(true)).above("number", Some(number(after)));
         let carriers = carriers.lowest_first("number").only(&["number", "received_ms"]).limit(max);
         let found = self.inner.client.run(&carriers).await?;
         found.iter().map(|doc| Ok(Dated { number: doc.number("number")?, at_ms: doc.int("received_ms")? })).collect()
@@ -239,14 +239,14 @@ impl FirestoreEngine {
 
     pub(super) async fn events_of_webhooks(&self, webhooks: &[u64]) -> Result<Vec<EventRec>, StoreError> {
         let wanted = webhooks.iter().map(|webhook| number(*webhook)).collect();
-        let events = self.inner.client.run_any(&Query::of(paths::EVENTS).only(codec::plain_event()), "webhook", wanted).await?;
+        let events = self.inner.client.run_any(&Query::new(paths::EVENTS).only(codec::plain_event()), "webhook", wanted).await?;
         let mut events = events.iter().map(read::<EventRec>).collect::<Result<Vec<_>, _>>()?;
         events.sort_by_key(|event| (event.webhook, event.number));
         Ok(events)
     }
 
     pub(super) async fn ended_after(&self, after: u64, max: usize) -> Result<Vec<Dated>, StoreError> {
-        let ended = Query::of(paths::OUTBOX).equal("open", flag(false)).above("number", Some(number(after)));
+        let ended = Query::new(paths::OUTBOX).equal("open", flag(false)).above("number", Some(number(after)));
         let found = self.inner.client.run(&ended.lowest_first("number").only(&["number", "createdAt"]).limit(max)).await?;
         // One that somebody else has written over is passed by.
         let dated = |doc: &Doc| Some(Dated { number: doc.maybe_number("number")?, at_ms: doc.maybe_time("createdAt")? });
@@ -255,8 +255,8 @@ impl FirestoreEngine {
 
     pub(super) async fn count_all(&self) -> Result<Stats, StoreError> {
         let client = &self.inner.client;
-        let open = |unknown| client.count(Query::of(paths::OUTBOX).equal("open", flag(true)).equal("unknown", flag(unknown)));
-        let (keys, events) = try_join(client.count(Query::of(paths::KEYS)), client.count(Query::of(paths::EVENTS))).await?;
+        let open = |unknown| client.count(Query::new(paths::OUTBOX).equal("open", flag(true)).equal("unknown", flag(unknown)));
+        let (keys, events) = try_join(client.count(Query::new(paths::KEYS)), client.count(Query::new(paths::EVENTS))).await?;
         let (waiting, unknown) = try_join(open(false), open(true)).await?;
         let channels = try_join_all(self.channels().await?.into_iter().map(|channel| self.count_channel(channel))).await?;
         Ok(Stats { keys, events, channels, outbox_waiting: waiting, outbox_unknown: unknown, ..Stats::default() })
@@ -267,7 +267,7 @@ impl FirestoreEngine {
         let mut channels: Vec<String> = Vec::new();
         loop {
             let behind = channels.last().map(|last| text(last));
-            let next = Query::of(paths::ITEMS).above("channel", behind).lowest_first("channel").only(&["channel"]).limit(1);
+            let next = Query::new(paths::ITEMS).above("channel", behind).lowest_first("channel").only(&["channel"]).limit(1);
             match self.inner.client.run(&next).await?.first() {
                 Some(doc) => channels.push(doc.text("channel")?),
                 None => return Ok(channels),
@@ -277,12 +277,14 @@ impl FirestoreEngine {
 
     async fn count_channel(&self, channel: String) -> Result<ChannelCounts, StoreError> {
         let client = &self.inner.client;
-        let at = |place: Place| Query::of(paths::ITEMS).equal("channel", text(&channel)).equal("place", int(place.code().into()));
-        let lanes = Query::of(paths::LANES).equal("queue", int(Queue::Inbox.code().into())).equal("channel", text(&channel));
+        let at =
+            |place: ItemPlace| Query::new(paths::ITEMS).equal("channel", text(&channel)).equal("place", int(place.code().into()));
+        let lanes = Query::new(paths::LANES).equal("queue", int(Queue::Inbox.code().into())).equal("channel", text(&channel));
         let leased = lanes.equal("leased", flag(true));
-        let (waiting, leased) = try_join(client.count(at(Place::InLane)), client.count(leased)).await?;
-        let (parked, quarantined) = try_join(client.count(at(Place::Parked)), client.count(at(Place::Quarantined))).await?;
-        let oldest = client.run(&at(Place::InLane).lowest_first("received_ms").only(&["received_ms"]).limit(1)).await?;
+        let (waiting, leased) = try_join(client.count(at(ItemPlace::InLane)), client.count(leased)).await?;
+        let (parked, quarantined) =
+            try_join(client.count(at(ItemPlace::Parked)), client.count(at(ItemPlace::Quarantined))).await?;
+        let oldest = client.run(&at(ItemPlace::InLane).lowest_first("received_ms").only(&["received_ms"]).limit(1)).await?;
         let oldest_ms = oldest.first().map(|doc| doc.int("received_ms")).transpose()?;
         Ok(ChannelCounts { channel, waiting: waiting.saturating_sub(leased), leased, parked, quarantined, oldest_ms })
     }

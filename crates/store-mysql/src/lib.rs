@@ -10,12 +10,12 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
-mod by_hand;
 mod clock;
 mod dump;
 mod link;
 mod lists;
 mod load;
+mod naive_claim;
 mod open;
 mod rows;
 mod save;
@@ -33,15 +33,15 @@ use tokio::sync::Notify;
 use self::link::{Links, Sets};
 use self::load::Asked;
 use self::sql::Sql;
-pub use by_hand::by_hand;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
 use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
-use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
+use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
 use hapax_store::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
 };
+pub use naive_claim::naive_claim;
 pub use tx::MysqlTx;
 
 const INGEST_LINKS: usize = 6;
@@ -142,12 +142,12 @@ impl Engine for MysqlEngine {
         links.div_ceil(2)
     }
 
-    async fn begin(&self, pool: Pool, numbers: usize) -> Result<MysqlTx, Trouble> {
+    async fn begin(&self, pool: Pool, numbers: usize) -> Result<MysqlTx, TxError> {
         MysqlTx::begin(self.links(pool), numbers, &self.now(), self.packet_max).await
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
-        let Asked { sql, parts } = Asked::of(wanted, false);
+        let Asked { sql, parts } = Asked::new(wanted, false);
         if sql.is_empty() {
             return Ok(Loaded::default());
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hapax_store::StoreError;
-use hapax_store::steps::Trouble;
+use hapax_store::steps::TxError;
 use hapax_store::steps::record::Record;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, Params, Row, ServerError, Value};
@@ -74,8 +74,8 @@ impl Failure {
         }
     }
 
-    pub(super) fn into_trouble(self, what: &'static str) -> Trouble {
-        if self.in_the_way() { Trouble::Again(self.to_string()) } else { Trouble::Failed(self.into_error(what)) }
+    pub(super) fn into_trouble(self, what: &'static str) -> TxError {
+        if self.in_the_way() { TxError::Conflict(self.to_string()) } else { TxError::Failed(self.into_error(what)) }
     }
 }
 
@@ -86,7 +86,7 @@ impl Sets {
     /// The rows of the next statement, read by `read`.
     pub(super) fn read<T>(&mut self, read: impl Fn(&mut Fields) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         let rows = self.0.next().unwrap_or_default();
-        rows.into_iter().map(|row| read(&mut Fields::of(row))).collect()
+        rows.into_iter().map(|row| read(&mut Fields::new(row))).collect()
     }
 
     /// The records of the next statement.

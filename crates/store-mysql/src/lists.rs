@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hapax_domain::{EventId, ids};
 use hapax_store::steps::Entry;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, MessageRec, OutRec, Place, Queue, ThreadRec, thread_hash,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, MessageRec, OutRec, Queue, ThreadRec, thread_hash,
 };
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
@@ -85,16 +85,16 @@ pub(super) async fn items(
     limit: usize,
 ) -> Result<Vec<ItemRec>, StoreError> {
     // Each place is a range of its index; those that are on their way are most of the table.
-    let places: &[Option<Place>] = match query.parked {
+    let places: &[Option<ItemPlace>] = match query.parked {
         None => &[None],
-        Some(false) => &[Some(Place::InLane)],
-        Some(true) => &[Some(Place::Parked), Some(Place::Quarantined)],
+        Some(false) => &[Some(ItemPlace::InLane)],
+        Some(true) => &[Some(ItemPlace::Parked), Some(ItemPlace::Quarantined)],
     };
     let mut sql = Sql::default();
     for place in places {
         let index = if place.is_some() { "of_place" } else { "PRIMARY" };
         let mut select = Select::new(ItemRec::columns(), &format!("hapax_items FORCE INDEX ({index})"));
-        select.and_if("place = ?", place.map(Place::code));
+        select.and_if("place = ?", place.map(ItemPlace::code));
         select.and_if("channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
         select.and_if("number > ?", after);
         select.into(&mut sql, "number", limit);

@@ -3,7 +3,7 @@
 use hapax_store::StoreError;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, ThreadRec, name_hash,
+    EventRec, Hash, ItemPlace, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 
@@ -37,7 +37,7 @@ pub(super) enum Part {
 impl Asked {
     /// With `lock`, what the contract wants locked is locked until the end of the transaction, in the order of its key. The index is
     /// named each time: looking through a whole table, which the server may prefer while it is small, would lock what others work on.
-    pub(super) fn of(wanted: &Wanted, lock: bool) -> Asked {
+    pub(super) fn new(wanted: &Wanted, lock: bool) -> Asked {
         let mut asked = Asked { sql: Sql::default(), parts: Vec::new() };
         let lock = if lock { " FOR UPDATE" } else { "" };
         asked.by::<LaneRec, _>(Part::Lanes, "PRIMARY", "hash", &wanted.lanes, lock);
@@ -107,7 +107,7 @@ impl Asked {
         for some in lanes.chunks(ROWS_MAX / 5) {
             let one = "(SELECT ? FROM hapax_items FORCE INDEX (line) WHERE lane = ? AND place = ? ORDER BY number LIMIT 2)";
             let all = vec![one; some.len()].join(" UNION ALL ");
-            let place = Place::InLane.code();
+            let place = ItemPlace::InLane.code();
             let columns = Raw(ItemRec::columns());
             let values: Vec<&dyn Literal> = some.iter().flat_map(|lane| [&columns as &dyn Literal, lane, &place]).collect();
             self.add(Part::LowestItems, &all, &values);

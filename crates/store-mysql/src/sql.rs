@@ -224,7 +224,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn of(row: Row) -> Self {
+    pub(super) fn new(row: Row) -> Self {
         Self { row, at: 0 }
     }
 

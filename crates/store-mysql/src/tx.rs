@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_domain::ids;
-use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec, Place, Queue};
-use hapax_store::steps::{Changes, Due, Loaded, Trouble, Tx, Wanted};
+use hapax_store::steps::records::{ItemPlace, ItemRec, KeyRec, LaneRec, Queue};
+use hapax_store::steps::{Changes, Due, Loaded, Tx, TxError, Wanted};
 use hapax_store::{Redrive, StoreError};
 use tokio::time::{Instant, sleep};
 
@@ -49,7 +49,7 @@ pub struct MysqlTx {
 impl MysqlTx {
     /// Begins with as many numbers as are wanted. The ids come from one counter that is not rolled back, and is read inside the transaction:
     /// whatever ended before has lower ones.
-    pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str, packet_max: usize) -> Result<MysqlTx, Trouble> {
+    pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str, packet_max: usize) -> Result<MysqlTx, TxError> {
         let blocks = (numbers as u64).div_ceil(BLOCK).max(1);
         let nonce = rand::random();
         let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks, nonce));
@@ -75,7 +75,7 @@ impl MysqlTx {
     }
 
     /// Sends what was written so far and then asks. After a failure the transaction is over, and its locks are free.
-    async fn ask(&mut self, sql: Sql) -> Result<Sets, Trouble> {
+    async fn ask(&mut self, sql: Sql) -> Result<Sets, TxError> {
         let Some(mut link) = self.link.take() else { return Err(ended()) };
         let pending = std::mem::take(&mut self.pending);
         let answered = match link.run_all(pending).await {
@@ -95,7 +95,7 @@ impl MysqlTx {
         }
     }
 
-    async fn settle_doubt(&self, links: &Links, failure: Failure) -> Result<(), Trouble> {
+    async fn settle_doubt(&self, links: &Links, failure: Failure) -> Result<(), TxError> {
         let took_place = self.took_place(links).await;
         tracing::warn!(error = %failure, ?took_place, "mysql: a commit was not answered; asked whether it took place");
         match took_place {
@@ -148,7 +148,7 @@ impl Tx for MysqlTx {
     /// The insert decides: it waits for whoever holds the key, takes it over when its window is past, and else leaves the row as it is. Whose
     /// number the row has then has won; numbers are never handed out twice. `expires_ms` is set last: assignments are made from left to right,
     /// and all of them look at what it was. When the server counted nothing but new rows, there are no others to ask for.
-    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -183,8 +183,8 @@ impl Tx for MysqlTx {
         Ok(held)
     }
 
-    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
-        let Asked { sql, parts } = Asked::of(wanted, true);
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
+        let Asked { sql, parts } = Asked::new(wanted, true);
         if sql.is_empty() {
             return Ok(Loaded::default());
         }
@@ -194,7 +194,7 @@ impl Tx for MysqlTx {
 
     /// Numbers are drawn anew once the lanes are locked: another transaction that began later may have leased one of them, and ended, before
     /// we came to it, and every lease of a lane must have a higher fence than the one before.
-    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
         if due.max == 0 {
             return Ok(Vec::new());
         }
@@ -209,9 +209,9 @@ impl Tx for MysqlTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError> {
         let mut sql = Sql::default();
-        let parked = Place::Parked.code();
+        let parked = ItemPlace::Parked.code();
         let columns = ItemRec::columns();
         let mut select = |index: &str, condition: &str, value: &dyn Literal| {
             let statement = format!(
@@ -251,7 +251,7 @@ impl Tx for MysqlTx {
         Ok(items)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
         if self.link.is_none() {
             return Err(ended());
         }
@@ -266,7 +266,7 @@ impl Tx for MysqlTx {
         Ok(())
     }
 
-    async fn commit(mut self) -> Result<(), Trouble> {
+    async fn commit(mut self) -> Result<(), TxError> {
         let Some(mut link) = self.link.take() else { return Err(ended()) };
         let overdrawn = self.next > self.end;
         if !self.wrote || overdrawn {
@@ -357,12 +357,12 @@ fn too_large(bytes: usize, packet_max: usize) -> StoreError {
     ))
 }
 
-fn ended() -> Trouble {
+fn ended() -> TxError {
     failed("the transaction has ended already".to_owned())
 }
 
-fn failed(why: String) -> Trouble {
-    Trouble::Failed(StoreError::Failed { what: "mysql: commit", retryable: true, source: why.into() })
+fn failed(why: String) -> TxError {
+    TxError::Failed(StoreError::Failed { what: "mysql: commit", retryable: true, source: why.into() })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hapax_domain::age::Dated;
 use hapax_domain::ids;
 use hapax_domain::key::KeyHasher;
-use hapax_store::steps::records::{EventRec, Hash, Place, Queue};
+use hapax_store::steps::records::{EventRec, Hash, ItemPlace, Queue};
 use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 
 use super::lists::LISTED_EVENTS;
@@ -260,7 +260,7 @@ pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
          SELECT MIN(i.channel), i.place, TRUE, COUNT(*), MIN(i.received_ms) FROM hapax_lanes l
              STRAIGHT_JOIN hapax_items i ON i.number = l.held_number
              WHERE l.queue = ? AND l.held_number IS NOT NULL AND i.place = ? GROUP BY i.channel_key, i.place",
-        &[&Queue::Inbox.code(), &Place::InLane.code()],
+        &[&Queue::Inbox.code(), &ItemPlace::InLane.code()],
     );
     let mut sets = engine.ask(sql).await?;
     let mut stats = Stats {
@@ -283,9 +283,9 @@ pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
     for (channel, place, leased, count, oldest_ms) in groups {
         let counts = channels.entry(channel.clone()).or_default();
         counts.channel = channel;
-        match Place::from_code(place) {
-            Some(Place::Parked) => counts.parked += count,
-            Some(Place::Quarantined) => counts.quarantined += count,
+        match ItemPlace::from_code(place) {
+            Some(ItemPlace::Parked) => counts.parked += count,
+            Some(ItemPlace::Quarantined) => counts.quarantined += count,
             _ if leased => {
                 counts.leased += count;
                 counts.waiting = counts.waiting.saturating_sub(count);

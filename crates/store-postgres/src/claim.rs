@@ -7,9 +7,9 @@ use deadpool_postgres::ClientWrapper;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{Hash, KeyRec};
 
-use super::ask::{Ask, run_one};
+use super::failure::Failure;
 use super::rows::{Fields, Param, all_columns, arrays, in_order, insert, read_all, rows_of};
-use super::trouble::Failure;
+use super::sql_call::{SqlCall, run_one};
 
 /// Waits for whoever is about to commit the same key. Rows that are there already are neither locked nor written, so that a storm of
 /// copies costs the server no more than looking.
@@ -32,7 +32,7 @@ pub(super) async fn claim(client: &ClientWrapper, keys: &[KeyRec], now_ms: i64) 
     let mut open = in_order(keys);
     let mut holders: HashMap<Hash, KeyRec> = HashMap::new();
     while !open.is_empty() {
-        let won = won(client, Ask::new(&**CLAIM, arrays(&open))).await?;
+        let won = won(client, SqlCall::new(&**CLAIM, arrays(&open))).await?;
         open.retain(|key| !won.contains(&key.key));
         if open.is_empty() {
             break;
@@ -48,18 +48,18 @@ pub(super) async fn claim(client: &ClientWrapper, keys: &[KeyRec], now_ms: i64) 
     Ok(keys.iter().map(|key| holders.remove(&key.key)).collect())
 }
 
-async fn won(client: &ClientWrapper, ask: Ask<'_>) -> Result<HashSet<Hash>, Failure> {
-    run_one(client, ask).await?.iter().map(|row| Fields::of(row).hash()).collect()
+async fn won(client: &ClientWrapper, ask: SqlCall<'_>) -> Result<HashSet<Hash>, Failure> {
+    run_one(client, ask).await?.iter().map(|row| Fields::new(row).hash()).collect()
 }
 
 async fn holders_of(client: &ClientWrapper, keys: &[&KeyRec]) -> Result<HashMap<Hash, KeyRec>, Failure> {
     let wanted: Vec<&[u8]> = keys.iter().map(|key| &key.key[..]).collect();
-    let rows = run_one(client, Ask::new(&**HOLDERS, vec![Box::new(wanted)])).await?;
+    let rows = run_one(client, SqlCall::new(&**HOLDERS, vec![Box::new(wanted)])).await?;
     Ok(read_all::<KeyRec>(&rows)?.into_iter().map(|key| (key.key, key)).collect())
 }
 
 async fn take_over(client: &ClientWrapper, keys: &[&KeyRec], now_ms: i64) -> Result<HashSet<Hash>, Failure> {
     let mut params: Vec<Param<'_>> = arrays(keys);
     params.push(Box::new(now_ms));
-    won(client, Ask::new(&**TAKE_OVER, params)).await
+    won(client, SqlCall::new(&**TAKE_OVER, params)).await
 }

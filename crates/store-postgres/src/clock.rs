@@ -5,9 +5,9 @@ use std::time::Duration;
 use deadpool_postgres::ClientWrapper;
 use hapax_domain::limits::WAIT_MAX_MS;
 
-use super::ask::{Ask, run_one};
+use super::failure::Failure;
 use super::rows::Fields;
-use super::trouble::Failure;
+use super::sql_call::{SqlCall, run_one};
 
 /// A server's clock that is corrected by less holds nobody up for longer than that.
 const SLACK_MS: i64 = 1_000;
@@ -24,8 +24,8 @@ const MARK: &str = "UPDATE hapax_schema AS s SET pinged_ms = t.now_ms,
 
 /// The latest time that was seen, and the present one.
 pub(super) async fn mark(client: &ClientWrapper, now_ms: Option<i64>) -> Result<(i64, i64), Failure> {
-    let rows = run_one(client, Ask::new(MARK, vec![Box::new(now_ms), Box::new(SLACK_MS)])).await?;
-    let mut fields = rows.first().map(Fields::of).ok_or(Failure::Unreadable("a database without its schema's row"))?;
+    let rows = run_one(client, SqlCall::new(MARK, vec![Box::new(now_ms), Box::new(SLACK_MS)])).await?;
+    let mut fields = rows.first().map(Fields::new).ok_or(Failure::Unreadable("a database without its schema's row"))?;
     Ok((fields.take()?, fields.take()?))
 }
 

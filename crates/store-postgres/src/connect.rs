@@ -13,8 +13,8 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::failure::Failure;
 use super::tls;
-use super::trouble::Failure;
 
 /// Connections per pool. More do not make a server faster that has a few cores: batches do.
 const INGEST: usize = 4;

@@ -7,10 +7,10 @@ use hapax_store::steps::records::{
 };
 use hapax_store::{After, Copies, Moved, PausedAccount, Table};
 
-use super::ask::{Ask, run_one};
+use super::failure::Failure;
 use super::rows::{Fields, InTable, Param, plain_columns, read_all};
+use super::sql_call::{SqlCall, run_one};
 use super::texts::escape;
-use super::trouble::Failure;
 use super::tx::BLOCK;
 
 pub(super) async fn dump(
@@ -53,7 +53,7 @@ async fn page<R: InTable>(
         which = format!("WHERE {key} > $2");
     }
     let sql = format!("SELECT {} FROM {} {which} ORDER BY {key} LIMIT $1::int8", plain_columns::<R>(""), R::TABLE);
-    Ok(read_all(&run_one(client, Ask::new(sql, params)).await?)?.into_iter().map(moved).collect())
+    Ok(read_all(&run_one(client, SqlCall::new(sql, params)).await?)?.into_iter().map(moved).collect())
 }
 
 async fn attempts(client: &ClientWrapper, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, Failure> {
@@ -67,7 +67,7 @@ async fn attempts(client: &ClientWrapper, after: Option<&After>, limit: usize) -
         plain_columns::<AttemptRec>("")
     );
     let params: Vec<Param<'_>> = vec![Box::new(queue), Box::new(of), Box::new(fence), Box::new(limit as i64)];
-    Ok(read_all(&run_one(client, Ask::new(sql, params)).await?)?.into_iter().map(Moved::Attempt).collect())
+    Ok(read_all(&run_one(client, SqlCall::new(sql, params)).await?)?.into_iter().map(Moved::Attempt).collect())
 }
 
 const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c
@@ -78,9 +78,9 @@ async fn copies(client: &ClientWrapper, after: Option<&After>, limit: usize) -> 
         Some(After::Number(number)) => *number as i64,
         _ => 0,
     };
-    let rows = run_one(client, Ask::new(COPIES, vec![Box::new(after), Box::new(limit as i64)])).await?;
+    let rows = run_one(client, SqlCall::new(COPIES, vec![Box::new(after), Box::new(limit as i64)])).await?;
     let read = |row| {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         let (number, received_ms) = (fields.number()?, fields.take()?);
         let event = EventId(ids::numbered(received_ms, number));
         let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
@@ -90,9 +90,9 @@ async fn copies(client: &ClientWrapper, after: Option<&After>, limit: usize) -> 
 }
 
 async fn settings(client: &ClientWrapper) -> Result<Vec<Moved>, Failure> {
-    let rows = run_one(client, Ask::new("SELECT name, value FROM hapax_settings ORDER BY name", vec![])).await?;
+    let rows = run_one(client, SqlCall::new("SELECT name, value FROM hapax_settings ORDER BY name", vec![])).await?;
     let read = |row| {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         Ok(Moved::Setting { name: fields.text()?, value: fields.text()? })
     };
     rows.iter().map(read).collect()
@@ -103,7 +103,7 @@ pub(super) async fn put_paused(client: &ClientWrapper, paused: &PausedAccount) -
 }
 
 pub(super) async fn forget(client: &ClientWrapper, name: &str) -> Result<(), Failure> {
-    let ask = Ask::new("DELETE FROM hapax_settings WHERE name = $1", vec![Box::new(escape(name))]);
+    let ask = SqlCall::new("DELETE FROM hapax_settings WHERE name = $1", vec![Box::new(escape(name))]);
     run_one(client, ask).await.map(|_| ())
 }
 
@@ -111,5 +111,5 @@ pub(super) async fn forget(client: &ClientWrapper, name: &str) -> Result<(), Fai
 const RAISE: &str = "SELECT setval('hapax_numbers', GREATEST(nextval('hapax_numbers'), $1::int8))";
 
 pub(super) async fn raise_numbers(client: &ClientWrapper, above: u64) -> Result<(), Failure> {
-    run_one(client, Ask::new(RAISE, vec![Box::new((above / BLOCK) as i64)])).await.map(|_| ())
+    run_one(client, SqlCall::new(RAISE, vec![Box::new((above / BLOCK) as i64)])).await.map(|_| ())
 }

@@ -8,10 +8,10 @@ use hapax_store::Redrive;
 use hapax_store::steps::Due;
 use hapax_store::steps::records::{ItemRec, LaneRec, Queue, priority_code};
 
-use super::ask::{Ask, run_one};
+use super::failure::Failure;
 use super::rows::{plain_columns, read_all};
+use super::sql_call::{SqlCall, run_one};
 use super::texts::escape;
-use super::trouble::Failure;
 
 /// Whoever else looks at the same time gets other lanes. Pauses stop sending only.
 static DUE: LazyLock<String> = LazyLock::new(|| {
@@ -38,7 +38,7 @@ pub(super) async fn due(client: &ClientWrapper, due: &Due<'_>, now_ms: i64) -> R
             break;
         }
         let resting: Vec<_> = due.resting.iter().map(|account| escape(account)).collect();
-        let ask = Ask::new(
+        let ask = SqlCall::new(
             &**DUE,
             vec![
                 Box::new(due.queue.code()),
@@ -72,10 +72,10 @@ static PARKED_CHANNEL: LazyLock<String> = LazyLock::new(|| parked_sql("channel =
 pub(super) async fn parked(client: &ClientWrapper, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Failure> {
     let (max, after) = (Box::new(max as i64), Box::new(after as i64));
     let ask = match which {
-        Redrive::All => Ask::new(&**PARKED, vec![max, Box::new(None::<String>), after]),
-        Redrive::Item(item) => Ask::new(&**PARKED_ITEM, vec![max, Box::new(ids::number_of(item.0) as i64), after]),
-        Redrive::Event(event) => Ask::new(&**PARKED_EVENT, vec![max, Box::new(ids::number_of(event.0) as i64), after]),
-        Redrive::Channel(channel) => Ask::new(&**PARKED_CHANNEL, vec![max, Box::new(escape(channel)), after]),
+        Redrive::All => SqlCall::new(&**PARKED, vec![max, Box::new(None::<String>), after]),
+        Redrive::Item(item) => SqlCall::new(&**PARKED_ITEM, vec![max, Box::new(ids::number_of(item.0) as i64), after]),
+        Redrive::Event(event) => SqlCall::new(&**PARKED_EVENT, vec![max, Box::new(ids::number_of(event.0) as i64), after]),
+        Redrive::Channel(channel) => SqlCall::new(&**PARKED_CHANNEL, vec![max, Box::new(escape(channel)), after]),
     };
     read_all(&run_one(client, ask).await?)
 }

@@ -7,23 +7,23 @@
 //! The SQL keeps to what the distributed family shares where it can: no trigger, no advisory lock on the way of a step, no system
 //! column. See `docs/postgres.md`.
 
-mod ask;
-mod bell;
-mod by_hand;
 mod claim;
 mod clock;
 mod connect;
 mod dump;
+mod failure;
 mod lanes;
 mod lists;
 mod load;
 mod migrate;
+mod naive_claim;
+mod notifier;
 mod rows;
 mod save;
+mod sql_call;
 mod tables;
 mod texts;
 mod tls;
-mod trouble;
 mod tx;
 mod upkeep;
 
@@ -33,19 +33,19 @@ use async_trait::async_trait;
 use deadpool_postgres::Object;
 use futures_util::future::BoxFuture;
 
-use bell::Bell;
 use connect::{Pools, Server};
+use failure::Failure;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
 use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
-use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, Trouble, Wanted};
+use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
 use hapax_store::{
     After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
     ThreadQuery,
 };
-use trouble::Failure;
+use notifier::Notifier;
 
-pub use by_hand::by_hand;
+pub use naive_claim::naive_claim;
 pub use tx::PostgresTx;
 
 /// One database, seen as records.
@@ -54,7 +54,7 @@ pub struct PostgresEngine {
     /// In place of the server's clock, for tests.
     clock: Option<Arc<dyn Clock>>,
     promise: Promise,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 /// Reaches the server, looks at its settings, brings the tables up to this version. Several instances may do so at once.
@@ -62,8 +62,8 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
     let server = Server::new(address)?;
     let found = migrate::prepare(&server).await?;
     let pools = server.pools()?;
-    let bell = Bell::new(server, &found.schema);
-    let engine = PostgresEngine { pools, clock, promise: found.promise, bell };
+    let notifier = Notifier::new(server, &found.schema);
+    let engine = PostgresEngine { pools, clock, promise: found.promise, notifier };
     if let Err(error) = engine.follow_clock().await {
         tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
     }
@@ -105,7 +105,7 @@ impl Engine for PostgresEngine {
         self.pools.size(pool).div_ceil(2)
     }
 
-    async fn begin(&self, pool: Pool, numbers: usize) -> Result<PostgresTx, Trouble> {
+    async fn begin(&self, pool: Pool, numbers: usize) -> Result<PostgresTx, TxError> {
         let clock = self.clock.as_deref();
         match PostgresTx::begin(&self.pools, pool, numbers, clock).await {
             // After a restart of the server the pool is full of connections that nobody has tried since.
@@ -277,11 +277,11 @@ impl Engine for PostgresEngine {
     }
 
     fn wait(&self) -> BoxFuture<'static, ()> {
-        self.bell.wait()
+        self.notifier.wait()
     }
 
     fn wake(&self) {
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

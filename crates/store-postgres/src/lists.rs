@@ -12,10 +12,10 @@ use hapax_store::steps::records::{
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, ThreadQuery};
 use tokio_postgres::Row;
 
-use super::ask::{Ask, run, run_one};
+use super::failure::Failure;
 use super::rows::{Fields, InTable, Param, numbers, plain_columns, read_all};
+use super::sql_call::{SqlCall, run, run_one};
 use super::texts::escape;
-use super::trouble::Failure;
 
 fn select<R: InTable>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", plain_columns::<R>(""), R::TABLE)
@@ -58,7 +58,7 @@ pub(super) async fn events(
         }
         None => &EVENTS,
     };
-    read_all(&run_one(client, Ask::new(&***sql, values)).await?)
+    read_all(&run_one(client, SqlCall::new(&***sql, values)).await?)
 }
 
 fn items_sql(place: &str) -> String {
@@ -84,7 +84,7 @@ pub(super) async fn items(
     };
     let after = after.map(|after| after as i64);
     let channel = query.channel.as_deref().map(escape);
-    let ask = Ask::new(&***sql, vec![Box::new(after), Box::new(channel), Box::new(limit as i64)]);
+    let ask = SqlCall::new(&***sql, vec![Box::new(after), Box::new(channel), Box::new(limit as i64)]);
     read_all(&run_one(client, ask).await?)
 }
 
@@ -92,23 +92,23 @@ static REPLAYS: LazyLock<String> =
     LazyLock::new(|| select::<ItemRec>("WHERE first = $1::int8 AND replay IS NOT NULL ORDER BY number"));
 
 pub(super) async fn replays(client: &ClientWrapper, event: u64) -> Result<Vec<ItemRec>, Failure> {
-    read_all(&run_one(client, Ask::new(&**REPLAYS, vec![Box::new(event as i64)])).await?)
+    read_all(&run_one(client, SqlCall::new(&**REPLAYS, vec![Box::new(event as i64)])).await?)
 }
 
 static ATTEMPTS: LazyLock<String> =
     LazyLock::new(|| select::<AttemptRec>("WHERE queue = $1::int2 AND made_for = ANY($2::int8[]) ORDER BY fence"));
 
 pub(super) async fn attempts(client: &ClientWrapper, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, Failure> {
-    read_all(&run_one(client, Ask::new(&**ATTEMPTS, vec![Box::new(queue.code()), numbers(of)])).await?)
+    read_all(&run_one(client, SqlCall::new(&**ATTEMPTS, vec![Box::new(queue.code()), numbers(of)])).await?)
 }
 
 const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept
     FROM hapax_copies c JOIN hapax_events e ON e.number = c.event WHERE c.event = $1::int8";
 
 pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<Copies>, Failure> {
-    let rows = run_one(client, Ask::new(COPIES, vec![Box::new(event as i64)])).await?;
+    let rows = run_one(client, SqlCall::new(COPIES, vec![Box::new(event as i64)])).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    let mut fields = Fields::of(row);
+    let mut fields = Fields::new(row);
     let (number, received_ms) = (fields.number()?, fields.take()?);
     let event = EventId(ids::numbered(received_ms, number));
     let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
@@ -118,7 +118,7 @@ pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<
 static ANSWER: LazyLock<String> = LazyLock::new(|| select::<AnswerRec>("WHERE event = $1::int8"));
 
 pub(super) async fn answer(client: &ClientWrapper, event: u64) -> Result<Option<Answer>, Failure> {
-    let rows = run_one(client, Ask::new(&**ANSWER, vec![Box::new(event as i64)])).await?;
+    let rows = run_one(client, SqlCall::new(&**ANSWER, vec![Box::new(event as i64)])).await?;
     Ok(read_all::<AnswerRec>(&rows)?.pop().map(|kept| kept.answer))
 }
 
@@ -132,7 +132,7 @@ static THREADS: LazyLock<String> = LazyLock::new(|| {
 
 pub(super) async fn threads(client: &ClientWrapper, query: &ThreadQuery, limit: usize) -> Result<Vec<ThreadRec>, Failure> {
     let before = query.before.as_ref();
-    let ask = Ask::new(
+    let ask = SqlCall::new(
         &**THREADS,
         vec![
             Box::new(query.channel.as_deref().map(escape)),
@@ -149,8 +149,8 @@ pub(super) async fn threads(client: &ClientWrapper, query: &ThreadQuery, limit: 
 const NAMES_OF: &str = "SELECT name FROM hapax_names WHERE thread = $1::bytea ORDER BY name";
 
 pub(super) async fn names_of(client: &ClientWrapper, account: &str, peer: &str) -> Result<Vec<String>, Failure> {
-    let rows = run_one(client, Ask::new(NAMES_OF, vec![Box::new(thread_hash(account, peer).to_vec())])).await?;
-    rows.iter().map(|row| Fields::of(row).text()).collect()
+    let rows = run_one(client, SqlCall::new(NAMES_OF, vec![Box::new(thread_hash(account, peer).to_vec())])).await?;
+    rows.iter().map(|row| Fields::new(row).text()).collect()
 }
 
 fn entries_sql<R: InTable>() -> String {
@@ -171,7 +171,7 @@ pub(super) async fn entries(
 ) -> Result<Vec<Entry>, Failure> {
     let ask = |sql: &'static str| {
         let below = below.map(|below| below as i64);
-        Ask::new(sql, vec![Box::new(&thread[..]), Box::new(above as i64), Box::new(below), Box::new(limit as i64)])
+        SqlCall::new(sql, vec![Box::new(&thread[..]), Box::new(above as i64), Box::new(below), Box::new(limit as i64)])
     };
     let answers = run(client, &[ask(&EVENT_ENTRIES), ask(&MESSAGE_ENTRIES)]).await?;
     let [events, messages] = &answers[..] else { return Ok(Vec::new()) };
@@ -205,7 +205,7 @@ pub(super) async fn outs(
     limit: usize,
 ) -> Result<Vec<OutRec>, Failure> {
     let sql: &'static str = if query.unknown { &OUTS_UNKNOWN } else { &OUTS };
-    let ask = Ask::new(
+    let ask = SqlCall::new(
         sql,
         vec![
             Box::new(after.map(|after| after as i64)),
@@ -218,9 +218,9 @@ pub(super) async fn outs(
 }
 
 pub(super) async fn paused(client: &ClientWrapper) -> Result<Vec<PausedAccount>, Failure> {
-    let rows = run_one(client, Ask::new("SELECT channel, account, why, since_ms FROM hapax_paused", vec![])).await?;
+    let rows = run_one(client, SqlCall::new("SELECT channel, account, why, since_ms FROM hapax_paused", vec![])).await?;
     let read = |row| {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         Ok(PausedAccount { channel: fields.text()?, account: fields.text()?, why: fields.text()?, since_ms: fields.take()? })
     };
     let mut paused = rows.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
@@ -242,9 +242,9 @@ pub(super) async fn messages_after(client: &ClientWrapper, after: u64, max: usiz
 }
 
 async fn dated(client: &ClientWrapper, sql: &'static str, after: u64, max: usize) -> Result<Vec<Dated>, Failure> {
-    let rows = run_one(client, Ask::new(sql, vec![Box::new(after as i64), Box::new(max as i64)])).await?;
+    let rows = run_one(client, SqlCall::new(sql, vec![Box::new(after as i64), Box::new(max as i64)])).await?;
     let read = |row: &Row| {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         Ok(Dated { number: fields.number()?, at_ms: fields.take()? })
     };
     rows.iter().map(read).collect()
@@ -261,7 +261,7 @@ static EVENTS_OF: LazyLock<String> = LazyLock::new(|| {
 
 pub(super) async fn events_of(client: &ClientWrapper, webhooks: &[u64]) -> Result<Vec<EventRec>, Failure> {
     let numbers: Vec<i64> = webhooks.iter().map(|number| *number as i64).collect();
-    let mut events: Vec<EventRec> = read_all(&run_one(client, Ask::new(&**EVENTS_OF, vec![Box::new(numbers)])).await?)?;
+    let mut events: Vec<EventRec> = read_all(&run_one(client, SqlCall::new(&**EVENTS_OF, vec![Box::new(numbers)])).await?)?;
     events.sort_by_key(|event| (event.webhook, event.number));
     Ok(events)
 }

@@ -11,10 +11,10 @@ use hapax_store::steps::records::{
 use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
 
-use super::ask::{Ask, run};
+use super::failure::Failure;
 use super::rows::{Fields, InTable, Param, all_columns, hashes, key_type, numbers, plain_columns, read_all};
+use super::sql_call::{SqlCall, run};
 use super::texts::escape;
-use super::trouble::Failure;
 
 /// A statement in two forms: with row locks, and without.
 struct Reading {
@@ -99,7 +99,7 @@ enum Part {
 
 /// Loads what there is; with locks where the contract wants them, or without any.
 pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool) -> Result<Loaded, Failure> {
-    let (parts, asks): (Vec<Part>, Vec<Ask<'_>>) = asks(wanted, lock).into_iter().unzip();
+    let (parts, asks): (Vec<Part>, Vec<SqlCall<'_>>) = asks(wanted, lock).into_iter().unzip();
     let mut loaded = Loaded::default();
     for (part, rows) in parts.into_iter().zip(run(client, &asks).await?) {
         put(&mut loaded, part, &rows)?;
@@ -107,7 +107,7 @@ pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool) ->
     Ok(loaded)
 }
 
-fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
+fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
     let all = [
         (Part::Lanes, LANES.get(lock), some(&wanted.lanes, hashes)),
         (Part::Items, ITEMS.get(false), some(&wanted.items, numbers)),
@@ -126,12 +126,12 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, Ask<'_>)> {
         (Part::Outs, OUTS.get(lock), some(&wanted.outs, numbers)),
         (Part::LowestOuts, LOWEST_OUTS.get(lock), some(&wanted.lowest_outs, hashes)),
     ];
-    let mut asks: Vec<(Part, Ask<'_>)> =
-        all.into_iter().filter_map(|(part, sql, param)| Some((part, Ask::new(sql, vec![param?])))).collect();
+    let mut asks: Vec<(Part, SqlCall<'_>)> =
+        all.into_iter().filter_map(|(part, sql, param)| Some((part, SqlCall::new(sql, vec![param?])))).collect();
     if !wanted.waiting.is_empty() {
         let (channels, accounts): (Vec<_>, Vec<_>) =
             wanted.waiting.iter().map(|(channel, account)| (escape(channel), escape(account))).unzip();
-        asks.push((Part::Waiting, Ask::new(WAITING, vec![Box::new(channels), Box::new(accounts)])));
+        asks.push((Part::Waiting, SqlCall::new(WAITING, vec![Box::new(channels), Box::new(accounts)])));
     }
     asks
 }
@@ -172,7 +172,7 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
         Part::Threads => loaded.threads.extend(read_all::<ThreadRec>(rows)?.into_iter().map(|thread| (thread.key(), thread))),
         Part::Sending => {
             for row in rows {
-                loaded.sending.insert(Fields::of(row).text()?);
+                loaded.sending.insert(Fields::new(row).text()?);
             }
         }
         Part::ProviderNames => {
@@ -190,7 +190,7 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
         }
         Part::Waiting => {
             for row in rows {
-                let mut fields = Fields::of(row);
+                let mut fields = Fields::new(row);
                 let (channel, account) = (fields.text()?, fields.text()?);
                 let (replies, rest) = (fields.number()? as usize, fields.number()? as usize);
                 loaded.waiting.insert((channel.clone(), account.clone(), true), replies);

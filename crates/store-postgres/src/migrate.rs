@@ -7,7 +7,7 @@ use hapax_store::{Promise, StoreError};
 use tokio_postgres::Client;
 
 use super::connect::Server;
-use super::trouble::Failure;
+use super::failure::Failure;
 
 /// Every version of the tables, oldest first; the last is ours.
 const VERSIONS: &[&str] =

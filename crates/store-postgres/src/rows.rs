@@ -8,8 +8,8 @@ use hapax_store::steps::records::Hash;
 use tokio_postgres::Row;
 use tokio_postgres::types::{self, FromSqlOwned, IsNull, ToSql, to_sql_checked};
 
+use super::failure::Failure;
 use super::texts::{escape, unescape};
-use super::trouble::Failure;
 
 /// One parameter of a statement.
 pub(super) type Param<'p> = Box<dyn ToSql + Sync + Send + 'p>;
@@ -158,7 +158,7 @@ fn list<R: 'static>(fields: impl IntoIterator<Item = &'static Field<R>>, show: i
 
 /// Reads all rows of an answer.
 pub(super) fn read_all<R: Record>(rows: &[Row]) -> Result<Vec<R>, Failure> {
-    rows.iter().map(|row| R::read(&mut Fields::of(row))).collect()
+    rows.iter().map(|row| R::read(&mut Fields::new(row))).collect()
 }
 
 /// The fields of a row, taken one after the other.
@@ -168,7 +168,7 @@ pub(super) struct Fields<'r> {
 }
 
 impl<'r> Fields<'r> {
-    pub(super) fn of(row: &'r Row) -> Self {
+    pub(super) fn new(row: &'r Row) -> Self {
         Self { row, next: 0 }
     }
 

@@ -7,8 +7,8 @@ use hapax_store::steps::records::{
     AnswerRec, AttemptRec, EventRec, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
 };
 
-use super::ask::Ask;
 use super::rows::{InTable, Param, arrays, changed_arrays, hashes, in_order, insert, numbers, update, update_only};
+use super::sql_call::SqlCall;
 
 static NEW_EVENTS: LazyLock<String> = LazyLock::new(insert::<EventRec>);
 const REPLAYS: &str = "UPDATE hapax_events AS t SET replays = n.replays
@@ -55,7 +55,7 @@ static ANSWERS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The statements for all changes, in the order in which every step takes its locks.
-pub(super) fn asks(changes: &Changes) -> Vec<Ask<'_>> {
+pub(super) fn asks(changes: &Changes) -> Vec<SqlCall<'_>> {
     let mut asks = Vec::new();
     asks_of_lanes(changes, &mut asks);
     asks_of_threads(changes, &mut asks);
@@ -66,13 +66,13 @@ pub(super) fn asks(changes: &Changes) -> Vec<Ask<'_>> {
     asks
 }
 
-fn asks_of_lanes<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
+fn asks_of_lanes<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     put(asks, &NEW_LANES, &changes.new_lanes);
     put(asks, &LANES, &changes.lanes);
     put_keys(asks, &[GONE_LANES], &changes.gone_lanes, hashes);
 }
 
-fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
+fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     put(asks, &NEW_NAMES, &changes.new_names);
     put(asks, &NAMES, &changes.names);
     put(asks, &NEW_THREADS, &changes.new_threads);
@@ -80,11 +80,11 @@ fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put_keys(asks, &GONE_THREADS, &changes.gone_threads, hashes);
 }
 
-fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
+fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     put(asks, &NEW_EVENTS, &changes.new_events);
     if !changes.replays.is_empty() {
         let (of, replays): (Vec<i64>, Vec<i32>) = changes.replays.iter().map(|(of, count)| (*of as i64, *count as i32)).unzip();
-        asks.push(Ask::new(REPLAYS, vec![Box::new(of), Box::new(replays)]));
+        asks.push(SqlCall::new(REPLAYS, vec![Box::new(of), Box::new(replays)]));
     }
     put_keys(asks, &GONE_EVENTS, &changes.gone_events, event_numbers);
     put(asks, &NEW_ITEMS, &changes.new_items);
@@ -92,13 +92,13 @@ fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put_keys(asks, &[GONE_ITEMS], &changes.gone_items, numbers);
 }
 
-fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
+fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     put(asks, &NEW_PROVIDER_NAMES, &changes.new_provider_names);
     put(asks, &PROVIDER_NAMES, &changes.provider_names);
     put_keys(asks, &[GONE_PROVIDER_NAMES], &changes.gone_provider_names, hashes);
     put(asks, &NEW_MESSAGES, &changes.new_messages);
     if !changes.messages.is_empty() {
-        asks.push(Ask::new(&**MESSAGES, changed_arrays(&in_order(&changes.messages), &MessageRec::CHANGING)));
+        asks.push(SqlCall::new(&**MESSAGES, changed_arrays(&in_order(&changes.messages), &MessageRec::CHANGING)));
     }
     put_keys(asks, &GONE_MESSAGES, &changes.gone_messages, numbers);
     put(asks, &NEW_OUTS, &changes.new_outs);
@@ -106,9 +106,9 @@ fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<Ask<'c>>) {
     put_keys(asks, &[GONE_OUTS], &changes.gone_outs, numbers);
 }
 
-fn put<'c, R: InTable>(asks: &mut Vec<Ask<'c>>, sql: &'static str, records: &'c [R]) {
+fn put<'c, R: InTable>(asks: &mut Vec<SqlCall<'c>>, sql: &'static str, records: &'c [R]) {
     if !records.is_empty() {
-        asks.push(Ask::new(sql, arrays(&in_order(records))));
+        asks.push(SqlCall::new(sql, arrays(&in_order(records))));
     }
 }
 
@@ -116,8 +116,8 @@ fn event_numbers(events: &[EventRec]) -> Param<'_> {
     Box::new(events.iter().map(|event| event.number as i64).collect::<Vec<i64>>())
 }
 
-fn put_keys<'c, K>(asks: &mut Vec<Ask<'c>>, sqls: &[&'static str], keys: &'c [K], param: fn(&'c [K]) -> Param<'c>) {
+fn put_keys<'c, K>(asks: &mut Vec<SqlCall<'c>>, sqls: &[&'static str], keys: &'c [K], param: fn(&'c [K]) -> Param<'c>) {
     if !keys.is_empty() {
-        asks.extend(sqls.iter().map(|sql| Ask::new(*sql, vec![param(keys)])));
+        asks.extend(sqls.iter().map(|sql| SqlCall::new(*sql, vec![param(keys)])));
     }
 }

@@ -9,15 +9,15 @@ use futures_util::future::{BoxFuture, join, join_all};
 use hapax_store::Redrive;
 use hapax_store::clock::Clock;
 use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec};
-use hapax_store::steps::{Changes, Due, Loaded, Pool, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Due, Loaded, Pool, Tx, TxError, Wanted};
 use tokio_postgres::Row;
 
-use super::ask::{Ask, in_time, prepare, run, run_one, send};
 use super::claim::claim;
 use super::connect::{CONNECT, Pools};
+use super::failure::Failure;
 use super::load::load;
 use super::rows::Fields;
-use super::trouble::Failure;
+use super::sql_call::{SqlCall, in_time, prepare, run, run_one, send};
 use super::{lanes, save};
 
 /// One value of the sequence stands for so many numbers.
@@ -160,11 +160,11 @@ impl PostgresTx {
         Ok(())
     }
 
-    async fn commit_all(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    async fn commit_all(&mut self, changes: &Changes) -> Result<(), TxError> {
         let mut asks = save::asks(changes);
         self.wrote |= !asks.is_empty();
         if self.wrote {
-            asks.push(Ask::new(WRITE_NONCE, vec![Box::new(self.nonce.drawn), Box::new(self.nonce.salt.to_vec())]));
+            asks.push(SqlCall::new(WRITE_NONCE, vec![Box::new(self.nonce.drawn), Box::new(self.nonce.salt.to_vec())]));
         }
         let sent = in_time(send_and_commit(self.connection.client()?, &asks)).await;
         match sent {
@@ -191,12 +191,12 @@ async fn begin_on(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64)
 
 /// Values of the sequence, lowest first, and the server's time.
 async fn draw(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64), Failure> {
-    let ask = Ask::new(NUMBERS, vec![Box::new(blocks)]);
+    let ask = SqlCall::new(NUMBERS, vec![Box::new(blocks)]);
     let statement = client.prepare_cached(NUMBERS).await?;
     let mut blocks = Vec::new();
     let mut now_ms = 0;
     for row in send(client, &statement, &ask).await? {
-        let mut fields = Fields::of(&row);
+        let mut fields = Fields::new(&row);
         blocks.push(fields.number()?);
         now_ms = fields.take()?;
     }
@@ -205,7 +205,7 @@ async fn draw(client: &ClientWrapper, blocks: i32) -> Result<(Vec<u64>, i64), Fa
 }
 
 /// One round trip. A commit after a statement that failed is a rollback: the statement's failure is the answer.
-async fn send_and_commit(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<(), Failure> {
+async fn send_and_commit(client: &ClientWrapper, asks: &[SqlCall<'_>]) -> Result<(), Failure> {
     let statements = prepare(client, asks).await?;
     let commit = async { Ok(client.batch_execute("COMMIT").await.map(|()| Vec::new())?) };
     let mut sent: Vec<BoxFuture<'_, Result<Vec<Row>, Failure>>> = Vec::with_capacity(asks.len() + 1);
@@ -221,7 +221,7 @@ async fn send_and_commit(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<(),
 /// If the nonce is there already, the commit was made. If not, it never will be: the old transaction could only end with its own nonce,
 /// which is now taken; if it was taken by somebody else, the server has died since and forgotten that it was drawn before. When the server cannot be reached for the whole time, the error leaves it open: whoever sent the webhook comes
 /// again, and the keys decide whether it is a copy.
-async fn resolve(pools: &Pools, nonce: Nonce) -> Result<(), Trouble> {
+async fn resolve(pools: &Pools, nonce: Nonce) -> Result<(), TxError> {
     let found_out = async {
         loop {
             if let Ok(committed) = ask_for(pools, nonce).await {
@@ -232,17 +232,17 @@ async fn resolve(pools: &Pools, nonce: Nonce) -> Result<(), Trouble> {
     };
     match tokio::time::timeout(RESOLVE, found_out).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Trouble::Again("the connection was lost before the commit".to_owned())),
+        Ok(false) => Err(TxError::Conflict("the connection was lost before the commit".to_owned())),
         Err(_) => Err(Failure::InDoubt.into()),
     }
 }
 
 async fn ask_for(pools: &Pools, nonce: Nonce) -> Result<bool, Failure> {
     let client = pools.get(Pool::Admin).await?;
-    let asked = run_one(&client, Ask::new(RESOLVE_NONCE, vec![Box::new(nonce.drawn)])).await;
+    let asked = run_one(&client, SqlCall::new(RESOLVE_NONCE, vec![Box::new(nonce.drawn)])).await;
     match asked {
         Ok(rows) => {
-            let salt: Option<Vec<u8>> = rows.first().map_or(Ok(None), |row| Fields::of(row).take())?;
+            let salt: Option<Vec<u8>> = rows.first().map_or(Ok(None), |row| Fields::new(row).take())?;
             Ok(salt.is_some_and(|salt| salt == nonce.salt))
         }
         Err(failure) => {
@@ -264,20 +264,20 @@ impl Tx for PostgresTx {
         block * BLOCK + (self.handed_out - 1) % BLOCK
     }
 
-    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
         let claimed = self.checked(claimed).await?;
         self.wrote |= claimed.iter().any(Option::is_none);
         Ok(claimed)
     }
 
-    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
         self.flush().await?;
         let loaded = load(self.connection.client()?, wanted, true).await;
         Ok(self.checked(loaded).await?)
     }
 
-    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
         self.flush().await?;
         let lanes = lanes::due(self.connection.client()?, due, self.now_ms).await;
         let lanes = self.checked(lanes).await?;
@@ -288,19 +288,19 @@ impl Tx for PostgresTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError> {
         self.flush().await?;
         let items = lanes::parked(self.connection.client()?, which, after, max).await;
         Ok(self.checked(items).await?)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
         self.flush().await?;
         self.unsent = Some(changes.clone());
         Ok(())
     }
 
-    async fn commit(mut self) -> Result<(), Trouble> {
+    async fn commit(mut self) -> Result<(), TxError> {
         let changes = self.unsent.take().unwrap_or_default();
         self.commit_all(&changes).await
     }
@@ -337,7 +337,7 @@ mod tests {
         let nonce = other.nonce;
         other.commit().await.expect("committed");
         let told = lost.commit().await;
-        assert!(matches!(told, Err(Trouble::Again(_))), "the one that was lost hands out nothing: {told:?}");
+        assert!(matches!(told, Err(TxError::Conflict(_))), "the one that was lost hands out nothing: {told:?}");
         assert!(ask_for(&pools, nonce).await.expect("answered"), "the one that was made is known");
     }
 }

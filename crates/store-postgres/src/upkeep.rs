@@ -7,10 +7,10 @@ use hapax_domain::ids;
 use hapax_store::{ChannelCounts, Copies, Stats};
 use tokio_postgres::Row;
 
-use super::ask::{Ask, run, run_one};
+use super::failure::Failure;
 use super::rows::Fields;
+use super::sql_call::{SqlCall, run, run_one};
 use super::texts::escape;
-use super::trouble::Failure;
 
 const PAUSE: &str = "INSERT INTO hapax_paused (channel, account, why, since_ms) VALUES ($1, $2, $3, $4)
     ON CONFLICT (channel, account) DO UPDATE SET why = excluded.why";
@@ -25,8 +25,8 @@ pub(super) async fn pause(
 ) -> Result<(), Failure> {
     let (channel, account) = (Box::new(escape(channel)), Box::new(escape(account)));
     let ask = match why {
-        Some(why) => Ask::new(PAUSE, vec![channel, account, Box::new(escape(why)), Box::new(now_ms)]),
-        None => Ask::new(RESUME, vec![channel, account]),
+        Some(why) => SqlCall::new(PAUSE, vec![channel, account, Box::new(escape(why)), Box::new(now_ms)]),
+        None => SqlCall::new(RESUME, vec![channel, account]),
     };
     run_one(client, ask).await.map(|_| ())
 }
@@ -53,7 +53,7 @@ pub(super) async fn note_copies(client: &ClientWrapper, copies: &[Copies]) -> Re
     let kept: Vec<String> = sums.values().map(Copies::write_kept).collect();
     let params: Vec<super::rows::Param<'_>> =
         vec![Box::new(events), Box::new(counts), Box::new(conflicts), Box::new(last_ms), Box::new(kept)];
-    run_one(client, Ask::new(NOTE_COPIES, params)).await.map(|_| ())
+    run_one(client, SqlCall::new(NOTE_COPIES, params)).await.map(|_| ())
 }
 
 const PURGE_KEYS: &str = "DELETE FROM hapax_keys WHERE key IN
@@ -64,9 +64,9 @@ const PURGE_NONCES: &str = "DELETE FROM hapax_nonces WHERE nonce IN
      WHERE at_ms < (extract(epoch FROM clock_timestamp()) * 1000)::int8 - 3600000)";
 
 pub(super) async fn purge_keys(client: &ClientWrapper, max: usize, now_ms: i64) -> Result<u64, Failure> {
-    let keys = Ask::new(PURGE_KEYS, vec![Box::new(now_ms), Box::new(max as i64)]);
+    let keys = SqlCall::new(PURGE_KEYS, vec![Box::new(now_ms), Box::new(max as i64)]);
     // There are more of them than of keys: one for every transaction, many for a key.
-    let nonces = Ask::new(PURGE_NONCES, vec![Box::new(max as i64 * 10)]);
+    let nonces = SqlCall::new(PURGE_NONCES, vec![Box::new(max as i64 * 10)]);
     let answers = run(client, &[keys, nonces]).await?;
     Ok(answers.first().map_or(0, Vec::len) as u64)
 }
@@ -78,7 +78,7 @@ const PURGE_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash IN
      ORDER BY n.heard_ms LIMIT $2::int8 FOR UPDATE OF n SKIP LOCKED) RETURNING 1";
 
 pub(super) async fn purge_names(client: &ClientWrapper, before_ms: i64, max: usize) -> Result<u64, Failure> {
-    let names = Ask::new(PURGE_NAMES, vec![Box::new(before_ms), Box::new(max as i64)]);
+    let names = SqlCall::new(PURGE_NAMES, vec![Box::new(before_ms), Box::new(max as i64)]);
     Ok(run_one(client, names).await?.len() as u64)
 }
 
@@ -86,11 +86,11 @@ const REMEMBER: &str = "INSERT INTO hapax_settings (name, value) VALUES ($1, $2)
 const REMEMBERED: &str = "SELECT value FROM hapax_settings WHERE name = $1";
 
 pub(super) async fn remember(client: &ClientWrapper, name: &str, value: &str) -> Result<String, Failure> {
-    let put = Ask::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(value))]);
-    let get = Ask::new(REMEMBERED, vec![Box::new(escape(name))]);
+    let put = SqlCall::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(value))]);
+    let get = SqlCall::new(REMEMBERED, vec![Box::new(escape(name))]);
     let answers = run(client, &[put, get]).await?;
     let row = answers.last().and_then(|rows| rows.first()).ok_or(Failure::Unreadable("a setting that is gone"))?;
-    Fields::of(row).text()
+    Fields::new(row).text()
 }
 
 const REPLACE: &str = "UPDATE hapax_settings SET value = $3 WHERE name = $1 AND value = $2";
@@ -104,21 +104,21 @@ pub(super) async fn amend(
 ) -> Result<Option<String>, Failure> {
     let change = match (expected, new) {
         (None, None) => None,
-        (None, Some(new)) => Some(Ask::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(new))])),
-        (Some(old), None) => Some(Ask::new(FORGET, vec![Box::new(escape(name)), Box::new(escape(old))])),
+        (None, Some(new)) => Some(SqlCall::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(new))])),
+        (Some(old), None) => Some(SqlCall::new(FORGET, vec![Box::new(escape(name)), Box::new(escape(old))])),
         (Some(old), Some(new)) => {
-            Some(Ask::new(REPLACE, vec![Box::new(escape(name)), Box::new(escape(old)), Box::new(escape(new))]))
+            Some(SqlCall::new(REPLACE, vec![Box::new(escape(name)), Box::new(escape(old)), Box::new(escape(new))]))
         }
     };
-    let look = Ask::new(REMEMBERED, vec![Box::new(escape(name))]);
-    let asks: Vec<Ask<'_>> = change.into_iter().chain([look]).collect();
+    let look = SqlCall::new(REMEMBERED, vec![Box::new(escape(name))]);
+    let asks: Vec<SqlCall<'_>> = change.into_iter().chain([look]).collect();
     let answers = run(client, &asks).await?;
-    answers.last().and_then(|rows| rows.first()).map(|row| Fields::of(row).text()).transpose()
+    answers.last().and_then(|rows| rows.first()).map(|row| Fields::new(row).text()).transpose()
 }
 
 pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
-    let rows = run_one(client, Ask::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
-    rows.first().map_or(Ok(0), |row| Fields::of(row).take())
+    let rows = run_one(client, SqlCall::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
+    rows.first().map_or(Ok(0), |row| Fields::new(row).take())
 }
 
 /// Tables up to this size are counted; of larger ones the server's own estimate is good enough, and costs nothing.
@@ -136,12 +136,12 @@ const ITEMS: &str = "SELECT channel, place, count(*), min(received_ms) FROM hapa
 const LEASED: &str = "SELECT channel, count(*) FROM hapax_lanes WHERE queue = 0 AND held_number IS NOT NULL GROUP BY channel";
 
 pub(super) async fn stats(client: &ClientWrapper) -> Result<Stats, Failure> {
-    let counts = Ask::new(COUNTS, vec![Box::new(COUNTED_MAX)]);
-    let answers = run(client, &[counts, Ask::new(ITEMS, vec![]), Ask::new(LEASED, vec![])]).await?;
+    let counts = SqlCall::new(COUNTS, vec![Box::new(COUNTED_MAX)]);
+    let answers = run(client, &[counts, SqlCall::new(ITEMS, vec![]), SqlCall::new(LEASED, vec![])]).await?;
     let [counts, items, leased] = &answers[..] else { return Ok(Stats::default()) };
     let mut stats = Stats { channels: channels(items, leased)?, ..Stats::default() };
     if let Some(row) = counts.first() {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         stats.keys = read_count(&mut fields)?;
         stats.events = read_count(&mut fields)?;
         stats.outbox_waiting = fields.number()?;
@@ -159,12 +159,12 @@ fn read_count(fields: &mut Fields<'_>) -> Result<u64, Failure> {
 fn channels(items: &[Row], leased: &[Row]) -> Result<Vec<ChannelCounts>, Failure> {
     let mut held: HashMap<String, u64> = HashMap::new();
     for row in leased {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         held.insert(fields.text()?, fields.number()?);
     }
     let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
     for row in items {
-        let mut fields = Fields::of(row);
+        let mut fields = Fields::new(row);
         let channel = fields.text()?;
         let (place, count, oldest_ms): (i16, u64, i64) = (fields.take()?, fields.number()?, fields.take()?);
         let counts = channels.entry(channel.clone()).or_default();

@@ -35,37 +35,37 @@ impl RedisStore {
 
     /// Goes over all accounts, a step of `max` each.
     pub(super) async fn purge_some(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
-        let seats = self.registry.seats(&self.link, None).await?;
-        for seat in &seats {
-            let call = self.link.call(&script::FOLLOW_CLOCK, seat.account).arg(&*seat.channel);
+        let entries = self.registry.entries(&self.link, None).await?;
+        for entry in &entries {
+            let call = self.link.call(&script::FOLLOW_CLOCK, entry.account).arg(&*entry.channel);
             if int(self.link.run_safely("following the clock", call).await?)? == 1 {
-                tracing::warn!(channel = %seat.channel, "the server's clock was set back; what waits is moved with it");
+                tracing::warn!(channel = %entry.channel, "the server's clock was set back; what waits is moved with it");
             }
         }
         let mut purged = self.purge_moved_keys(max).await?;
         let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
-        let mut accounts: Vec<u32> = seats.iter().map(|seat| seat.account).collect();
+        let mut accounts: Vec<u32> = entries.iter().map(|entry| entry.account).collect();
         accounts.dedup();
         for account in accounts {
             let call = self.link.call(&script::PURGE_KEYS, account).arg(max).maybe_int(longest);
-            let mut answer = Row::of(self.link.run("purging keys", call).await?)?;
+            let mut answer = Row::new(self.link.run("purging keys", call).await?)?;
             purged.keys += answer.count()?;
             purged.more |= answer.flag()?;
         }
-        for seat in &seats {
-            let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+        for entry in &entries {
+            let listed = retention.iter().find(|(channel, _)| **channel == *entry.channel).map(|(_, keep_ms)| *keep_ms);
             let Some(keep_ms) = listed.or(longest) else { continue };
-            let call = self.link.call(&script::PURGE, seat.account).arg(&*seat.channel).arg(keep_ms).arg(max);
-            let mut answer = Row::of(self.link.run("purging", call).await?)?;
+            let call = self.link.call(&script::PURGE, entry.account).arg(&*entry.channel).arg(keep_ms).arg(max);
+            let mut answer = Row::new(self.link.run("purging", call).await?)?;
             purged.events += answer.count()?;
             purged.more |= answer.flag()?;
         }
         if !purged.more {
             // Last of all: what is gone by now may have been the last of a thread.
-            for seat in &seats {
-                let listed = retention.iter().find(|(channel, _)| **channel == *seat.channel).map(|(_, keep_ms)| *keep_ms);
+            for entry in &entries {
+                let listed = retention.iter().find(|(channel, _)| **channel == *entry.channel).map(|(_, keep_ms)| *keep_ms);
                 let Some(keep_ms) = listed.or(longest) else { continue };
-                self.purge_threads(seat.account, &seat.channel, keep_ms, max).await?;
+                self.purge_threads(entry.account, &entry.channel, keep_ms, max).await?;
             }
         }
         Ok(purged)
@@ -114,8 +114,8 @@ impl RedisStore {
 
     /// Asks every node that has something of ours.
     pub(super) async fn prove_writable(&self) -> Result<(), StoreError> {
-        let seats = self.registry.seats(&self.link, None).await?;
-        let calls = self.link.calls_on_all_nodes(&script::PING, seats.iter().map(|seat| seat.account));
+        let entries = self.registry.entries(&self.link, None).await?;
+        let calls = self.link.calls_on_all_nodes(&script::PING, entries.iter().map(|entry| entry.account));
         try_join_all(calls.into_iter().map(|call| self.link.run("writing to redis", call))).await.map(drop)
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hapax_domain::{Direction, EventId, Kind, Priority, Steps, ThreadId, ids};
 use hapax_store::moving::{Dumped, IMPORTING, half_filled};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
+    AnswerRec, AttemptRec, Carried, EventRec, ItemPlace, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
 };
 use hapax_store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
@@ -16,7 +16,7 @@ use super::RedisStore;
 use super::message_reads::read_steps;
 use super::moved::parts;
 use super::place::{Seq, why_of};
-use super::registry::Seat;
+use super::registry::AccountInChannel;
 use super::row::{Row, int, odd};
 use super::script;
 
@@ -80,7 +80,7 @@ impl RedisStore {
     async fn settings(&self) -> Result<Vec<Moved>, StoreError> {
         let (root, mut command) = (self.link.shared_root(), redis::cmd("HGETALL"));
         command.arg(format!("{root}settings:"));
-        let mut answer = Row::of(self.link.ask("reading settings", &root, command).await?)?;
+        let mut answer = Row::new(self.link.ask("reading settings", &root, command).await?)?;
         let mut settings = Vec::new();
         while let Some(name) = answer.maybe_text()? {
             settings.push(Moved::Setting { name, value: answer.text()? });
@@ -90,25 +90,25 @@ impl RedisStore {
 
     /// In the same order each time, as long as nobody else uses the store.
     async fn lines(&self, table: Table) -> Result<Vec<Line>, StoreError> {
-        let of = |seat: &Seat, script, args| Line {
-            root: self.link.root(seat.account),
-            account: seat.account,
-            name: Arc::clone(&seat.name),
+        let of = |entry: &AccountInChannel, script, args| Line {
+            root: self.link.root(entry.account),
+            account: entry.account,
+            name: Arc::clone(&entry.name),
             script,
             args,
         };
         let accounts = self.registry.accounts(&self.link).await?;
-        let of_accounts = |script| accounts.iter().map(move |seat| of(seat, script, vec![])).collect::<Vec<_>>();
-        let seats = self.registry.seats(&self.link, None).await?;
+        let of_accounts = |script| accounts.iter().map(move |entry| of(entry, script, vec![])).collect::<Vec<_>>();
+        let entries = self.registry.entries(&self.link, None).await?;
         let of_seats = |(script, names): (&'static Script, &[&str])| {
-            let of_seat = |seat: &Seat| {
+            let of_entry = |entry: &AccountInChannel| {
                 let args = |name: &&str| match *name {
-                    "" => vec![seat.channel.to_string()],
-                    name => vec![name.to_owned(), seat.channel.to_string()],
+                    "" => vec![entry.channel.to_string()],
+                    name => vec![name.to_owned(), entry.channel.to_string()],
                 };
-                names.iter().map(|name| of(seat, script, args(name))).collect::<Vec<_>>()
+                names.iter().map(|name| of(entry, script, args(name))).collect::<Vec<_>>()
             };
-            seats.iter().flat_map(of_seat).collect::<Vec<_>>()
+            entries.iter().flat_map(of_entry).collect::<Vec<_>>()
         };
         Ok(match table {
             Table::Settings | Table::Paused => Vec::new(),
@@ -145,7 +145,7 @@ impl RedisStore {
         let lines = self.lines(at.table).await?;
         let Some(line) = lines.get(place as usize) else { return Ok((Vec::new(), None)) };
         let call = self.link.call_at(line.script, &line.root).arg(skip).arg(limit).arg(&line.args);
-        let mut answer = Row::of(self.link.run("exporting", call).await?)?;
+        let mut answer = Row::new(self.link.run("exporting", call).await?)?;
         let telling = Telling { line, table: at.table, now_ms: self.link.now_ms().await? };
         let mut records = Vec::new();
         for row in answer.row()?.rows() {
@@ -294,9 +294,9 @@ impl Telling<'_> {
     fn item(&self, mut row: Row, records: &mut Vec<Moved>) -> Result<(), StoreError> {
         let (number, received_ms) = (self.number(row.seq()?), row.int()?);
         let place = match &row.bytes()?[..] {
-            b"L" => Place::InLane,
-            b"P" => Place::Parked,
-            b"Q" => Place::Quarantined,
+            b"L" => ItemPlace::InLane,
+            b"P" => ItemPlace::Parked,
+            b"Q" => ItemPlace::Quarantined,
             _ => return Err(odd("an unknown place")),
         };
         let (attempt, failures, replay) = (row.small()?, row.small()?, row.maybe_int()?.map(|replay| replay as u32));
@@ -307,7 +307,7 @@ impl Telling<'_> {
         }
         let (events_ms, webhook) = (row.int()?, self.number(row.seq()?));
         let kind = read_kind(&mut row)?;
-        let peer = row.maybe_text()?.filter(|_| kind.waits_in_thread() && place != Place::Quarantined);
+        let peer = row.maybe_text()?.filter(|_| kind.waits_in_thread() && place != ItemPlace::Quarantined);
         let thread = peer.map(|peer| ThreadId { account: self.line.name.to_string(), peer });
         let lane = inbox_lane(&channel, thread.as_ref(), number);
         let replies = row.maybe_bytes()?.and_then(|bytes| read_replies(&bytes)).unwrap_or_default();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hapax_domain::{Direction, Priority, Steps, ids, limits};
 use hapax_store::moving::{IMPORTING, half_filled, not_empty};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, Carried, EventRec, ItemPlace, ItemRec, KeyRec, MessageRec, OutRec, ProviderNameRec, Queue, ThreadRec,
     thread_hash, write_past,
 };
 use hapax_store::{Copies, KeptHeaders, Moved, NewMessage, StoreError, write_replies};
@@ -258,7 +258,7 @@ impl RedisStore {
     async fn carried_by(&self, webhook: u64, account: u32) -> Result<Carried, StoreError> {
         let (root, mut command) = (self.link.root(account), redis::cmd("HMGET"));
         command.arg(format!("{root}w:{}", name(webhook))).arg(&["headers", "body", "total"]);
-        let mut row = Row::of(self.link.ask("importing", &root, command).await?)?;
+        let mut row = Row::new(self.link.ask("importing", &root, command).await?)?;
         let (Some(headers), Some(body)) = (row.maybe_bytes()?, row.maybe_bytes()?) else { return Err(out_of_order()) };
         Ok(Carried { headers: KeptHeaders(headers), body: Bytes::from(body), events: row.small()? })
     }
@@ -268,8 +268,8 @@ impl RedisStore {
             let filling = self.filling();
             (filling.highest, filling.any_keys)
         };
-        for seat in self.registry.accounts(&self.link).await? {
-            let call = self.link.call(&script::RAISE, seat.account).arg(first_after(highest)).arg(highest);
+        for entry in self.registry.accounts(&self.link).await? {
+            let call = self.link.call(&script::RAISE, entry.account).arg(first_after(highest)).arg(highest);
             self.link.run_safely("ending an import", call).await?;
         }
         let call = self.link.shared_call(&script::END_IMPORT).arg(IMPORTING).arg(highest).flag(any_keys);
@@ -319,9 +319,9 @@ fn answer_args(kept: &AnswerRec) -> Args {
 fn item_args(item: &ItemRec) -> Args {
     let events: Vec<String> = item.events.iter().map(|event| name(*event)).collect();
     let place = match item.place {
-        Place::InLane => "L",
-        Place::Parked => "P",
-        Place::Quarantined => "Q",
+        ItemPlace::InLane => "L",
+        ItemPlace::Parked => "P",
+        ItemPlace::Quarantined => "Q",
     };
     let args = Args::default().arg(name(item.number)).arg(&*item.channel).arg(events.join(","));
     let args = args.number(item.received_ms).number(item.due_ms).number(item.attempt).number(item.failures);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use hapax_domain::{EventId, Fence, ItemId, Kind, Status, ThreadId, limits};
 use hapax_store::{
-    Accepted, Arrival, Copies, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewEvent, Outcome, Redrive, Settled,
-    StoreError, Then, why_kept, write_replies,
+    Accepted, Arrival, Copies, Disposition, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewEvent, Outcome,
+    Redrive, Settled, StoreError, why_kept, write_replies,
 };
 use redis::Value;
 
 use super::RedisStore;
 use super::outbox::message_args;
-use super::place::{Mark, Place, Seq, held_by, lane_ref};
-use super::registry::Seat;
+use super::place::{Location, Mark, Seq, held_by, lane_ref};
+use super::registry::AccountInChannel;
 use super::row::{Row, int, letter, odd};
 use super::script::{self, Call};
 
@@ -35,7 +35,7 @@ impl RedisStore {
         for (account, indexes) in by_account {
             let args = |call: Call, number: u32| accept_args(call, arrival, &suspects, (moved.to, number), &indexes);
             let (number, answers) = self.begin_for(account, &arrival.channel, "accepting", &script::ACCEPT, args).await?;
-            for (index, answer) in indexes.into_iter().zip(Row::of(answers)?.rows()) {
+            for (index, answer) in indexes.into_iter().zip(Row::new(answers)?.rows()) {
                 accepted[index] = Some(read_accepted(answer?, number)?);
             }
         }
@@ -43,7 +43,7 @@ impl RedisStore {
     }
 
     pub(super) async fn add_copies(&self, copies: &[Copies]) -> Result<(), StoreError> {
-        let mut by_account: HashMap<u32, Vec<(Place, &Copies)>> = HashMap::new();
+        let mut by_account: HashMap<u32, Vec<(Location, &Copies)>> = HashMap::new();
         for more in copies {
             if let Some(place) = self.place_of("e", more.event.0).await? {
                 by_account.entry(place.account).or_default().push((place, more));
@@ -65,11 +65,11 @@ impl RedisStore {
     }
 
     /// What was leased is worked on, also when another account's node does not answer.
-    pub(super) async fn lease_items(&self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    pub(super) async fn lease_items(&self, ask: &LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         let (mut leases, mut silent) = (Vec::new(), None);
         for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
-            let leased = match self.registry.seats(&self.link, Some(channel)).await {
-                Ok(seats) => self.lease_from(ask, &seats, *max, &mut leases).await,
+            let leased = match self.registry.entries(&self.link, Some(channel)).await {
+                Ok(entries) => self.lease_from(ask, &entries, *max, &mut leases).await,
                 Err(error) => Err(error),
             };
             silent = leased.err().or(silent);
@@ -82,16 +82,16 @@ impl RedisStore {
 
     async fn lease_from(
         &self,
-        ask: &LeaseAsk,
-        seats: &[Seat],
+        ask: &LeaseRequest,
+        entries: &[AccountInChannel],
         max: usize,
         leases: &mut Vec<InboxLease>,
     ) -> Result<(), StoreError> {
-        for (seat, count) in self.first_to_deliver(seats, max).await? {
-            let call = self.link.call(&script::LEASE_INBOX, seat.account).arg(&*seat.channel).arg(count);
+        for (entry, count) in self.first_to_deliver(entries, max).await? {
+            let call = self.link.call(&script::LEASE_INBOX, entry.account).arg(&*entry.channel).arg(count);
             let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
-            for row in Row::of(answer)?.rows() {
-                leases.push(read_lease(row?, seat)?);
+            for row in Row::new(answer)?.rows() {
+                leases.push(read_lease(row?, entry)?);
             }
         }
         Ok(())
@@ -113,7 +113,7 @@ impl RedisStore {
         for (account, leases) in by_account {
             let call = self.link.call(&script::EXTEND, account).arg(kind).arg(hold_ms).arg(leases.len());
             let call = leases.iter().fold(call, |call, (_, seq, fence)| call.arg(seq.to_string()).arg(fence.0));
-            let mut answer = Row::of(self.link.run("extending leases", call).await?)?;
+            let mut answer = Row::new(self.link.run("extending leases", call).await?)?;
             for (index, ..) in leases {
                 held[index] = answer.flag()?;
             }
@@ -173,15 +173,15 @@ impl RedisStore {
 
     async fn redrive_seats(&self, channel: Option<&str>, max: usize) -> Result<usize, StoreError> {
         let mut moved = 0;
-        for seat in self.registry.seats(&self.link, channel).await? {
+        for entry in self.registry.entries(&self.link, channel).await? {
             if moved < max {
                 let call = self
                     .link
-                    .call(&script::REDRIVE, seat.account)
+                    .call(&script::REDRIVE, entry.account)
                     .arg("C")
                     .arg(max - moved)
                     .arg(self.outbox_max())
-                    .arg(&*seat.channel);
+                    .arg(&*entry.channel);
                 moved += int(self.link.run_safely("redriving", call).await?)? as usize;
             }
         }
@@ -191,7 +191,7 @@ impl RedisStore {
     pub(super) async fn replay_event(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
         let Some(place) = self.place_of("e", event.0).await? else { return Ok(None) };
         let call = self.link.call(&script::REPLAY, place.account).arg(place.seq.to_string()).arg(place.at_s);
-        let mut answer = Row::of(self.link.run_safely("replaying", call).await?)?;
+        let mut answer = Row::new(self.link.run_safely("replaying", call).await?)?;
         let Some(seq) = answer.maybe_seq()? else { return Ok(None) };
         Ok(Some(ItemId(seq.id(answer.int()?, place.account))))
     }
@@ -217,7 +217,7 @@ fn accept_args(
 
 fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let event = &new.event;
-    let handle = event.handle.and_then(|id| Mark::of(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
+    let handle = event.handle.and_then(|id| Mark::new(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
     let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..])).flag(event.suspects_full);
     let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
     let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
@@ -226,10 +226,10 @@ fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let call = call.maybe_int(event.at_ms).maybe(event.text.as_ref());
     let call = call.maybe(event.text.as_ref().map(|text| limits::preview(text)));
     let call = call.arg(event.index).flag(event.kind.waits_in_thread());
-    match &new.then {
-        Then::Deliver => call.arg("D"),
-        Then::Keep => call.arg("K"),
-        Then::Quarantine { why, part } => call.arg("Q").arg(why).arg(&part[..]),
+    match &new.disposition {
+        Disposition::Deliver => call.arg("D"),
+        Disposition::Keep => call.arg("K"),
+        Disposition::Quarantine { why, part } => call.arg("Q").arg(why).arg(&part[..]),
     }
 }
 
@@ -250,7 +250,7 @@ fn read_accepted(mut row: Row, account: u32) -> Result<Accepted, StoreError> {
     }
 }
 
-fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
+fn read_lease(mut row: Row, entry: &AccountInChannel) -> Result<InboxLease, StoreError> {
     let seq = row.seq()?;
     let (fence, until_ms) = (Fence(row.count()?), row.int()?);
     let (attempt, replay, failures) = (row.small()?, row.maybe_int()?.map(|replay| replay as u32), row.small()?);
@@ -262,15 +262,15 @@ fn read_lease(mut row: Row, seat: &Seat) -> Result<InboxLease, StoreError> {
         let (seq, received_ms) = (event.seq()?, event.int()?);
         let kind = Kind::from_name(&event.text()?).ok_or_else(|| odd("an unknown kind"))?;
         let index = event.small()?;
-        let thread = event.maybe_text()?.map(|peer| ThreadId { account: seat.name.to_string(), peer });
-        events.push(LeasedEvent { id: EventId(seq.id(received_ms, seat.account)), kind, index, thread });
+        let thread = event.maybe_text()?.map(|peer| ThreadId { account: entry.name.to_string(), peer });
+        events.push(LeasedEvent { id: EventId(seq.id(received_ms, entry.account)), kind, index, thread });
     }
     Ok(InboxLease {
-        lane: lane_ref(seat.account, seq),
+        lane: lane_ref(entry.account, seq),
         fence,
         until_ms,
-        item: ItemId(seq.id(made_ms, seat.account)),
-        channel: Arc::clone(&seat.channel),
+        item: ItemId(seq.id(made_ms, entry.account)),
+        channel: Arc::clone(&entry.channel),
         attempt,
         failures,
         replay,

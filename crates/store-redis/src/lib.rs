@@ -7,16 +7,16 @@
 
 mod address;
 mod admin;
-mod by_hand;
 mod export;
 mod import;
 mod inbox;
 mod link;
 mod message_reads;
 mod moved;
-mod news;
+mod naive_claim;
 mod node;
 mod nodes;
+mod notifications;
 mod open;
 mod outbox;
 mod place;
@@ -34,11 +34,11 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
-    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
+    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 
-pub use by_hand::by_hand;
+pub use naive_claim::naive_claim;
 pub use open::open;
 
 /// One instance on the data of a server. Clones share the connection.
@@ -46,7 +46,7 @@ pub use open::open;
 pub struct RedisStore {
     link: link::Link,
     registry: Arc<registry::Registry>,
-    news: Arc<news::News>,
+    notifications: Arc<notifications::Notifications>,
     promise: Promise,
     filling: Arc<std::sync::Mutex<import::Filling>>,
     outbox_max: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ impl Store for RedisStore {
         self.add_copies(&copies).await
     }
 
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         self.lease_items(&ask).await
     }
 
@@ -84,7 +84,7 @@ impl Store for RedisStore {
         self.submit_one(&message).await
     }
 
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         self.lease_messages(&ask).await
     }
 
@@ -137,7 +137,7 @@ impl Store for RedisStore {
     }
 
     fn wait(&self) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.news.work).notified_owned())
+        Box::pin(Arc::clone(&self.notifications.work).notified_owned())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

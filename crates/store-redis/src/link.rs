@@ -25,14 +25,14 @@ pub(super) struct Link {
     nodes: Arc<Nodes>,
     prefix: Arc<str>,
     /// The channel on which instances tell each other that there is work.
-    news: Arc<str>,
+    notifications: Arc<str>,
     /// A clock turned by hand, in tests. `None`: time is the server's.
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Link {
     pub(super) fn new(nodes: Arc<Nodes>, prefix: &str, clock: Option<Arc<dyn Clock>>) -> Self {
-        Self { nodes, prefix: prefix.into(), news: news_channel(prefix).into(), clock }
+        Self { nodes, prefix: prefix.into(), notifications: notification_channel(prefix).into(), clock }
     }
 
     pub(super) fn nodes(&self) -> &Nodes {
@@ -78,7 +78,7 @@ impl Link {
             Some(clock) => command.arg(clock.now_ms()),
             None => command.arg(""),
         };
-        command.arg(&rand::random::<u64>().to_le_bytes()[..]).arg(&*self.news);
+        command.arg(&rand::random::<u64>().to_le_bytes()[..]).arg(&*self.notifications);
         Call { script: Some(script), root: root.to_owned(), command }
     }
 
@@ -102,7 +102,7 @@ impl Link {
         if let Some(clock) = &self.clock {
             return Ok(clock.now_ms());
         }
-        let mut parts = Row::of(self.ask("asking redis for the time", &self.shared_root(), redis::cmd("TIME")).await?)?;
+        let mut parts = Row::new(self.ask("asking redis for the time", &self.shared_root(), redis::cmd("TIME")).await?)?;
         Ok(parts.int()? * 1_000 + parts.int()? / 1_000)
     }
 
@@ -126,7 +126,7 @@ impl Link {
     }
 }
 
-pub(super) fn news_channel(prefix: &str) -> String {
+pub(super) fn notification_channel(prefix: &str) -> String {
     format!("{prefix}:news")
 }
 

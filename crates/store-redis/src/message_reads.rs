@@ -11,32 +11,32 @@ use hapax_store::{
 use super::RedisStore;
 use super::place::Mark;
 use super::reads::page;
-use super::registry::Seat;
+use super::registry::AccountInChannel;
 use super::row::{Row, odd};
 use super::script;
 
 impl RedisStore {
     pub(super) async fn list_threads(&self, query: &ThreadQuery) -> Result<Page<ThreadRow>, StoreError> {
-        let mut seats = self.registry.seats(&self.link, None).await?;
-        seats.retain(|seat| query.account.as_ref().is_none_or(|account| **account == *seat.name));
-        seats.dedup_by_key(|seat| seat.account);
-        let lists = try_join_all(seats.iter().map(|seat| self.threads_of(seat, query))).await?;
+        let mut entries = self.registry.entries(&self.link, None).await?;
+        entries.retain(|entry| query.account.as_ref().is_none_or(|account| **account == *entry.name));
+        entries.dedup_by_key(|entry| entry.account);
+        let lists = try_join_all(entries.iter().map(|entry| self.threads_of(entry, query))).await?;
         let mut rows: Vec<ThreadRow> = lists.into_iter().flatten().collect();
         rows.sort_by(|a, b| (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id)));
         Ok(page(rows, query.limit))
     }
 
-    async fn threads_of(&self, seat: &Seat, query: &ThreadQuery) -> Result<Vec<ThreadRow>, StoreError> {
+    async fn threads_of(&self, entry: &AccountInChannel, query: &ThreadQuery) -> Result<Vec<ThreadRow>, StoreError> {
         // At the very time of the row before, threads follow by their id.
-        let last_ms = query.before.as_ref().map(|(at, id)| if *seat.name > *id.account { at - 1 } else { *at });
+        let last_ms = query.before.as_ref().map(|(at, id)| if *entry.name > *id.account { at - 1 } else { *at });
         let is_below = |row: &ThreadRow| query.before.as_ref().is_none_or(|(at, id)| (row.last_ms, &row.id) < (*at, id));
         let (mut rows, mut skip) = (Vec::new(), 0);
         while rows.len() <= query.limit {
-            let call = self.link.call(&script::LIST_THREADS, seat.account).maybe(query.channel.as_ref()).maybe_int(last_ms);
+            let call = self.link.call(&script::LIST_THREADS, entry.account).maybe(query.channel.as_ref()).maybe_int(last_ms);
             let call = call.arg(skip).arg(query.limit + 1 - rows.len());
-            let mut answer = Row::of(self.link.run("listing threads", call).await?)?;
+            let mut answer = Row::new(self.link.run("listing threads", call).await?)?;
             for row in answer.row()?.rows() {
-                rows.extend(Some(read_thread(row?, &seat.name)?).filter(is_below));
+                rows.extend(Some(read_thread(row?, &entry.name)?).filter(is_below));
             }
             match answer.maybe_int()? {
                 Some(next) => skip = next,
@@ -64,8 +64,8 @@ impl RedisStore {
         let moved_to = self.registry.moved(&self.link).await?.to;
         let before = match before {
             None => None,
-            Some(EntryId::Event(id)) => Some(("e", Mark::of(id.0, moved_to))),
-            Some(EntryId::Message(id)) => Some(("m", Mark::of(id.0, moved_to))),
+            Some(EntryId::Event(id)) => Some(("e", Mark::new(id.0, moved_to))),
+            Some(EntryId::Message(id)) => Some(("m", Mark::new(id.0, moved_to))),
         };
         let call = self.link.call(&script::THREAD_MESSAGES, account).arg(&id.peer).arg(limit + 1);
         let call = match before {
@@ -73,7 +73,7 @@ impl RedisStore {
             Some((kind, Some(mark))) if mark.may_be_of(account) => call.arg(kind).arg(mark.seq().to_string()).arg(mark.at_s),
             Some(_) => return Ok(none),
         };
-        let answer = Row::of(self.link.run("reading a thread", call).await?)?;
+        let answer = Row::new(self.link.run("reading a thread", call).await?)?;
         let rows = answer.rows().map(|row| read_entry(row?, account)).collect::<Result<Vec<_>, _>>()?;
         Ok(page(rows, limit))
     }
@@ -96,23 +96,28 @@ impl RedisStore {
 
     pub(super) async fn list_outbox(&self, query: &OutboxQuery) -> Result<Page<MessageRow>, StoreError> {
         let Some(after) = self.bound(query.after.map(|id| id.0)).await? else { return Ok(page(vec![], query.limit)) };
-        let mut seats = self.registry.seats(&self.link, query.channel.as_deref()).await?;
-        seats.retain(|seat| query.account.as_ref().is_none_or(|account| **account == *seat.name));
-        let lists = try_join_all(seats.iter().map(|seat| self.outbox_of(seat, query, after))).await?;
+        let mut entries = self.registry.entries(&self.link, query.channel.as_deref()).await?;
+        entries.retain(|entry| query.account.as_ref().is_none_or(|account| **account == *entry.name));
+        let lists = try_join_all(entries.iter().map(|entry| self.outbox_of(entry, query, after))).await?;
         let mut rows: Vec<MessageRow> = lists.into_iter().flatten().collect();
         rows.sort_by_key(|row| row.id);
         Ok(page(rows, query.limit))
     }
 
-    async fn outbox_of(&self, seat: &Seat, query: &OutboxQuery, after: Option<Mark>) -> Result<Vec<MessageRow>, StoreError> {
+    async fn outbox_of(
+        &self,
+        entry: &AccountInChannel,
+        query: &OutboxQuery,
+        after: Option<Mark>,
+    ) -> Result<Vec<MessageRow>, StoreError> {
         let (mut rows, mut at_s) = (Vec::new(), after.map(|mark| mark.at_s));
-        let mut above = after.map(|mark| mark.above(seat.account));
+        let mut above = after.map(|mark| mark.above(entry.account));
         while rows.len() <= query.limit {
-            let call = self.link.call(&script::LIST_OUTBOX, seat.account).arg(&*seat.channel).flag(query.unknown);
+            let call = self.link.call(&script::LIST_OUTBOX, entry.account).arg(&*entry.channel).flag(query.unknown);
             let call = call.maybe_int(at_s).maybe(above.map(|seq| seq.to_string())).arg(query.limit + 1 - rows.len());
-            let mut answer = Row::of(self.link.run("listing the outbox", call).await?)?;
+            let mut answer = Row::new(self.link.run("listing the outbox", call).await?)?;
             for row in answer.row()?.rows() {
-                rows.push(read_message(row?, seat.account, &seat.name)?);
+                rows.push(read_message(row?, entry.account, &entry.name)?);
             }
             (at_s, above) = (None, answer.maybe_seq()?);
             if above.is_none() {
@@ -123,14 +128,15 @@ impl RedisStore {
     }
 
     pub(super) async fn list_paused(&self) -> Result<Vec<PausedAccount>, StoreError> {
-        let seats = self.registry.accounts(&self.link).await?;
+        let entries = self.registry.accounts(&self.link).await?;
         let mut paused = Vec::new();
-        for seat in seats {
-            let answer = self.link.run("listing paused accounts", self.link.call(&script::PAUSED_ACCOUNTS, seat.account)).await?;
-            for row in Row::of(answer)?.rows() {
+        for entry in entries {
+            let answer =
+                self.link.run("listing paused accounts", self.link.call(&script::PAUSED_ACCOUNTS, entry.account)).await?;
+            for row in Row::new(answer)?.rows() {
                 let mut row = row?;
                 let (channel, why, since_ms) = (row.text()?, row.text()?, row.int()?);
-                paused.push(PausedAccount { channel, account: seat.name.to_string(), why, since_ms });
+                paused.push(PausedAccount { channel, account: entry.name.to_string(), why, since_ms });
             }
         }
         paused.sort_by(|a, b| (&a.channel, &a.account).cmp(&(&b.channel, &b.account)));

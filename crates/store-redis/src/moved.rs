@@ -11,7 +11,7 @@ use hapax_store::{Accepted, Arrival, NewEvent, Purged, StoreError};
 use uuid::Uuid;
 
 use super::RedisStore;
-use super::place::{Mark, Place, Seq};
+use super::place::{Location, Mark, Seq};
 use super::registry::WasMoved;
 use super::row::{Row, int};
 use super::script;
@@ -29,21 +29,21 @@ pub(super) fn parts() -> impl Iterator<Item = u8> {
 
 impl RedisStore {
     /// Where the event (`e`), item (`i`) or message (`m`) of an id is. What was made here may be gone; what was moved here was there a moment ago.
-    pub(super) async fn place_of(&self, kind: &str, id: Uuid) -> Result<Option<Place>, StoreError> {
+    pub(super) async fn place_of(&self, kind: &str, id: Uuid) -> Result<Option<Location>, StoreError> {
         let moved = self.registry.moved(&self.link).await?;
-        let Some(mark) = Mark::of(id, moved.to) else { return Ok(None) };
+        let Some(mark) = Mark::new(id, moved.to) else { return Ok(None) };
         let (seq, at_s) = (mark.seq(), mark.at_s);
         if let Some(account) = mark.account() {
-            return Ok(Some(Place { account, seq, at_s }));
+            return Ok(Some(Location { account, seq, at_s }));
         }
         let accounts = self.registry.accounts(&self.link).await?;
-        let found = try_join_all(accounts.iter().map(|seat| async {
-            let (root, mut command) = (self.link.root(seat.account), redis::cmd("EXISTS"));
+        let found = try_join_all(accounts.iter().map(|entry| async {
+            let (root, mut command) = (self.link.root(entry.account), redis::cmd("EXISTS"));
             command.arg(format!("{root}{kind}:{seq}"));
-            Ok::<_, StoreError>((seat.account, int(self.link.ask("looking for an account", &root, command).await?)? == 1))
+            Ok::<_, StoreError>((entry.account, int(self.link.ask("looking for an account", &root, command).await?)? == 1))
         }));
         let account = found.await?.into_iter().find(|(_, is_there)| *is_there).map(|(account, _)| account);
-        Ok(account.map(|account| Place { account, seq, at_s }))
+        Ok(account.map(|account| Location { account, seq, at_s }))
     }
 
     /// Which events of a webhook are copies of events that were moved here.
@@ -76,7 +76,7 @@ impl RedisStore {
             (!wanted.is_empty()).then_some(async move {
                 let call = self.link.call_at(&script::FIND_KEYS, &self.link.root_of_moved(part)).arg(wanted.len());
                 let call = wanted.iter().fold(call, |call, (_, key)| call.arg(&key.0[..]));
-                Ok::<_, StoreError>((Row::of(self.link.run("looking for moved keys", call).await?)?, wanted))
+                Ok::<_, StoreError>((Row::new(self.link.run("looking for moved keys", call).await?)?, wanted))
             })
         });
         for (mut answer, wanted) in try_join_all(asked).await? {
@@ -109,7 +109,7 @@ impl RedisStore {
         let mut left = 0;
         for part in parts() {
             let call = self.link.call_at(&script::PURGE_KEYS, &self.link.root_of_moved(part)).arg(max).maybe_int(None);
-            let mut answer = Row::of(self.link.run("purging moved keys", call).await?)?;
+            let mut answer = Row::new(self.link.run("purging moved keys", call).await?)?;
             purged.keys += answer.count()?;
             purged.more |= answer.flag()?;
             left += answer.count()?;

@@ -178,7 +178,7 @@ impl Nodes {
 
     fn read_map(&self, told_by: &Node, answer: Value) -> Result<Map, StoreError> {
         let mut map = Map { masters: self.map().masters.clone(), ..Map::default() };
-        for row in Row::of(answer)?.rows() {
+        for row in Row::new(answer)?.rows() {
             let mut row = row?;
             let (first, last, mut master) = (small(&mut row)?, small(&mut row)?, row.row()?);
             // Nothing, or nothing in it: where the one is that was asked.

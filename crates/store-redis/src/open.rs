@@ -8,9 +8,9 @@ use hapax_store::StoreError;
 use hapax_store::clock::Clock;
 
 use super::address::Address;
-use super::link::{Link, failed, news_channel};
-use super::news::News;
+use super::link::{Link, failed, notification_channel};
 use super::nodes::Nodes;
+use super::notifications::Notifications;
 use super::row::int;
 use super::settings::ask_promise;
 use super::{RedisStore, script};
@@ -32,7 +32,16 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisS
             "the data in redis has layout {layout}, and this hapax knows {LAYOUT}: run the hapax that wrote it, or a newer one"
         )));
     }
-    let news = News::listen(nodes, news_channel(&address.prefix)).await.map_err(|error| failed("listening to redis", error))?;
+    let notifications = Notifications::listen(nodes, notification_channel(&address.prefix))
+        .await
+        .map_err(|error| failed("listening to redis", error))?;
     let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
-    Ok(RedisStore { link, registry: Arc::default(), news: Arc::new(news), promise, filling: Arc::default(), outbox_max })
+    Ok(RedisStore {
+        link,
+        registry: Arc::default(),
+        notifications: Arc::new(notifications),
+        promise,
+        filling: Arc::default(),
+        outbox_max,
+    })
 }

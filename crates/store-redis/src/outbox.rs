@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hapax_domain::{Fence, MessageId, Priority, limits};
-use hapax_store::{Changed, LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
+use hapax_store::{Changed, LaneRef, NewMessage, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled, StoreError, Submitted};
 
 use super::RedisStore;
 use super::inbox::read_settled;
 use super::place::{held_by, lane_ref};
-use super::registry::Seat;
+use super::registry::AccountInChannel;
 use super::row::{Row, letter, odd};
 use super::script::{self, Call};
 
@@ -16,7 +16,7 @@ impl RedisStore {
     pub(super) async fn submit_one(&self, new: &NewMessage) -> Result<Submitted, StoreError> {
         let args = |call: Call, _| message_args(call.arg(self.outbox_max()), new);
         let (account, answer) = self.begin_for(&new.account, &new.channel, "submitting", &script::SUBMIT, args).await?;
-        let mut answer = Row::of(answer)?;
+        let mut answer = Row::new(answer)?;
         let what = letter(&answer.value())?;
         let seq = answer.seq()?;
         let id = MessageId(seq.id(answer.int()?, account));
@@ -30,11 +30,11 @@ impl RedisStore {
     }
 
     /// What was leased is sent, also when another account's node does not answer.
-    pub(super) async fn lease_messages(&self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    pub(super) async fn lease_messages(&self, ask: &OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         let (mut leases, mut silent) = (Vec::new(), None);
         for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
-            let leased = match self.registry.seats(&self.link, Some(channel)).await {
-                Ok(seats) => self.lease_from_outbox(ask, seats, *max, &mut leases).await,
+            let leased = match self.registry.entries(&self.link, Some(channel)).await {
+                Ok(entries) => self.lease_from_outbox(ask, entries, *max, &mut leases).await,
                 Err(error) => Err(error),
             };
             silent = leased.err().or(silent);
@@ -47,17 +47,17 @@ impl RedisStore {
 
     async fn lease_from_outbox(
         &self,
-        ask: &OutboxAsk,
-        mut seats: Vec<Seat>,
+        ask: &OutboxLeaseRequest,
+        mut entries: Vec<AccountInChannel>,
         max: usize,
         leases: &mut Vec<OutboxLease>,
     ) -> Result<(), StoreError> {
-        seats.retain(|seat| !ask.resting.iter().any(|(of, name)| *of == seat.channel && **name == *seat.name));
-        for (seat, count) in self.first_to_send(&seats, max).await? {
-            let call = self.link.call(&script::LEASE_OUTBOX, seat.account).arg(&*seat.channel).arg(count);
+        entries.retain(|entry| !ask.resting.iter().any(|(of, name)| *of == entry.channel && **name == *entry.name));
+        for (entry, count) in self.first_to_send(&entries, max).await? {
+            let call = self.link.call(&script::LEASE_OUTBOX, entry.account).arg(&*entry.channel).arg(count);
             let answer = self.link.run_safely("leasing", call.arg(&*ask.worker).arg(ask.hold_ms)).await?;
-            for row in Row::of(answer)?.rows() {
-                leases.push(read_lease(row?, seat)?);
+            for row in Row::new(answer)?.rows() {
+                leases.push(read_lease(row?, entry)?);
             }
         }
         Ok(())
@@ -113,19 +113,19 @@ pub(super) fn message_args(call: Call, new: &NewMessage) -> Call {
     call.arg(&new.payload[..]).arg(priority).maybe(new.reply_to.map(|id| id.0.into_bytes())).maybe_int(new.send_at_ms)
 }
 
-fn read_lease(mut row: Row, seat: &Seat) -> Result<OutboxLease, StoreError> {
+fn read_lease(mut row: Row, entry: &AccountInChannel) -> Result<OutboxLease, StoreError> {
     let (seq, fence, until_ms) = (row.seq()?, Fence(row.count()?), row.int()?);
     let (request_id, peer, payload, text) = (row.text()?, row.text()?, row.bytes()?, row.maybe_text()?);
     let (attempt, failures) = (row.small()?, row.maybe_int()?.unwrap_or_default() as u32);
     let (created_ms, in_doubt_since_ms) = (row.int()?, row.maybe_int()?);
     Ok(OutboxLease {
-        lane: lane_ref(seat.account, seq),
+        lane: lane_ref(entry.account, seq),
         fence,
         until_ms,
-        message: MessageId(seq.id(created_ms, seat.account)),
+        message: MessageId(seq.id(created_ms, entry.account)),
         request_id,
-        channel: Arc::clone(&seat.channel),
-        account: seat.name.to_string(),
+        channel: Arc::clone(&entry.channel),
+        account: entry.name.to_string(),
         peer,
         payload,
         text,

@@ -76,7 +76,7 @@ pub(super) struct Mark {
 
 impl Mark {
     /// Reads an id; `None` when nothing in a store that numbers up to `moved_to` were moved into can have it.
-    pub(super) fn of(id: Uuid, moved_to: u64) -> Option<Self> {
+    pub(super) fn new(id: Uuid, moved_to: u64) -> Option<Self> {
         let number = ids::number_of(id);
         let at_s = (id.as_u64_pair().0 >> 16) as i64 / 1_000;
         let mark = Self { number, is_moved: number <= moved_to, at_s };
@@ -121,7 +121,7 @@ impl Mark {
 
 /// The place of an event, an item or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) account: u32,
     pub(super) seq: Seq,
     pub(super) at_s: i64,
@@ -156,15 +156,15 @@ mod tests {
     #[test]
     fn an_id_leads_to_its_place_and_a_foreign_one_nowhere() {
         let id = Seq::Own(42).id(1_760_000_000_123, 7);
-        let mark = Mark::of(id, 0).expect("ours");
+        let mark = Mark::new(id, 0).expect("ours");
         assert_eq!((mark.account(), mark.seq(), mark.at_s), (Some(7), Seq::Own(42), 1_760_000_000));
-        assert_eq!(Mark::of(Uuid::from_u128(0x0190_0000_0000_4000_8000_0000_0000_002a), 99), None);
-        assert_eq!(Mark::of(ids::numbered(0, 1 << 20), 0), None);
+        assert_eq!(Mark::new(Uuid::from_u128(0x0190_0000_0000_4000_8000_0000_0000_002a), 99), None);
+        assert_eq!(Mark::new(ids::numbered(0, 1 << 20), 0), None);
     }
 
     #[test]
     fn an_id_that_was_moved_here_says_no_account() {
-        let mark = Mark::of(ids::numbered(5_000, 1 << 20), 1 << 20).expect("it may be there");
+        let mark = Mark::new(ids::numbered(5_000, 1 << 20), 1 << 20).expect("it may be there");
         assert_eq!((mark.account(), mark.seq(), mark.above(3)), (None, Seq::Moved(1 << 20), Seq::Moved((1 << 20) + 1)));
         assert_eq!(mark.seq().to_string(), "0000000000001048576");
         assert_eq!(Seq::read("0000000000001048576"), Some(mark.seq()));
@@ -179,7 +179,7 @@ mod tests {
         let id = |at_ms, account, seq| Seq::Own(seq).id(at_ms, account);
         let sorted = [id(1_000, 9, 1), id(2_000, 1, 1), id(2_500, 2, 1), id(2_000, 1, 2)];
         assert!(sorted.is_sorted());
-        let middle = Mark::of(sorted[2], 0).expect("ours");
+        let middle = Mark::new(sorted[2], 0).expect("ours");
         let own = |seqs: [u64; 3]| seqs.map(Seq::Own);
         assert_eq!([1, 2, 3].map(|account| middle.not_below(account)), own([2, 1, 1]));
         assert_eq!([1, 2, 3].map(|account| middle.above(account)), own([2, 2, 1]));

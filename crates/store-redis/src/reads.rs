@@ -14,7 +14,7 @@ use hapax_store::{
 
 use super::RedisStore;
 use super::place::{Mark, why_of};
-use super::registry::Seat;
+use super::registry::AccountInChannel;
 use super::row::{Row, odd};
 use super::script;
 use super::settings::sizes;
@@ -23,9 +23,9 @@ use super::settings::sizes;
 impl Reads for RedisStore {
     async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError> {
         let Some(before) = self.bound(query.before.map(|id| id.0)).await? else { return Ok(page(vec![], query.limit)) };
-        let mut seats = self.registry.seats(&self.link, query.channel.as_deref()).await?;
-        seats.retain(|seat| query.thread.as_ref().is_none_or(|thread| *thread.account == *seat.name));
-        let lists = try_join_all(seats.iter().map(|seat| self.events_of(seat, &query, before))).await?;
+        let mut entries = self.registry.entries(&self.link, query.channel.as_deref()).await?;
+        entries.retain(|entry| query.thread.as_ref().is_none_or(|thread| *thread.account == *entry.name));
+        let lists = try_join_all(entries.iter().map(|entry| self.events_of(entry, &query, before))).await?;
         let mut rows: Vec<EventRow> = lists.into_iter().flatten().collect();
         rows.sort_by_key(|row| Reverse(row.id));
         Ok(page(rows, query.limit))
@@ -47,9 +47,9 @@ impl Reads for RedisStore {
             Some(true) => &["park", "quar"],
             Some(false) => &["way"],
         };
-        let seats = self.registry.seats(&self.link, query.channel.as_deref()).await?;
-        let lists = seats.iter().flat_map(|seat| lines.iter().map(move |line| (seat, *line)));
-        let lists = try_join_all(lists.map(|(seat, line)| self.items_of(seat, line, after, query.limit))).await?;
+        let entries = self.registry.entries(&self.link, query.channel.as_deref()).await?;
+        let lists = entries.iter().flat_map(|entry| lines.iter().map(move |line| (entry, *line)));
+        let lists = try_join_all(lists.map(|(entry, line)| self.items_of(entry, line, after, query.limit))).await?;
         let mut rows: Vec<InboxRow> = lists.into_iter().flatten().collect();
         rows.sort_by_key(|row| row.item);
         Ok(page(rows, query.limit))
@@ -105,20 +105,25 @@ impl RedisStore {
     /// Where a page begins. The outer `None`: at an id that nothing in this store can have, so there is nothing beyond it.
     pub(super) async fn bound(&self, id: Option<uuid::Uuid>) -> Result<Option<Option<Mark>>, StoreError> {
         let Some(id) = id else { return Ok(Some(None)) };
-        Ok(Mark::of(id, self.registry.moved(&self.link).await?.to).map(Some))
+        Ok(Mark::new(id, self.registry.moved(&self.link).await?.to).map(Some))
     }
 
     /// Up to one more than a page, so that it is known whether there are more.
-    async fn events_of(&self, seat: &Seat, query: &EventQuery, before: Option<Mark>) -> Result<Vec<EventRow>, StoreError> {
+    async fn events_of(
+        &self,
+        entry: &AccountInChannel,
+        query: &EventQuery,
+        before: Option<Mark>,
+    ) -> Result<Vec<EventRow>, StoreError> {
         let (mut rows, mut at_s) = (Vec::new(), before.map(|mark| mark.at_s));
-        let mut below = before.map(|mark| mark.not_below(seat.account));
+        let mut below = before.map(|mark| mark.not_below(entry.account));
         while rows.len() <= query.limit {
-            let call = self.link.call(&script::LIST_EVENTS, seat.account).arg(&*seat.channel);
+            let call = self.link.call(&script::LIST_EVENTS, entry.account).arg(&*entry.channel);
             let call = call.maybe(query.kind.map(Kind::name)).maybe(query.thread.as_ref().map(|thread| &thread.peer));
             let call = call.maybe_int(at_s).maybe(below.map(|seq| seq.to_string())).arg(query.limit + 1 - rows.len());
-            let mut answer = Row::of(self.link.run("listing events", call).await?)?;
+            let mut answer = Row::new(self.link.run("listing events", call).await?)?;
             for row in answer.row()?.rows() {
-                rows.push(read_event(row?, seat.account, &seat.name)?);
+                rows.push(read_event(row?, entry.account, &entry.name)?);
             }
             (at_s, below) = (None, answer.maybe_seq()?);
             if below.is_none() {
@@ -128,33 +133,39 @@ impl RedisStore {
         Ok(rows)
     }
 
-    async fn items_of(&self, seat: &Seat, line: &str, after: Option<Mark>, limit: usize) -> Result<Vec<InboxRow>, StoreError> {
-        let call = self.link.call(&script::LIST_INBOX, seat.account).arg(line).arg(&*seat.channel);
+    async fn items_of(
+        &self,
+        entry: &AccountInChannel,
+        line: &str,
+        after: Option<Mark>,
+        limit: usize,
+    ) -> Result<Vec<InboxRow>, StoreError> {
+        let call = self.link.call(&script::LIST_INBOX, entry.account).arg(line).arg(&*entry.channel);
         let call = call.maybe_int(after.map(|mark| mark.at_s));
-        let call = call.maybe(after.map(|mark| mark.above(seat.account).to_string())).arg(limit + 1);
+        let call = call.maybe(after.map(|mark| mark.above(entry.account).to_string())).arg(limit + 1);
         let answer = self.link.run("listing the inbox", call).await?;
-        Row::of(answer)?.rows().map(|row| read_item(row?, seat.account)).collect()
+        Row::new(answer)?.rows().map(|row| read_item(row?, entry.account)).collect()
     }
 
     async fn count_all(&self) -> Result<Stats, StoreError> {
-        let mut by_account: BTreeMap<u32, Vec<Seat>> = BTreeMap::new();
-        for seat in self.registry.seats(&self.link, None).await? {
-            by_account.entry(seat.account).or_default().push(seat);
+        let mut by_account: BTreeMap<u32, Vec<AccountInChannel>> = BTreeMap::new();
+        for entry in self.registry.entries(&self.link, None).await? {
+            by_account.entry(entry.account).or_default().push(entry);
         }
         let (store_bytes, log_bytes) = sizes(self.link.nodes()).await?;
         let mut stats = Stats { store_bytes, log_bytes, ..Stats::default() };
         stats.keys = self.count_moved_keys().await?;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
-        for (account, seats) in by_account {
-            let call = self.link.call(&script::STATS, account).arg(seats.len());
-            let call = seats.iter().fold(call, |call, seat| call.arg(&*seat.channel));
-            let mut answer = Row::of(self.link.run("counting", call).await?)?;
+        for (account, entries) in by_account {
+            let call = self.link.call(&script::STATS, account).arg(entries.len());
+            let call = entries.iter().fold(call, |call, entry| call.arg(&*entry.channel));
+            let mut answer = Row::new(self.link.run("counting", call).await?)?;
             stats.keys += answer.count()?;
             let unknown = answer.count()?;
             stats.outbox_unknown += unknown;
             let mut open = 0;
-            for seat in &seats {
-                open += add_counts(&mut stats, &mut channels, seat, answer.row()?)?;
+            for entry in &entries {
+                open += add_counts(&mut stats, &mut channels, entry, answer.row()?)?;
             }
             stats.outbox_waiting += open.saturating_sub(unknown);
         }
@@ -167,15 +178,15 @@ impl RedisStore {
 fn add_counts(
     stats: &mut Stats,
     channels: &mut BTreeMap<String, ChannelCounts>,
-    seat: &Seat,
+    entry: &AccountInChannel,
     mut row: Row,
 ) -> Result<u64, StoreError> {
     stats.events += row.count()?;
     let (on_the_way, leased, parked, quarantined) = (row.count()?, row.count()?, row.count()?, row.count()?);
     let (open, oldest) = (row.count()?, row.maybe_int()?);
     if on_the_way + parked + quarantined > 0 {
-        let counts = channels.entry(seat.channel.to_string()).or_default();
-        counts.channel = seat.channel.to_string();
+        let counts = channels.entry(entry.channel.to_string()).or_default();
+        counts.channel = entry.channel.to_string();
         counts.waiting += on_the_way.saturating_sub(leased);
         counts.leased += leased;
         counts.parked += parked;

@@ -38,7 +38,7 @@ pub(super) struct WasMoved {
 
 /// An account in a channel.
 #[derive(Clone, Debug)]
-pub(super) struct Seat {
+pub(super) struct AccountInChannel {
     pub(super) account: u32,
     pub(super) name: Arc<str>,
     pub(super) channel: Arc<str>,
@@ -68,7 +68,7 @@ impl Registry {
     /// The account's number, and the highest that was moved into this store.
     async fn register(&self, link: &Link, account: &str, channel: &str) -> Result<(u32, u64), StoreError> {
         let call = link.shared_call(&script::REGISTER).arg(account).arg(channel).arg(ACCOUNTS_MAX);
-        let mut answer = Row::of(link.run_safely("registering an account", call).await?)?;
+        let mut answer = Row::new(link.run_safely("registering an account", call).await?)?;
         Ok((answer.small()?, answer.maybe_int()?.unwrap_or(0).cast_unsigned()))
     }
 
@@ -105,16 +105,16 @@ impl Registry {
     }
 
     /// Every account.
-    pub(super) async fn accounts(&self, link: &Link) -> Result<Vec<Seat>, StoreError> {
-        let mut seats = self.seats(link, None).await?;
-        seats.dedup_by_key(|seat| seat.account);
-        Ok(seats)
+    pub(super) async fn accounts(&self, link: &Link) -> Result<Vec<AccountInChannel>, StoreError> {
+        let mut entries = self.entries(link, None).await?;
+        entries.dedup_by_key(|entry| entry.account);
+        Ok(entries)
     }
 
     /// Every account in every channel, or in this one.
-    pub(super) async fn seats(&self, link: &Link, channel: Option<&str>) -> Result<Vec<Seat>, StoreError> {
+    pub(super) async fn entries(&self, link: &Link, channel: Option<&str>) -> Result<Vec<AccountInChannel>, StoreError> {
         self.refresh(link).await?;
-        Ok(self.lock().seats(channel))
+        Ok(self.lock().entries(channel))
     }
 
     /// Reads the registry again if there is something new in it.
@@ -158,12 +158,12 @@ impl Known {
         self.places.insert((number, Arc::clone(channel)));
     }
 
-    fn seats(&self, channel: Option<&str>) -> Vec<Seat> {
+    fn entries(&self, channel: Option<&str>) -> Vec<AccountInChannel> {
         let wanted = self.places.iter().filter(|(_, of)| channel.is_none_or(|channel| channel == &**of));
-        let seat = |(account, channel): &(u32, Arc<str>)| {
+        let entry = |(account, channel): &(u32, Arc<str>)| {
             let name = self.names.get(account)?;
-            Some(Seat { account: *account, name: Arc::clone(name), channel: Arc::clone(channel) })
+            Some(AccountInChannel { account: *account, name: Arc::clone(name), channel: Arc::clone(channel) })
         };
-        wanted.filter_map(seat).collect()
+        wanted.filter_map(entry).collect()
     }
 }

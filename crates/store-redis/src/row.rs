@@ -10,7 +10,7 @@ use super::place::Seq;
 pub(super) struct Row(std::vec::IntoIter<Value>);
 
 impl Row {
-    pub(super) fn of(value: Value) -> Result<Self, StoreError> {
+    pub(super) fn new(value: Value) -> Result<Self, StoreError> {
         Self::maybe_of(value)?.ok_or_else(|| odd("nothing"))
     }
 
@@ -27,7 +27,7 @@ impl Row {
     }
 
     pub(super) fn row(&mut self) -> Result<Row, StoreError> {
-        Row::of(self.value())
+        Row::new(self.value())
     }
 
     pub(super) fn maybe_row(&mut self) -> Result<Option<Row>, StoreError> {
@@ -36,7 +36,7 @@ impl Row {
 
     /// All that is left, each a list of its own.
     pub(super) fn rows(self) -> impl Iterator<Item = Result<Row, StoreError>> {
-        self.0.map(Row::of)
+        self.0.map(Row::new)
     }
 
     pub(super) fn maybe_int(&mut self) -> Result<Option<i64>, StoreError> {

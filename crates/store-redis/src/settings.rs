@@ -65,7 +65,7 @@ impl Settings {
             let Some(answer) = node.ask_if_allowed("asking redis for its settings", &command).await? else {
                 return Ok(Self { info, config: None });
             };
-            let mut pair = Row::of(answer)?;
+            let mut pair = Row::new(answer)?;
             if let (Some(name), Some(value)) = (pair.maybe_text()?, pair.maybe_text()?) {
                 config.insert(name, value);
             }

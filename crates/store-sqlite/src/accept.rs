@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hapax_domain::key::KeyHasher;
 use hapax_domain::{Event, EventId, EventKey, Kind};
-use hapax_store::{Accepted, Arrival, Copies, NewEvent, StoreError, Then, suspected};
+use hapax_store::{Accepted, Arrival, Copies, Disposition, NewEvent, StoreError, suspected};
 use rusqlite::{OptionalExtension, params};
 
 use super::keys::Claim;
@@ -93,8 +93,8 @@ impl Writer {
             if let Some(Heard { person, .. }) = heard.as_ref().filter(|heard| !heard.person.joined.is_empty()) {
                 self.join_names(arrival, &new.event.account, person, &mut gathered)?;
             }
-            let line = match (&new.then, suspect) {
-                (Then::Deliver, None) => self.line_for(arrival, &new.event, hashed, heard.as_ref(), &mut gathered)?,
+            let line = match (&new.disposition, suspect) {
+                (Disposition::Deliver, None) => self.line_for(arrival, &new.event, hashed, heard.as_ref(), &mut gathered)?,
                 _ => InLine::default(),
             };
             let item = self.put_in_line(channel, number, new, suspect, line, &mut gathered)?;
@@ -170,13 +170,13 @@ impl Writer {
         line: InLine,
         gathered: &mut Vec<Gathered>,
     ) -> Result<Option<u64>, StepError> {
-        match &new.then {
-            Then::Keep => Ok(None),
-            Then::Quarantine { why, .. } => self.park_new(channel, number, why, true),
-            Then::Deliver if suspect.is_some() => {
+        match &new.disposition {
+            Disposition::Keep => Ok(None),
+            Disposition::Quarantine { why, .. } => self.park_new(channel, number, why, true),
+            Disposition::Deliver if suspect.is_some() => {
                 self.park_new(channel, number, &suspect.map(suspected).unwrap_or_default(), false)
             }
-            Then::Deliver => {
+            Disposition::Deliver => {
                 let same = |item: &&mut Gathered| line.lane.is_some() && item.under == line.lane;
                 if let Some(item) = gathered.iter_mut().find(same) {
                     item.members.push(number);
@@ -235,7 +235,7 @@ impl Writer {
         let is_ours = self.hear_word(event)?;
         // Our own message, in the thread already, is not said twice; what could not be read says nothing.
         let says = event.kind == Kind::Message && !hashes.is_empty();
-        if !says || is_ours || matches!(new.then, Then::Quarantine { .. }) {
+        if !says || is_ours || matches!(new.disposition, Disposition::Quarantine { .. }) {
             return Ok(None);
         }
         let names: Vec<(&str, NameHash)> = names_of(event).zip(hashes.iter().copied()).collect();
@@ -262,9 +262,9 @@ impl Writer {
         body_at: &mut Option<u64>,
     ) -> rusqlite::Result<()> {
         // The first event of a webhook holds the body for all; a part that could not be read holds itself.
-        let (webhook, headers, body): (u64, Option<&[u8]>, Option<&[u8]>) = match &new.then {
-            Then::Quarantine { part, .. } => (number, Some(&arrival.headers.0), Some(part)),
-            Then::Keep | Then::Deliver => match *body_at {
+        let (webhook, headers, body): (u64, Option<&[u8]>, Option<&[u8]>) = match &new.disposition {
+            Disposition::Quarantine { part, .. } => (number, Some(&arrival.headers.0), Some(part)),
+            Disposition::Keep | Disposition::Deliver => match *body_at {
                 Some(holder) => (holder, None, None),
                 None => {
                     *body_at = Some(number);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hapax_domain::{Direction, EventId};
 use hapax_store::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, ItemRec, KeyRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
+    AnswerRec, AttemptRec, Carried, EventRec, ItemPlace, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
 };
 use hapax_store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, StoreError, Table, read_replies};
@@ -384,11 +384,11 @@ fn items(db: &Connection, after: Option<&After>, limit: usize) -> rusqlite::Resu
 fn item(row: &Row<'_>) -> rusqlite::Result<Moved> {
     let number = row.get::<_, i64>(0)? as u64;
     let channel: String = row.get(2)?;
-    let place = Place::from_code(row.get(9)?).unwrap_or(Place::Quarantined);
+    let place = ItemPlace::from_code(row.get(9)?).unwrap_or(ItemPlace::Quarantined);
     let thread = lane_thread(kind_of(row.get(12)?), row.get(13)?, row.get(14)?);
     let lane = match place {
-        Place::InLane | Place::Parked => inbox_lane(&channel, thread.as_ref(), number),
-        Place::Quarantined => own_lane(Queue::Inbox, number),
+        ItemPlace::InLane | ItemPlace::Parked => inbox_lane(&channel, thread.as_ref(), number),
+        ItemPlace::Quarantined => own_lane(Queue::Inbox, number),
     };
     let replies: Option<Vec<u8>> = row.get(16)?;
     Ok(Moved::Item(ItemRec {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hapax_domain::Direction;
 use hapax_store::moving::{IMPORTING, half_filled, not_empty};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, MessageRec, OutRec, Place, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, MessageRec, OutRec, ProviderNameRec, Queue, ThreadRec,
     write_past,
 };
 use hapax_store::{Moved, StoreError, write_replies};
@@ -251,7 +251,7 @@ impl Writer {
             return refused(format!("event {first} of item {} is not there", item.number));
         };
         let members = (item.events.len() > 1).then(|| members_blob(&item.events));
-        if item.place == Place::InLane {
+        if item.place == ItemPlace::InLane {
             let mut insert =
                 self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, NULL)")?;
             insert.execute(params![
@@ -280,7 +280,7 @@ impl Writer {
                 item.replay,
                 item.received_ms,
                 item.why.as_deref().unwrap_or_default(),
-                item.place == Place::Quarantined,
+                item.place == ItemPlace::Quarantined,
                 item.failures,
                 write_replies(&item.replies)
             ])?;

@@ -86,7 +86,7 @@ struct Lane {
     /// Whose it is, where something in it is from another name of theirs.
     peer: Option<Arc<str>>,
     /// Oldest first.
-    items: VecDeque<Place>,
+    items: VecDeque<Position>,
     /// More than one only where lanes were joined while somebody was at work in each.
     held: Vec<Held>,
     line: Line,
@@ -94,7 +94,7 @@ struct Lane {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     item: i64,
     due: i64,
     line: Line,
@@ -435,7 +435,7 @@ impl ChannelLanes {
                 self.names.entry(name).or_insert(number);
             }
             let at = lane.items.partition_point(|before| before.item < item.item);
-            lane.items.insert(at, Place { item: item.item, due: item.due, line: item.line, of });
+            lane.items.insert(at, Position { item: item.item, due: item.due, line: item.line, of });
             self.items += 1;
         }
         self.take_turn(number);
@@ -494,7 +494,7 @@ impl ChannelLanes {
         for place in items {
             let of = place.of.map_or(own, |of| places[of]);
             lane.joined[of].1 += 1;
-            lane.items.push_back(Place { of: Some(of), ..place });
+            lane.items.push_back(Position { of: Some(of), ..place });
         }
         lane.items.make_contiguous().sort_by_key(|place| place.item);
         lane.held.extend(held);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_domain::Fence;
 use hapax_store::{
-    Answer, InboxLease, KeptHeaders, LaneRef, LeaseAsk, LeasedEvent, NewMessage, Outcome, Settled, why_kept, write_replies,
+    Answer, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, why_kept, write_replies,
 };
 use rusqlite::params;
 
@@ -36,7 +36,7 @@ struct Webhook {
 type LastBody = Option<(i64, KeptHeaders, Bytes)>;
 
 impl Writer {
-    pub(super) fn lease(&mut self, ask: &LeaseAsk) -> Result<Vec<InboxLease>, StepError> {
+    pub(super) fn lease(&mut self, ask: &LeaseRequest) -> Result<Vec<InboxLease>, StepError> {
         let mut leases = Vec::new();
         let mut last_body = None;
         for (name, max) in &ask.wants {
@@ -51,7 +51,7 @@ impl Writer {
     }
 
     /// Takes the lane for this worker, away from whoever let the last lease run out.
-    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseAsk) -> rusqlite::Result<Option<(Head, Held)>> {
+    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseRequest) -> rusqlite::Result<Option<(Head, Held)>> {
         for lost in self.lanes.take_held(&self.db, channel, lane)? {
             self.lose(&lost, "the lease ran out")?;
         }

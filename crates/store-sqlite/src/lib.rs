@@ -9,7 +9,6 @@ mod clock;
 mod disk;
 mod export;
 mod filter;
-mod hearing;
 mod import;
 mod joining;
 mod keys;
@@ -20,6 +19,7 @@ mod names;
 mod numbering;
 mod open;
 mod outbox;
+mod provider_feedback;
 mod purge;
 mod reads;
 mod rows;
@@ -41,8 +41,8 @@ use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits
 use hapax_store::clock::Clock;
 use hapax_store::offer::offer;
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
-    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
+    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 pub use keys::PeriodSize;
 pub use open::Options;
@@ -239,7 +239,7 @@ impl Store for SqliteStore {
         self.write("counting copies", true, move |writer| writer.note_copies(&copies)).await
     }
 
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         self.write("leasing", true, move |writer| writer.lease(&ask)).await
     }
 
@@ -259,7 +259,7 @@ impl Store for SqliteStore {
         self.write("submitting", false, step).await
     }
 
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         self.write("leasing messages", true, move |writer| writer.lease_outbox(&ask)).await
     }
 
@@ -352,7 +352,7 @@ mod tests {
     use hapax_domain::{Event, Status};
     use hapax_store::{EventQuery, Reads};
     use hapax_testkit::hand_clock::HandClock;
-    use hapax_testkit::store_bed::{START_MS, accept_one, lease, message, notice, webhook};
+    use hapax_testkit::store_fixture::{START_MS, accept_one, lease, message, notice, webhook};
 
     fn open() -> (tempfile::TempDir, SqliteStore) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -499,7 +499,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (options, clock) = (Options { disk_floor_bytes: 0, ..Options::default() }, HandClock::at(START_MS));
         let store = SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens");
-        let keep = |event| hapax_testkit::store_bed::webhook_then(vec![(event, hapax_store::Then::Keep)]);
+        let keep = |event| hapax_testkit::store_fixture::webhook_then(vec![(event, hapax_store::Disposition::Keep)]);
         store.accept(keep(notice("old")).into()).await.expect("taken");
         clock.advance(1_000);
         store.accept(keep(notice("young")).into()).await.expect("taken");

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Fence, MessageId, Outgoing, Place, Status, Steps, ids};
-use hapax_store::{LaneRef, NewMessage, OutboxAsk, OutboxLease, SendOutcome, Settled, StoreError, Submitted};
+use hapax_domain::{Fence, MessageId, Outgoing, PendingSend, Status, Steps, ids};
+use hapax_store::{LaneRef, NewMessage, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled, StoreError, Submitted};
 use rusqlite::{OptionalExtension, params};
 
 use super::accept::lane_name;
@@ -158,7 +158,7 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk) -> Result<Vec<OutboxLease>, StepError> {
+    pub(super) fn lease_outbox(&mut self, ask: &OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StepError> {
         let mut leases = Vec::new();
         for (name, max) in &ask.wants {
             let Some(&channel) = self.channels.get(name) else { continue };
@@ -193,7 +193,7 @@ impl Writer {
         lane: u64,
         number: i64,
         name: &Arc<str>,
-        ask: &OutboxAsk,
+        ask: &OutboxLeaseRequest,
     ) -> rusqlite::Result<Option<OutboxLease>> {
         let mut any_left = false;
         for lost in self.outgoing.take_held(&self.db, channel, lane)? {
@@ -244,7 +244,7 @@ impl Writer {
         self.leased_message(&held, &place, name).map(Some)
     }
 
-    fn leased_message(&self, held: &Held, place: &Place, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
+    fn leased_message(&self, held: &Held, place: &PendingSend, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
         self.db
             .prepare_cached("SELECT created, request_id, account, peer, payload, text FROM messages WHERE number = ?1")?
             .query_row([held.item], |row| {

@@ -14,7 +14,7 @@ use super::keys::KeyIsHash;
 use super::names::{NameHash, find_thread};
 
 pub(super) struct Threads {
-    talks: HashMap<i64, Talk>,
+    talks: HashMap<i64, ThreadTail>,
     pub(super) names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
     /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
@@ -35,7 +35,7 @@ pub(super) struct Threads {
 
 /// A thread: whom it is with, and its last words.
 #[derive(Clone)]
-pub(super) struct Talk {
+pub(super) struct ThreadTail {
     pub(super) peer: Arc<str>,
     last: i64,
     last_at: i64,
@@ -119,7 +119,7 @@ impl Threads {
         Ok(())
     }
 
-    pub(super) fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut Talk> {
+    pub(super) fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut ThreadTail> {
         // A pass lets go of so many that its cost for each message stays the same, however many threads there are.
         if self.talks.len() - self.unwritten > TALKS_MAX {
             #[cfg(test)]
@@ -136,7 +136,7 @@ impl Threads {
                         "SELECT last, last_at, last_text, last_out, unread, entries, peer FROM threads WHERE thread = ?1",
                     )?
                     .query_row([thread], |row| {
-                        Ok(Talk {
+                        Ok(ThreadTail {
                             peer: row.get::<_, String>(6)?.into(),
                             last: row.get(0)?,
                             last_at: row.get(1)?,

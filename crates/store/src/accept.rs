@@ -27,12 +27,12 @@ impl Arrival {
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     pub event: Event,
-    pub then: Then,
+    pub disposition: Disposition,
 }
 
 /// What happens to an event that is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Disposition {
     /// It is put in line in its lane ([`Event::lane`]). Lanes of different channels never meet.
     Deliver,
     /// It is kept and shown, and goes nowhere.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hapax_domain::limits::{BESIDE_MAX, BESIDE_MAX_BYTES};
 use hapax_domain::{Event, EventId, EventKey, Kind};
 
-use super::{Accepted, Arrival, Copies, KeptHeaders, NewEvent, Store, StoreError, Then};
+use super::{Accepted, Arrival, Copies, Disposition, KeptHeaders, NewEvent, Store, StoreError};
 
 /// Where it says why it was kept.
 const WHY: &str = "hapax-why";
@@ -68,13 +68,13 @@ pub async fn keep_beside(store: &dyn Store, beside: Beside) -> Result<(), StoreE
 fn arrival(beside: &Beside, place: u32) -> Arrival {
     let Beside { reason, first, channel, account, window_ms, why, content, fingerprint } = beside;
     let parts = [reason.mark(), &place.to_string()];
-    let key = EventKey::of("beside", channel, Kind::Notice, &first.to_string(), &parts);
+    let key = EventKey::new("beside", channel, Kind::Notice, &first.to_string(), &parts);
     let event = Event::new(Kind::Notice, account, &format!("{}{first}", reason.mark()), key, *fingerprint);
     let mut headers = KeptHeaders::default();
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     headers.push(WHY, why.chars().map(plain).collect::<String>().as_bytes());
     let body = content.slice(..content.len().min(BESIDE_MAX_BYTES));
-    let events = vec![NewEvent { event, then: Then::Keep }];
+    let events = vec![NewEvent { event, disposition: Disposition::Keep }];
     Arrival { channel: Arc::clone(channel), window_ms: *window_ms, headers, body, events }
 }
 

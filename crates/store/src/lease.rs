@@ -13,7 +13,7 @@ pub struct LaneRef(pub [u8; 32]);
 
 /// Who wants work, how much of which channels, and for how long.
 #[derive(Clone, Debug)]
-pub struct LeaseAsk {
+pub struct LeaseRequest {
     /// Shown to people; plays no part in the fence.
     pub worker: Arc<str>,
     /// Most items wanted, per channel.

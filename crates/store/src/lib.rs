@@ -14,13 +14,13 @@
 pub mod clock;
 
 mod accept;
-mod awaited;
 mod beside;
-mod by_hand;
+mod deferred;
 mod in_time;
 mod kept;
 mod lease;
 pub mod moving;
+mod naive_claim;
 pub mod offer;
 mod outbox;
 mod reads;
@@ -35,16 +35,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-pub use accept::{Accepted, Arrival, KeptHeaders, NewEvent, SUSPECTED, Then, suspected};
-pub use awaited::Awaited;
+pub use accept::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent, SUSPECTED, suspected};
 pub use beside::{Beside, Reason, keep_beside, why_beside};
-pub use by_hand::{ByHand, CONNECTIONS as BY_HAND_CONNECTIONS};
+pub use deferred::DeferredStore;
 pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
-pub use lease::{Answer, InboxLease, LaneRef, LeaseAsk, LeasedEvent, Outcome, Settled, end_after_set_back};
+pub use lease::{Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, Outcome, Settled, end_after_set_back};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
+pub use naive_claim::{CONNECTIONS as NAIVE_CLAIM_CONNECTIONS, NaiveClaim};
 pub use outbox::{
-    Changed, NewMessage, Origin, OutboxAsk, OutboxLease, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id,
+    Changed, NewMessage, Origin, OutboxLease, OutboxLeaseRequest, SendOutcome, Spelling, Submitted, Unspelt, asked_request_id,
 };
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
@@ -97,7 +97,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     ///   back only by a [`Outcome::HandBack`] of what was not called. A lease that ran out keeps its attempt; it charges nothing.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
     /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError>;
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError>;
 
     /// Moves the end of leases to `hold_ms` from now; tells for each whether it is still held.
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
@@ -125,7 +125,7 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Leases the first message of lanes that are due, replies before the rest, like [`Store::lease_inbox`].
     ///
     /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: whoever gets it must not simply send.
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError>;
+    async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError>;
 
     /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's, or the
     /// provider has named the message since.

@@ -98,7 +98,7 @@ impl Submitted {
 
 /// Who wants to send, how much of which channels, and for how long.
 #[derive(Clone, Debug)]
-pub struct OutboxAsk {
+pub struct OutboxLeaseRequest {
     pub worker: Arc<str>,
     /// Most messages wanted, per channel.
     pub wants: Vec<(Arc<str>, usize)>,

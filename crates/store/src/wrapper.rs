@@ -9,9 +9,9 @@ use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 
 use super::{
     Accepted, Answer, Arrival, Changed, Copies, EntryId, EventDetail, EventQuery, EventRow, InboxLease, InboxQuery, InboxRow,
-    LaneRef, LeaseAsk, MessageRow, Moving, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, Outcome, Page, PausedAccount,
-    Promise, Purged, Reads, Redrive, SendOutcome, Settled, Spelling, Stats, Store, StoreError, Submitted, ThreadMessage,
-    ThreadQuery, ThreadRow,
+    LaneRef, LeaseRequest, MessageRow, Moving, NewMessage, OutboxLease, OutboxLeaseRequest, OutboxQuery, Outcome, Page,
+    PausedAccount, Promise, Purged, Reads, Redrive, SendOutcome, Settled, Spelling, Stats, Store, StoreError, Submitted,
+    ThreadMessage, ThreadQuery, ThreadRow,
 };
 
 /// Makes, from one line for each method of the contract: the wrapper's trait, in which each has a body that passes the call on, and the
@@ -101,11 +101,11 @@ pass_on! {
     Store {
         accept(arrival: Arc<Arrival>) -> Vec<Accepted>;
         note_copies(copies: Vec<Copies>) -> ();
-        lease_inbox(ask: LeaseAsk) -> Vec<InboxLease>;
+        lease_inbox(ask: LeaseRequest) -> Vec<InboxLease>;
         extend(leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Vec<bool>;
         settle_inbox(lane: LaneRef, fence: Fence, outcome: Outcome) -> Settled;
         submit(message: NewMessage) -> Submitted;
-        lease_outbox(ask: OutboxAsk) -> Vec<OutboxLease>;
+        lease_outbox(ask: OutboxLeaseRequest) -> Vec<OutboxLease>;
         begin(lane: LaneRef, fence: Fence) -> Settled;
         extend_outbox(leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Vec<bool>;
         settle_outbox(lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Settled;

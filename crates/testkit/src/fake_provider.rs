@@ -238,7 +238,7 @@ impl Desk {
         arrived
     }
 
-    fn history(&self, asked: &Asked) -> wire::Answer {
+    fn history(&self, asked: &Asked) -> wire::WireAnswer {
         let rows = self.phone_of(asked);
         wire::history(asked, &rows)
     }
@@ -278,7 +278,7 @@ async fn answer(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<
     match play {
         Play::Act => done.response(),
         Play::TooMany { retry_after_s } => wire::too_many(&asked, retry_after_s).response(),
-        Play::Down(status) | Play::ActThenFail(status) => wire::Answer::bare(status).response(),
+        Play::Down(status) | Play::ActThenFail(status) => wire::WireAnswer::bare(status).response(),
         Play::Refuse { status, code } => wire::refused(&asked, status, &code).response(),
         Play::Cut | Play::ActThenCut => Err(std::io::Error::other("told to hang up")),
         Play::ActThenLate(wait) => {

@@ -12,8 +12,8 @@ pub mod process;
 mod provider_suite;
 pub mod server_beds;
 pub mod servers;
-pub mod store_bed;
 pub mod store_compare;
+pub mod store_fixture;
 pub mod store_suite;
 pub mod witness;
 

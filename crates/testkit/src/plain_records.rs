@@ -1,7 +1,7 @@
 //! Records in plain maps, one transaction at a time: what the steps decide is checked against the model before any server is asked.
 
-mod bed;
 mod clock;
+mod fixture;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
-pub use self::bed::PlainBed;
+pub use self::fixture::PlainBed;
 use hapax_domain::age::Dated;
 use hapax_domain::ids;
 use hapax_store::clock::Clock;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place, ProviderNameRec, Queue,
-    ThreadRec, name_hash, request_hash, thread_hash,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec,
+    Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
-use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Tx, TxError, Wanted};
 use hapax_store::{
     After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
     StoreError, Table, ThreadQuery,
@@ -72,7 +72,7 @@ impl Data {
             ..Loaded::default()
         };
         for lane in &wanted.lowest_items {
-            let waiting = self.items.values().filter(|item| item.lane == *lane && item.place == Place::InLane).take(2);
+            let waiting = self.items.values().filter(|item| item.lane == *lane && item.place == ItemPlace::InLane).take(2);
             for item in waiting {
                 seen.lowest.entry(*lane).or_default().push(item.number);
                 seen.items.insert(item.number, item.clone());
@@ -116,7 +116,7 @@ impl Data {
         seen
     }
 
-    fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
         insert(&mut self.events, &changes.new_events, |event| event.number)?;
         for (event, replays) in &changes.replays {
             if let Some(event) = self.events.get_mut(event) {
@@ -133,7 +133,7 @@ impl Data {
         change(&mut self.lanes, &changes.new_lanes, &changes.lanes, &changes.gone_lanes, |lane| lane.hash)?;
         for name in &changes.new_names {
             if self.names.contains_key(&(name.account.clone(), name.name.clone())) {
-                return Err(Trouble::Again("it is there already".to_owned()));
+                return Err(TxError::Conflict("it is there already".to_owned()));
             }
         }
         for name in changes.new_names.iter().chain(&changes.names) {
@@ -203,10 +203,10 @@ fn page<K: Ord + Copy, V: Clone>(map: &BTreeMap<K, V>, after: Option<K>, limit: 
         .collect()
 }
 
-fn insert<K: Ord, V: Clone>(map: &mut BTreeMap<K, V>, new: &[V], key: impl Fn(&V) -> K) -> Result<(), Trouble> {
+fn insert<K: Ord, V: Clone>(map: &mut BTreeMap<K, V>, new: &[V], key: impl Fn(&V) -> K) -> Result<(), TxError> {
     for record in new {
         if map.insert(key(record), record.clone()).is_some() {
-            return Err(Trouble::Again("it is there already".to_owned()));
+            return Err(TxError::Conflict("it is there already".to_owned()));
         }
     }
     Ok(())
@@ -218,13 +218,13 @@ fn change<K: Ord, V: Clone>(
     changed: &[V],
     gone: &[K],
     key: impl Fn(&V) -> K,
-) -> Result<(), Trouble> {
+) -> Result<(), TxError> {
     insert(map, new, &key)?;
     for record in changed {
-        map.insert(key(record), record.clone()).ok_or_else(|| Trouble::Again("it is not there".to_owned()))?;
+        map.insert(key(record), record.clone()).ok_or_else(|| TxError::Conflict("it is not there".to_owned()))?;
     }
     for key in gone {
-        map.remove(key).ok_or_else(|| Trouble::Again("it is not there".to_owned()))?;
+        map.remove(key).ok_or_else(|| TxError::Conflict("it is not there".to_owned()))?;
     }
     Ok(())
 }
@@ -240,7 +240,7 @@ impl Tx for PlainTx {
         self.data.last_number
     }
 
-    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble> {
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         let now_ms = self.now_ms;
         let mut claim = |key: &KeyRec| {
             let holder = self.data.keys.get(&key.key).filter(|holder| holder.expires_ms > now_ms).cloned();
@@ -252,11 +252,11 @@ impl Tx for PlainTx {
         Ok(keys.iter().map(&mut claim).collect())
     }
 
-    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble> {
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
         Ok(self.data.load(wanted))
     }
 
-    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble> {
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
         let rests = |lane: &LaneRec| {
             due.resting.contains(&lane.account)
                 || (lane.queue == Queue::Outbox
@@ -271,9 +271,9 @@ impl Tx for PlainTx {
         Ok(lanes)
     }
 
-    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble> {
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError> {
         let wanted = |item: &&ItemRec| {
-            item.place == Place::Parked
+            item.place == ItemPlace::Parked
                 && item.number > after
                 && match which {
                     Redrive::Item(id) => item.item_id() == *id,
@@ -285,11 +285,11 @@ impl Tx for PlainTx {
         Ok(self.data.items.values().filter(wanted).take(max).cloned().collect())
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble> {
+    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
         self.data.save(changes)
     }
 
-    async fn commit(mut self) -> Result<(), Trouble> {
+    async fn commit(mut self) -> Result<(), TxError> {
         *self.committed = self.data;
         Ok(())
     }
@@ -303,7 +303,7 @@ impl Engine for PlainEngine {
         2
     }
 
-    async fn begin(&self, _pool: Pool, _numbers: usize) -> Result<PlainTx, Trouble> {
+    async fn begin(&self, _pool: Pool, _numbers: usize) -> Result<PlainTx, TxError> {
         let committed = Arc::clone(&self.data).lock_owned().await;
         Ok(PlainTx { data: committed.clone(), committed, now_ms: self.clock.now_ms() })
     }
@@ -326,7 +326,7 @@ impl Engine for PlainEngine {
         let wanted = |item: &&ItemRec| {
             after.is_none_or(|after| item.number > after)
                 && query.channel.as_ref().is_none_or(|channel| **channel == *item.channel)
-                && query.parked.is_none_or(|parked| parked != (item.place == Place::InLane))
+                && query.parked.is_none_or(|parked| parked != (item.place == ItemPlace::InLane))
         };
         Ok(self.data.lock().await.items.values().filter(wanted).take(limit).cloned().collect())
     }
@@ -497,12 +497,12 @@ impl Engine for PlainEngine {
             let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..Default::default() });
             let mut held = data.lanes.values().filter_map(|lane| lane.held.as_ref());
             match item.place {
-                Place::InLane if held.any(|held| held.number == item.number) => counts.leased += 1,
-                Place::InLane => counts.waiting += 1,
-                Place::Parked => counts.parked += 1,
-                Place::Quarantined => counts.quarantined += 1,
+                ItemPlace::InLane if held.any(|held| held.number == item.number) => counts.leased += 1,
+                ItemPlace::InLane => counts.waiting += 1,
+                ItemPlace::Parked => counts.parked += 1,
+                ItemPlace::Quarantined => counts.quarantined += 1,
             }
-            if item.place == Place::InLane {
+            if item.place == ItemPlace::InLane {
                 counts.oldest_ms = Some(counts.oldest_ms.map_or(item.received_ms, |oldest| oldest.min(item.received_ms)));
             }
         }

@@ -106,10 +106,10 @@ fn a_changed_byte_is_refused() {
 #[test]
 fn a_wrong_secret_and_a_missing_signature_are_refused() {
     for_each_fixture(|subject, fixture| {
-        let stranger = Subject::of(subject.name, &["another-secret-altogether"]);
+        let stranger = Subject::new(subject.name, &["another-secret-altogether"]);
         assert_eq!(subject.refusal(&stranger.signed(fixture)), Some(Refused::BadSignature), "{}", fixture.name);
         assert_eq!(subject.refusal(&fixture.request()), Some(Refused::NoSignature), "{}", fixture.name);
-        let shut = Subject::of(subject.name, &[]);
+        let shut = Subject::new(subject.name, &[]);
         assert_eq!(shut.refusal(&subject.signed(fixture)), Some(Refused::BadSignature), "{}", fixture.name);
         assert_eq!(shut.provider.sign(fixture.unsigned(), NOW_MS), [], "{}", fixture.name);
     });
@@ -118,8 +118,8 @@ fn a_wrong_secret_and_a_missing_signature_are_refused() {
 #[test]
 fn both_secrets_are_good_during_rotation_and_the_first_signs() {
     for_each_fixture(|subject, fixture| {
-        let rotating = Subject::of(subject.name, &[SECRET, OLD_SECRET]);
-        let old = Subject::of(subject.name, &[OLD_SECRET]);
+        let rotating = Subject::new(subject.name, &[SECRET, OLD_SECRET]);
+        let old = Subject::new(subject.name, &[OLD_SECRET]);
         assert_eq!(rotating.refusal(&old.signed(fixture)), None, "{}", fixture.name);
         assert_eq!(rotating.refusal(&subject.signed(fixture)), None, "{}", fixture.name);
         assert_eq!(rotating.provider.sign(fixture.unsigned(), NOW_MS), subject.provider.sign(fixture.unsigned(), NOW_MS));
@@ -195,7 +195,7 @@ fn every_sample_verifies_and_reads() {
     for (name, about) in samples::list() {
         assert!(!about.is_empty() && seen.insert(*name), "{name}");
         let of = |nonce| Fixture::of_sample(samples::sample(name, nonce, NOW_MS).expect("a listed sample"));
-        let subject = Subject::of(of(1).provider(), &[SECRET]);
+        let subject = Subject::new(of(1).provider(), &[SECRET]);
         let parsed = read(&subject, &of(1));
         assert!(!parsed.events.is_empty() && parsed.problems.is_empty() && parsed.ignored == 0, "{name}: {parsed:?}");
         assert!(parsed.events.iter().all(|event| !event.id.is_empty()), "{name}");

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::hand_clock::HandClock;
 use super::servers::{Engine, Server};
-use super::store_bed::{Bed, START_MS};
 use super::store_compare::compare;
+use super::store_fixture::{START_MS, StoreFixture};
 
 type Open = Box<dyn Fn(Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> + Send + Sync>;
 
@@ -39,10 +39,10 @@ impl ServerBed {
             let opened = tokio::task::block_in_place(|| Handle::current().block_on(opening));
             Ok(Arc::new(opened?))
         });
-        let mut bed = Self { clock: HandClock::at(START_MS), server, url, open, first_rows: Vec::new() };
-        drop(bed.open());
-        bed.first_rows = bed.server.first_rows(&bed.url).await;
-        Some(bed)
+        let mut fixture = Self { clock: HandClock::at(START_MS), server, url, open, first_rows: Vec::new() };
+        drop(fixture.open());
+        fixture.first_rows = fixture.server.first_rows(&fixture.url).await;
+        Some(fixture)
     }
 
     /// Makes the store as new, without its past. Nobody may have it open. Firestore's emulator remembers what is gone, and gets slower by it: there it is
@@ -79,20 +79,20 @@ pub async fn compare_with_model<S: Store>(
 ) {
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
-        let Some(mut bed) = ServerBed::on(engine, open.clone()).await else { return };
+        let Some(mut fixture) = ServerBed::on(engine, open.clone()).await else { return };
         let open = open.clone();
         lanes.spawn(async move {
             for seed in (lane..sequences).step_by(LANES as usize) {
-                compare(&bed, seed).await;
-                bed = bed.renewed(engine, &open).await;
+                compare(&fixture, seed).await;
+                fixture = fixture.renewed(engine, &open).await;
             }
-            bed.remove().await;
+            fixture.remove().await;
         });
     }
     lanes.join_all().await;
 }
 
-impl Bed for ServerBed {
+impl StoreFixture for ServerBed {
     fn clock(&self) -> &HandClock {
         &self.clock
     }

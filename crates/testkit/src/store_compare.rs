@@ -11,15 +11,15 @@ use bytes::Bytes;
 use hapax_domain::{Event, EventId, EventKey, ItemId, MessageId, Status, ThreadId};
 use hapax_store::clock::Clock;
 use hapax_store::{
-    Accepted, Answer, Arrival, EventQuery, InboxLease, InboxQuery, MessageRow, NewEvent, NewMessage, OutboxLease, OutboxQuery,
-    Outcome, Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, Then, ThreadMessage, ThreadQuery,
+    Accepted, Answer, Arrival, Disposition, EventQuery, InboxLease, InboxQuery, MessageRow, NewEvent, NewMessage, OutboxLease,
+    OutboxQuery, Outcome, Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::random::{named_twice, random_message, random_name, random_nonce, random_peer, random_reply, random_webhook};
-use self::telling::{facts, told, told_message};
-use super::store_bed::{Bed, HOLD_MS, MemoryBed, WINDOW_MS, ask, message, webhook_then};
+use self::telling::{facts, shown, shown_message};
+use super::store_fixture::{HOLD_MS, MemoryBed, StoreFixture, WINDOW_MS, ask, message, webhook_then};
 use super::store_suite::sending::{ask_out, status};
 
 /// How many messages, and how many replies, find room in the outbox.
@@ -35,15 +35,15 @@ pub fn sequences(usual: u64) -> u64 {
 }
 
 /// Runs one sequence; panics with the seed and the call at the first difference.
-pub async fn compare(bed: &dyn Bed, seed: u64) {
-    let moves = Moves { set_back: bed.may_be_set_back(), all_teach: false };
-    compare_and(bed, seed, &moves).await;
+pub async fn compare(fixture: &dyn StoreFixture, seed: u64) {
+    let moves = Moves { set_back: fixture.may_be_set_back(), all_teach: false };
+    compare_and(fixture, seed, &moves).await;
 }
 
 /// The same with a clock that only runs forward: lists then have the same order on every engine. Names are said together only where they are
 /// learnt: what waits under an alias that it did not teach waits under its own name once it is moved to another store.
-pub async fn compare_in_order(bed: &dyn Bed, seed: u64) {
-    compare_and(bed, seed, &Moves { set_back: false, all_teach: true }).await;
+pub async fn compare_in_order(fixture: &dyn StoreFixture, seed: u64) {
+    compare_and(fixture, seed, &Moves { set_back: false, all_teach: true }).await;
 }
 
 /// What may happen in a sequence.
@@ -52,11 +52,11 @@ struct Moves {
     all_teach: bool,
 }
 
-async fn compare_and(bed: &dyn Bed, seed: u64, moves: &Moves) {
-    let model_bed = MemoryBed::at(bed.clock().now_ms());
+async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
+    let model_bed = MemoryBed::at(fixture.clock().now_ms());
     let mut pair = Pair {
         model: model_bed.open(),
-        engine: bed.open(),
+        engine: fixture.open(),
         ids: HashMap::new(),
         leases: Vec::new(),
         events: Vec::new(),
@@ -70,8 +70,8 @@ async fn compare_and(bed: &dyn Bed, seed: u64, moves: &Moves) {
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
         match random.random_range(0..168) {
-            166..168 if moves.set_back => pair.set_back(bed, &model_bed, &mut random).await,
-            100..112 => pair.submit(&mut random, bed.clock().now_ms()).await,
+            166..168 if moves.set_back => pair.set_back(fixture, &model_bed, &mut random).await,
+            100..112 => pair.submit(&mut random, fixture.clock().now_ms()).await,
             112..128 => pair.lease_outbox(&mut random).await,
             128..148 => pair.work_outbox(&mut random).await,
             148..158 => pair.hear_word(&mut random).await,
@@ -86,11 +86,11 @@ async fn compare_and(bed: &dyn Bed, seed: u64, moves: &Moves) {
             82..90 => {
                 // Four long steps are well beyond the window: engines may remember a key a minute longer.
                 let by = [1, 500, HOLD_MS, HOLD_MS * 3, WINDOW_MS / 4 + HOLD_MS][random.random_range(0..5)];
-                bed.clock().advance(by);
+                fixture.clock().advance(by);
                 model_bed.clock().advance(by);
             }
-            90..91 => pair.purge(&mut random, bed.clock().now_ms()).await,
-            91..93 => pair.crash(bed, &model_bed),
+            90..91 => pair.purge(&mut random, fixture.clock().now_ms()).await,
+            91..93 => pair.crash(fixture, &model_bed),
             _ => pair.glance(&mut random).await,
         }
     }
@@ -133,8 +133,9 @@ impl Pair {
     }
 
     async fn accept(&mut self, arrival: Arrival) {
-        let told = |new: &NewEvent| format!("{} of {:?} {:?}: {:?}", new.event.id, new.event.peer, new.event.aliases, new.then);
-        let names: Vec<_> = arrival.events.iter().map(told).collect();
+        let shown =
+            |new: &NewEvent| format!("{} of {:?} {:?}: {:?}", new.event.id, new.event.peer, new.event.aliases, new.disposition);
+        let names: Vec<_> = arrival.events.iter().map(shown).collect();
         self.call = format!("accept {names:?}");
         let arrival = Arc::new(arrival);
         let model = self.fine(self.model.accept(Arc::clone(&arrival)).await);
@@ -328,11 +329,11 @@ impl Pair {
             _ => status(&random_name(random), name, handle, random.random_range(0..100)),
         };
         self.call = format!("word {} {:?} {handle:?} echo {}", event.id, event.status, event.echo);
-        let key = EventKey::of("generic", "acc", event.kind, &event.id, &[&random_nonce(&event, handle)]);
+        let key = EventKey::new("generic", "acc", event.kind, &event.id, &[&random_nonce(&event, handle)]);
         let event = Event { key, ..event };
-        let model = self.fine(self.model.accept(webhook_then(vec![(event.clone(), Then::Keep)]).into()).await);
+        let model = self.fine(self.model.accept(webhook_then(vec![(event.clone(), Disposition::Keep)]).into()).await);
         let theirs = Event { handle: handle.map(|id| self.engine_message(id)), ..event };
-        let engine = self.fine(self.engine.accept(webhook_then(vec![(theirs, Then::Keep)]).into()).await);
+        let engine = self.fine(self.engine.accept(webhook_then(vec![(theirs, Disposition::Keep)]).into()).await);
         self.same(std::mem::discriminant(&model[0]), std::mem::discriminant(&engine[0]));
         self.pair_up(model[0].event().0, engine[0].event().0);
     }
@@ -395,28 +396,28 @@ impl Pair {
     }
 
     /// The engine's file has one owner, so its last instance must be gone before it is opened again.
-    fn crash(&mut self, bed: &dyn Bed, model_bed: &MemoryBed) {
+    fn crash(&mut self, fixture: &dyn StoreFixture, model_bed: &MemoryBed) {
         self.engine = Arc::clone(&self.model);
-        self.model = if bed.shares() { model_bed.open() } else { model_bed.crash() };
-        self.engine = bed.crash();
+        self.model = if fixture.shares() { model_bed.open() } else { model_bed.crash() };
+        self.engine = fixture.crash();
         self.limit_outbox();
     }
 
     /// Sets the clock back while nobody runs. Purges note the time before, and follow the clock where opening does not. By less than engines may
     /// remember a key longer, all in all.
-    async fn set_back(&mut self, bed: &dyn Bed, model_bed: &MemoryBed, random: &mut StdRng) {
+    async fn set_back(&mut self, fixture: &dyn StoreFixture, model_bed: &MemoryBed, random: &mut StdRng) {
         if self.dated_to_ms > 0 {
             return;
         }
         let by = [HOLD_MS / 2, HOLD_MS, HOLD_MS * 3 / 2][random.random_range(0..3)];
         // Nobody is at work: how much longer a lease from before lasts is the engine's own affair.
-        bed.clock().advance(HOLD_MS * 4);
+        fixture.clock().advance(HOLD_MS * 4);
         model_bed.clock().advance(HOLD_MS * 4);
         self.purge_for(&[("shop".to_owned(), 4 * WINDOW_MS)]).await;
-        self.dated_to_ms = bed.clock().now_ms();
-        bed.clock().advance(-by);
+        self.dated_to_ms = fixture.clock().now_ms();
+        fixture.clock().advance(-by);
         model_bed.clock().advance(-by);
-        self.crash(bed, model_bed);
+        self.crash(fixture, model_bed);
         self.purge_for(&[("shop".to_owned(), 4 * WINDOW_MS)]).await;
     }
 
@@ -474,7 +475,7 @@ impl Pair {
     async fn look_at_event(&self, id: EventId) {
         let model = self.fine(self.model.event(id).await);
         let engine = self.fine(self.engine.event(self.engine_event(id)).await);
-        self.same(model.as_ref().map(told), engine.as_ref().map(told));
+        self.same(model.as_ref().map(shown), engine.as_ref().map(shown));
         let model = self.fine(self.model.answer(id).await);
         let engine = self.fine(self.engine.answer(self.engine_event(id)).await);
         self.same(model, engine);
@@ -483,7 +484,7 @@ impl Pair {
     async fn look_at_message(&self, id: MessageId) {
         let model = self.fine(self.model.message(id).await);
         let engine = self.fine(self.engine.message(self.engine_message(id)).await);
-        self.same(model.as_ref().map(told_message), engine.as_ref().map(told_message));
+        self.same(model.as_ref().map(shown_message), engine.as_ref().map(shown_message));
     }
 
     async fn look_at_threads(&self) {
@@ -531,15 +532,15 @@ impl Pair {
     }
 
     async fn look_at_stats(&self) {
-        let told = |mut stats: Stats| {
+        let shown = |mut stats: Stats| {
             // The first in line, or the one of the earliest time: after the clock was set back these may be two.
             if self.dated_to_ms > 0 {
                 stats.channels.iter_mut().for_each(|channel| channel.oldest_ms = None);
             }
             (stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown)
         };
-        let model = told(self.fine(self.model.stats().await));
-        let engine = told(self.fine(self.engine.stats().await));
+        let model = shown(self.fine(self.model.stats().await));
+        let engine = shown(self.fine(self.engine.stats().await));
         self.same(model, engine);
     }
 

@@ -26,8 +26,8 @@ pub mod talking;
 /// Makes one test per case for the engine whose test bed the expression makes, if there is one. It may await.
 #[macro_export]
 macro_rules! store_suite {
-    ($bed:expr) => {
-        $crate::store_suite!(@accepting $bed;
+    ($fixture:expr) => {
+        $crate::store_suite!(@accepting $fixture;
             a_new_event_is_taken_in_once
             the_same_key_twice_in_one_webhook_is_a_duplicate
             another_content_under_the_same_key_is_a_conflict
@@ -43,7 +43,7 @@ macro_rules! store_suite {
             when_suspects_are_full_one_more_is_a_copy
             what_is_kept_beside_an_event_is_linked_once
         );
-        $crate::store_suite!(@leasing $bed;
+        $crate::store_suite!(@leasing $fixture;
             a_lease_carries_what_came
             events_of_one_lane_in_one_webhook_are_one_item
             a_lane_gives_one_item_at_a_time_in_order
@@ -57,7 +57,7 @@ macro_rules! store_suite {
             a_crash_gives_the_work_back_with_a_higher_fence
             new_work_wakes_who_waits
         );
-        $crate::store_suite!(@settling $bed;
+        $crate::store_suite!(@settling $fixture;
             a_delivered_item_is_gone
             a_late_answer_is_refused
             an_answer_counts_once
@@ -70,7 +70,7 @@ macro_rules! store_suite {
             a_replay_is_delivered_again_with_a_nonce
             an_answer_is_kept_for_every_event_of_the_item
         );
-        $crate::store_suite!(@asking $bed;
+        $crate::store_suite!(@asking $fixture;
             kept_and_quarantined_events_are_shown_and_not_delivered
             states_and_attempts_tell_the_story
             lists_are_paged_and_filtered
@@ -83,7 +83,7 @@ macro_rules! store_suite {
             a_setting_is_amended_only_as_it_was_seen
             stats_count_what_is_there
         );
-        $crate::store_suite!(@sending $bed;
+        $crate::store_suite!(@sending $fixture;
             a_message_is_recorded_before_it_leaves
             the_same_request_is_one_message
             a_request_id_belongs_to_its_channel
@@ -108,7 +108,7 @@ macro_rules! store_suite {
             replies_enter_the_outbox_with_the_completion
             two_workers_share_the_outbox
         );
-        $crate::store_suite!(@doubting $bed;
+        $crate::store_suite!(@doubting $fixture;
             a_doubt_outlives_the_tries_after_it
             a_message_is_retried_so_often
             one_that_was_heard_of_is_not_sent_again
@@ -116,14 +116,14 @@ macro_rules! store_suite {
             a_name_of_an_earlier_round_is_not_found_again
             a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
         );
-        $crate::store_suite!(@room $bed;
+        $crate::store_suite!(@room $fixture;
             an_outbox_takes_so_many_of_an_account
             replies_are_not_refused_for_the_rest
             replies_without_room_are_kept_with_the_item
             kept_replies_go_out_by_redrive
             a_redrive_looks_at_so_many
         );
-        $crate::store_suite!(@clocks $bed;
+        $crate::store_suite!(@clocks $fixture;
             a_clock_set_back_holds_nothing_up
             keys_outlive_a_clock_that_is_set
             rows_from_the_future_stop_no_purge
@@ -131,7 +131,7 @@ macro_rules! store_suite {
             leases_given_after_a_clock_was_set_back_hold
             what_comes_after_a_restart_is_not_read
         );
-        $crate::store_suite!(@talking $bed;
+        $crate::store_suite!(@talking $fixture;
             a_message_makes_and_updates_its_thread
             two_accounts_never_share_a_thread
             one_person_is_one_thread
@@ -142,7 +142,7 @@ macro_rules! store_suite {
             last_words_do_not_outlive_what_said_them
             an_outgoing_message_keeps_its_thread
         );
-        $crate::store_suite!(@joining $bed;
+        $crate::store_suite!(@joining $fixture;
             joined_lanes_are_one_line
             what_is_in_flight_at_the_join_may_end
             what_comes_again_after_a_join_is_in_line_by_its_number
@@ -165,12 +165,12 @@ macro_rules! store_suite {
             what_comes_back_to_its_thread_comes_to_the_joined_lane
         );
     };
-    (@$area:ident $bed:expr; $($case:ident)+) => {
+    (@$area:ident $fixture:expr; $($case:ident)+) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                if let Some(bed) = $crate::store_bed::MaybeBed::bed($bed) {
-                    $crate::store_suite::$area::$case(&bed).await;
+                if let Some(fixture) = $crate::store_fixture::MaybeBed::fixture($fixture) {
+                    $crate::store_suite::$area::$case(&fixture).await;
                 }
             }
         )+

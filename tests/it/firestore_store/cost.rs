@@ -1,7 +1,7 @@
 //! What `docs/firestore.md` says that things cost.
 
 use hapax_store::{Outcome, SendOutcome, Store};
-use hapax_testkit::store_bed::{accept_one, lease, message};
+use hapax_testkit::store_fixture::{accept_one, lease, message};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 use super::emulator::Emulator;

@@ -9,7 +9,7 @@ use hapax_store_firestore as firestore;
 use hapax_store_firestore::FirestoreEngine;
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::START_MS;
+use hapax_testkit::store_fixture::START_MS;
 use serde_json::{Value, json};
 
 pub(super) struct Emulator {
@@ -126,7 +126,7 @@ pub(super) fn adopting(store: ServerStore<FirestoreEngine>) -> ServerStore<Fires
 }
 
 /// What a front end writes.
-pub(super) fn wish(to: &str, words: &str) -> Value {
+pub(super) fn request(to: &str, words: &str) -> Value {
     json!({ "status": text("queued"), "channel": text("shop"), "account": text("acc"), "to": text(to), "text": text(words) })
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hapax_domain::Status;
 use hapax_store::clock::Clock as _;
 use hapax_store::{Changed, MessageRow, OutboxLease, OutboxState, Reads, SendOutcome, Settled, Store, Submitted, Unspelt};
-use hapax_testkit::store_bed::{accept_one, message};
+use hapax_testkit::store_fixture::{accept_one, message};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use serde_json::{Value, json};
 
-use super::emulator::{As, Emulator, adopting, text, wish};
+use super::emulator::{As, Emulator, adopting, request, text};
 use crate::rig::eventually;
 
 /// Leases until something comes; documents are looked for about once a second.
@@ -28,7 +28,7 @@ async fn lease_soon(store: &dyn Store) -> Vec<OutboxLease> {
 async fn a_document_of_a_front_end_is_sent() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = adopting(emulator.open().await);
-    assert_eq!(emulator.create("outbox", "req-1", wish("ana", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "req-1", request("ana", "hi"), As::Hapax).await, 200);
     let lease = lease_soon(&store).await.remove(0);
     assert_eq!((lease.request_id.as_str(), lease.peer.as_str(), lease.text.as_deref()), ("req-1", "ana", Some("hi")));
     assert_eq!((&*lease.payload, lease.account.as_str()), (br#"{"text":"hi"}"#.as_slice(), "acc"));
@@ -57,7 +57,7 @@ async fn whom_it_is_for_is_spelt_as_the_provider_does() {
         if digits.is_empty() { Err(Unspelt::Wrong("this is not a number".to_owned())) } else { Ok(digits) }
     }));
     for (id, to) in [("bad", "ana"), ("good", "+55 (11) 98888-7777")] {
-        assert_eq!(emulator.create("outbox", id, wish(to, "hi"), As::Hapax).await, 200);
+        assert_eq!(emulator.create("outbox", id, request(to, "hi"), As::Hapax).await, 200);
     }
     let leases = lease_soon(&store).await;
     let facts: Vec<_> = leases.iter().map(|lease| (lease.request_id.as_str(), lease.peer.as_str())).collect();
@@ -75,8 +75,8 @@ async fn the_channel_or_the_account_is_enough_where_people_have_talked() {
     accept_one(&store, message("m1", "ana")).await;
     for (id, who) in [("by-channel", "channel"), ("by-account", "account")] {
         let name = if who == "channel" { "shop" } else { "acc" };
-        let wish = json!({ "status": text("queued"), who: text(name), "to": text(id), "text": text("hi") });
-        assert_eq!(emulator.create("outbox", id, wish, As::Hapax).await, 200);
+        let request = json!({ "status": text("queued"), who: text(name), "to": text(id), "text": text("hi") });
+        assert_eq!(emulator.create("outbox", id, request, As::Hapax).await, 200);
     }
     let mut leases = lease_soon(&store).await;
     while leases.len() < 2 {
@@ -115,23 +115,23 @@ async fn a_document_that_is_written_again_is_one_message_and_stops_nobody() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = adopting(emulator.open().await);
     for (id, peer) in [("early", "ana"), ("midway", "bob"), ("late", "cyd")] {
-        assert_eq!(emulator.create("outbox", id, wish(peer, "hi"), As::Hapax).await, 200);
+        assert_eq!(emulator.create("outbox", id, request(peer, "hi"), As::Hapax).await, 200);
         says(&emulator, id, "queued").await;
     }
     // One while it waits, one while it is being sent, one after it was sent.
-    emulator.overwrite("outbox/early", wish("ana", "hi")).await;
+    emulator.overwrite("outbox/early", request("ana", "hi")).await;
     let mut leases = store.lease_outbox(ask_out(9)).await.expect("leased");
     leases.sort_by(|a, b| a.request_id.cmp(&b.request_id));
     assert_eq!(leases.iter().map(|lease| lease.request_id.as_str()).collect::<Vec<_>>(), ["early", "late", "midway"]);
     send(&store, &leases[0], "w1").await;
     send(&store, &leases[1], "w2").await;
     store.begin(leases[2].lane, leases[2].fence).await.expect("begun");
-    emulator.overwrite("outbox/midway", wish("bob", "hi")).await;
+    emulator.overwrite("outbox/midway", request("bob", "hi")).await;
     let sent = SendOutcome::Sent { provider_id: "w3".to_owned() };
     assert_eq!(store.settle_outbox(leases[2].lane, leases[2].fence, sent).await.ok(), Some(Settled::Done));
-    emulator.overwrite("outbox/late", wish("cyd", "something else")).await;
+    emulator.overwrite("outbox/late", request("cyd", "something else")).await;
 
-    assert_eq!(emulator.create("outbox", "other", wish("dan", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "other", request("dan", "hi"), As::Hapax).await, 200);
     let other = lease_soon(&store).await;
     assert_eq!(other.iter().map(|lease| lease.request_id.as_str()).collect::<Vec<_>>(), ["other"], "the rest goes on");
     for (lease, provider_id) in leases.iter().zip(["w1", "w2", "w3"]) {
@@ -151,7 +151,7 @@ async fn a_document_that_is_written_again_is_one_message_and_stops_nobody() {
 async fn a_status_set_back_is_corrected() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = adopting(emulator.open().await);
-    assert_eq!(emulator.create("outbox", "r1", wish("ana", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "r1", request("ana", "hi"), As::Hapax).await, 200);
     let lease = lease_soon(&store).await.remove(0);
     send(&store, &lease, "w1").await;
     emulator.merge("outbox/r1", json!({ "status": text("queued") })).await;
@@ -166,7 +166,7 @@ async fn no_document_stops_another() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = adopting(emulator.open().await);
     let number = |n: i64| json!({ "integerValue": n.to_string() });
-    assert_eq!(emulator.create("outbox", "waiting", wish("eve", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "waiting", request("eve", "hi"), As::Hapax).await, 200);
     says(&emulator, "waiting", "queued").await;
     for (field, value) in [("steps", number(5)), ("lane", text("nowhere")), ("number", text("seven")), ("createdAt", number(1))] {
         emulator.merge("outbox/waiting", json!({ field: value })).await;
@@ -194,7 +194,7 @@ async fn no_document_stops_another() {
     for (id, fields) in &odd {
         assert_eq!(emulator.create("outbox", id, fields.clone(), As::Hapax).await, 200, "{id}");
     }
-    assert_eq!(emulator.create("outbox", "zz-good", wish("fay", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "zz-good", request("fay", "hi"), As::Hapax).await, 200);
     let mut sent = Vec::new();
     while sent.len() < 2 {
         for lease in lease_soon(&store).await {
@@ -219,7 +219,7 @@ async fn documents_are_taken_over_in_the_order_they_were_written() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.open().await;
     for id in ["c", "b", "a"] {
-        assert_eq!(emulator.create("outbox", id, wish("ana", id), As::Hapax).await, 200);
+        assert_eq!(emulator.create("outbox", id, request("ana", id), As::Hapax).await, 200);
     }
     let store = adopting(store);
     let mut order = Vec::new();
@@ -237,10 +237,10 @@ async fn a_document_for_later_waits_until_then() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = adopting(emulator.open().await);
     let at_ms = emulator.clock.now_ms() + 60_000;
-    let mut later = wish("ana", "later");
+    let mut later = request("ana", "later");
     later["nextAttemptAt"] = json!({ "timestampValue": jiff::Timestamp::from_millisecond(at_ms).expect("a time").to_string() });
     assert_eq!(emulator.create("outbox", "later", later, As::Hapax).await, 200);
-    assert_eq!(emulator.create("outbox", "now", wish("ana", "now"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "now", request("ana", "now"), As::Hapax).await, 200);
     let lease = lease_soon(&store).await.remove(0);
     assert_eq!(lease.request_id, "now", "its thread does not wait for it");
     send(&store, &lease, "w1").await;
@@ -261,7 +261,7 @@ async fn a_document_of_an_unknown_channel_waits_and_says_so() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.open().await;
     store.learn_spelling(Arc::new(|_, _, _| Err(Unspelt::NotHere)));
-    assert_eq!(emulator.create("outbox", "r1", wish("+ana", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "r1", request("+ana", "hi"), As::Hapax).await, 200);
     let mut seen = Value::Null;
     eventually("it says why", async || {
         seen = emulator.fields("outbox/r1").await;
@@ -284,21 +284,21 @@ async fn a_document_that_cannot_be_sent_says_why() {
     let store = adopting(emulator.open().await);
     store.submit(outgoing("taken", "ana")).await.expect("submitted");
     let queued = || text("queued");
-    let mut later = wish("ana", "hi");
+    let mut later = request("ana", "hi");
     later["send_at"] = text("90s");
-    let wishes = [
+    let requests = [
         ("nobody", json!({ "status": queued(), "channel": text("shop"), "text": text("hi") }), "`to`"),
         ("nothing", json!({ "status": queued(), "channel": text("shop"), "to": text("ana") }), "`text`"),
         ("from-nobody", json!({ "status": queued(), "to": text("ana"), "text": text("hi") }), "`channel` or `account`"),
         ("unknown", json!({ "status": queued(), "account": text("who"), "to": text("ana"), "text": text("hi") }), "`channel`"),
         ("later", later.clone(), "`nextAttemptAt`"),
     ];
-    for (id, wish, _) in &wishes {
-        assert_eq!(emulator.create("outbox", id, wish.clone(), As::Hapax).await, 200);
+    for (id, request, _) in &requests {
+        assert_eq!(emulator.create("outbox", id, request.clone(), As::Hapax).await, 200);
     }
     let leases = lease_soon(&store).await;
     assert_eq!(leases.iter().map(|lease| lease.request_id.as_str()).collect::<Vec<_>>(), ["taken"]);
-    for (id, _, why) in &wishes {
+    for (id, _, why) in &requests {
         let seen = says(&emulator, id, "failed").await;
         assert!(seen["error"]["stringValue"].as_str().is_some_and(|error| error.contains(why)), "{id}: {seen}");
     }
@@ -309,7 +309,7 @@ async fn a_document_that_cannot_be_sent_says_why() {
 async fn two_instances_take_over_each_document_once() {
     let Some(emulator) = Emulator::start().await else { return };
     for n in 0..12 {
-        assert_eq!(emulator.create("outbox", &format!("r{n}"), wish(&format!("p{n}"), "hi"), As::Hapax).await, 200);
+        assert_eq!(emulator.create("outbox", &format!("r{n}"), request(&format!("p{n}"), "hi"), As::Hapax).await, 200);
     }
     let (one, other) = (adopting(emulator.open().await), adopting(emulator.open().await));
     let mut seen = Vec::new();

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hapax_domain::{Kind, Status};
 use hapax_store::{EventQuery, InboxQuery, OutboxQuery, Outcome, Redrive, SendOutcome, Store, ThreadQuery};
-use hapax_testkit::store_bed::{accept, accept_one, lease, message, webhook};
+use hapax_testkit::store_fixture::{accept, accept_one, lease, message, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing, status};
 use serde_json::Value;
 
-use super::emulator::{As, Emulator, adopting, wish};
+use super::emulator::{As, Emulator, adopting, request};
 use super::proxy::Proxy;
 use super::rules::INDEXES;
 use crate::rig::eventually;
@@ -182,7 +182,7 @@ async fn every_query_has_its_index() {
     let store = emulator.open_at(&proxy.host).await;
     let store = adopting(store);
     do_everything(&store).await;
-    assert_eq!(emulator.create("outbox", "wish", wish("ana", "hi"), As::Hapax).await, 200);
+    assert_eq!(emulator.create("outbox", "request", request("ana", "hi"), As::Hapax).await, 200);
     let mut queries: BTreeSet<Query> = BTreeSet::new();
     eventually("a document of a front end was looked for", async || {
         queries.extend(proxy.queries().iter().map(understand));

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hapax_store::{Accepted, Reads, Store};
-use hapax_testkit::store_bed::{accept_one, lease, message, webhook};
+use hapax_testkit::store_fixture::{accept_one, lease, message, webhook};
 
 use super::emulator::Emulator;
 use super::proxy::Proxy;

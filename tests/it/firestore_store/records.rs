@@ -2,12 +2,12 @@
 
 use hapax_domain::{Direction, Kind, MessageId, Priority, Status, Steps, ids};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, Carried, EventRec, Held, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, Place,
+    AnswerRec, AttemptRec, Carried, EventRec, Held, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec,
     ProviderNameRec, Queue, ThreadRec, name_hash, outbox_lane, own_lane, request_hash, thread_hash,
 };
-use hapax_store::steps::{Changes, Engine, Pool, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Engine, Pool, Tx, TxError, Wanted};
 use hapax_store::{Answer, EventQuery, KeptHeaders, OutboxQuery, Store};
-use hapax_testkit::store_bed::START_MS;
+use hapax_testkit::store_fixture::START_MS;
 
 use super::emulator::Emulator;
 
@@ -61,7 +61,7 @@ fn item(number: u64) -> ItemRec {
         received_ms: START_MS,
         channel: "shop".into(),
         lane: own_lane(Queue::Inbox, 5),
-        place: Place::InLane,
+        place: ItemPlace::InLane,
         events: vec![number, number + 1],
         events_ms: START_MS - 1,
         webhook: number,
@@ -243,7 +243,7 @@ async fn what_was_seen_must_still_be_so() {
         a.save(first).await.expect("saved");
         b.save(second).await.expect("saved");
         a.commit().await.expect("the first is committed");
-        assert!(matches!(b.commit().await, Err(Trouble::Again(_))), "the second saw what is no longer so");
+        assert!(matches!(b.commit().await, Err(TxError::Conflict(_))), "the second saw what is no longer so");
     }
     let key = KeyRec { key: [1; 32], event: 1, at_ms: START_MS, fingerprint: u32::MAX, expires_ms: START_MS + 1 };
     let mut a = one.engine().begin(Pool::Ingest, 0).await.expect("begun");
@@ -251,7 +251,7 @@ async fn what_was_seen_must_still_be_so() {
     assert_eq!(a.claim(std::slice::from_ref(&key)).await.expect("free"), [None]);
     assert_eq!(b.claim(std::slice::from_ref(&key)).await.expect("free"), [None]);
     a.commit().await.expect("the first is committed");
-    assert!(matches!(b.commit().await, Err(Trouble::Again(_))), "one of two claims counts");
+    assert!(matches!(b.commit().await, Err(TxError::Conflict(_))), "one of two claims counts");
     let mut again = other.engine().begin(Pool::Ingest, 0).await.expect("begun");
     assert_eq!(again.claim(std::slice::from_ref(&key)).await.expect("held"), [Some(key)]);
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hapax_testkit::store_bed::{accept_one, message};
+use hapax_testkit::store_fixture::{accept_one, message};
 use serde_json::{Value, json};
 
 use super::emulator::{As, Emulator, text};
@@ -58,20 +58,20 @@ async fn clients_may_write_wishes_and_nothing_else() {
     let Some(emulator) = Emulator::start().await else { return };
     assert_eq!(emulator.rule(RULES).await.0, 200);
     let eva = staff();
-    let wish = json!({ "status": text("queued"), "channel": text("shop"), "to": text("ana"), "text": text("hi") });
-    assert_eq!(emulator.create_stamped("r1", wish.clone(), As::Nobody).await, 403);
+    let request = json!({ "status": text("queued"), "channel": text("shop"), "to": text("ana"), "text": text("hi") });
+    assert_eq!(emulator.create_stamped("r1", request.clone(), As::Nobody).await, 403);
     for stranger in strangers() {
-        assert_eq!(emulator.create_stamped("r1", wish.clone(), As::User(&stranger)).await, 403);
+        assert_eq!(emulator.create_stamped("r1", request.clone(), As::User(&stranger)).await, 403);
     }
-    assert_eq!(emulator.create("outbox", "r1", wish.clone(), As::User(&eva)).await, 403, "without the server's time");
+    assert_eq!(emulator.create("outbox", "r1", request.clone(), As::User(&eva)).await, 403, "without the server's time");
     let own_time = json!({ "timestampValue": "2020-01-01T00:00:00Z" });
-    let mut dated = wish.clone();
+    let mut dated = request.clone();
     dated["createdAt"] = own_time.clone();
     assert_eq!(emulator.create("outbox", "r1", dated, As::User(&eva)).await, 403, "with a time of its own");
-    assert_eq!(emulator.create_stamped("r1", wish.clone(), As::User(&eva)).await, 200);
+    assert_eq!(emulator.create_stamped("r1", request.clone(), As::User(&eva)).await, 200);
     assert_eq!(emulator.merge_as("outbox/r1", json!({ "status": text("queued") }), As::User(&eva)).await, 403);
     let with = |field: &str, value: Value| {
-        let mut other = wish.clone();
+        let mut other = request.clone();
         other[field] = value;
         other
     };

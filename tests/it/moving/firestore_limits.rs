@@ -6,7 +6,7 @@ use hapax_store_postgres as postgres;
 use hapax_testkit::plain_records::PlainBed;
 use hapax_testkit::server_beds::ServerBed;
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::{Bed, START_MS, accept, accept_one, message, webhook};
+use hapax_testkit::store_fixture::{START_MS, StoreFixture, accept, accept_one, message, webhook};
 
 use super::{export, highest, import, open_at, refused, same_records, sorted};
 
@@ -34,7 +34,7 @@ async fn numbers_of_firestore_are_kept_elsewhere() {
 /// Firestore takes 10 MiB in one step: what is imported in one page may be more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_bodies_are_put_one_after_the_other() {
-    let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
+    let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
     let plain = PlainBed::new();
     let from = plain.open();
     for n in 0..4_u8 {
@@ -50,7 +50,7 @@ async fn large_bodies_are_put_one_after_the_other() {
             break;
         }
     }
-    let to = open_at(&bed, &plain);
+    let to = open_at(&fixture, &plain);
     let moving = to.moving().expect("it can be moved");
     moving.begin_import().await.expect("it is empty");
     moving.import(records.clone()).await.expect("put");
@@ -62,8 +62,8 @@ async fn large_bodies_are_put_one_after_the_other() {
 /// New numbers are made of Firestore's clock, and so cannot be above some that are ahead of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_ahead_of_the_clock_are_refused() {
-    let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
-    let store = bed.open();
+    let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
+    let store = fixture.open();
     let moving = store.moving().expect("it can be moved");
     moving.begin_import().await.expect("it is empty");
     let key = hapax_store::steps::records::KeyRec {

@@ -9,7 +9,7 @@ use hapax_store_postgres as postgres;
 use hapax_testkit::plain_records::PlainBed;
 use hapax_testkit::server_beds::ServerBed;
 use hapax_testkit::servers::Engine;
-use hapax_testkit::store_bed::{Bed, accept, webhook};
+use hapax_testkit::store_fixture::{StoreFixture, accept, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing, status};
 
 use super::export;
@@ -18,8 +18,8 @@ async fn names(store: &Arc<dyn Store>) -> usize {
     export(&**store).await.iter().filter(|record| matches!(record, Moved::ProviderName(_))).count()
 }
 
-async fn former_names_go_with_the_message(bed: &dyn Bed) {
-    let store = bed.open();
+async fn former_names_go_with_the_message(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = store.submit(outgoing("r1", "ana")).await.expect("submitted").message();
     for name in ["w1", "w2"] {
         let held = store.lease_outbox(ask_out(1)).await.expect("leased").remove(0);
@@ -33,7 +33,7 @@ async fn former_names_go_with_the_message(bed: &dyn Bed) {
         }
     }
     assert_eq!(names(&store).await, 2);
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     let purge = async || while store.purge(&[("shop".to_owned(), 1_000)], 1).await.expect("purged").more {};
     purge().await;
     assert!(store.message(id).await.expect("an answer").is_none());
@@ -43,13 +43,13 @@ async fn former_names_go_with_the_message(bed: &dyn Bed) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn former_names_go_with_the_message_on_every_engine() {
     former_names_go_with_the_message(&PlainBed::new()).await;
-    if let Some(bed) = ServerBed::on(Engine::Postgres, postgres::open).await {
-        former_names_go_with_the_message(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+        former_names_go_with_the_message(&fixture).await;
     }
-    if let Some(bed) = ServerBed::on(Engine::Mariadb, mysql::open).await {
-        former_names_go_with_the_message(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+        former_names_go_with_the_message(&fixture).await;
     }
-    if let Some(bed) = ServerBed::on(Engine::Firestore, firestore::open).await {
-        former_names_go_with_the_message(&bed).await;
+    if let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await {
+        former_names_go_with_the_message(&fixture).await;
     }
 }

@@ -1,6 +1,6 @@
 //! What waits in lanes that became one is one line after the move too, and so is what older versions left in two.
 
-use super::pairs::beds;
+use super::pairs::fixtures;
 use super::*;
 use hapax_domain::Event;
 
@@ -51,16 +51,16 @@ async fn drained(store: &dyn Store) -> (Vec<String>, Vec<String>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joined_lanes_are_moved_as_one() {
-    for (from, source) in beds().await {
+    for (from, source) in fixtures().await {
         let Some(source) = source else { continue };
         let store = source.open();
         two_names(&*store).await;
         drop(store);
         // The embedded store tells nothing while somebody is at work; the others end their leases on the way.
         let records = export(&*source.crash()).await;
-        for (to, bed) in beds().await {
-            let Some(bed) = bed else { continue };
-            let moved = open_at(&*bed, &*source);
+        for (to, fixture) in fixtures().await {
+            let Some(fixture) = fixture else { continue };
+            let moved = open_at(&*fixture, &*source);
             import(&*moved, &records).await;
             assert_eq!(moved.redrive(Redrive::All, 10).await.expect("redriven"), 1);
             let (inbox, outbox) = drained(&*moved).await;

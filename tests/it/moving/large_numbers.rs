@@ -10,19 +10,19 @@ async fn numbers_of_any_size_are_kept() {
         let records = normal::spread(export(&*filled(&first, seed).await).await, by);
         let between = open_at(&plain, &first);
         import(&*between, &records).await;
-        let expected = told(&*between, &records).await;
-        let (mut kept, mut stores): (Vec<Box<dyn Bed>>, _) = (vec![Box::new(plain)], vec![between]);
-        for (name, bed) in pairs::beds().await {
-            let Some(bed) = bed else { continue };
+        let expected = snapshot(&*between, &records).await;
+        let (mut kept, mut stores): (Vec<Box<dyn StoreFixture>>, _) = (vec![Box::new(plain)], vec![between]);
+        for (name, fixture) in pairs::fixtures().await {
+            let Some(fixture) = fixture else { continue };
             let what = format!("seed {seed}, {name}");
-            let store = open_at(&*bed, &first);
+            let store = open_at(&*fixture, &first);
             import(&*store, &records).await;
-            same(&what, &expected, &told(&*store, &records).await);
+            same(&what, &expected, &snapshot(&*store, &records).await);
             same_records(&what, &normal::normal(&records), &normal::normal(&export(&*store).await));
-            kept.push(bed);
+            kept.push(fixture);
             stores.push(store);
         }
-        kept.iter().for_each(|bed| bed.clock().advance(1_000));
+        kept.iter().for_each(|fixture| fixture.clock().advance(1_000));
         let what = format!("seed {seed}, large numbers");
         pairs::handle_alike(&what, &stores, &records).await;
         go_on_alike(&what, &stores, highest(&records)).await;
@@ -33,15 +33,15 @@ async fn numbers_of_any_size_are_kept() {
         let next = sqlite();
         let store = open_at(&next, &*kept[1]);
         import(&*store, &records).await;
-        same(&what, &told(&*again, &records).await, &told(&*store, &records).await);
+        same(&what, &snapshot(&*again, &records).await, &snapshot(&*store, &records).await);
         go_on_alike(&what, &[again, store], highest(&records)).await;
     }
 }
 
 #[tokio::test]
 async fn a_number_that_no_id_can_hold_is_refused() {
-    let (bed, target) = (PlainBed::new(), sqlite());
-    let store = bed.open();
+    let (fixture, target) = (PlainBed::new(), sqlite());
+    let store = fixture.open();
     accept(&*store, webhook(vec![message("m1", "ana")])).await;
     let records = normal::spread(export(&*store).await, 1 << 62);
     let moved = target.open();

@@ -2,7 +2,7 @@
 
 use hapax_domain::{EventId, ids};
 use hapax_store::Moved;
-use hapax_store::steps::records::{MessageRec, OutRec, Place, Queue, own_lane};
+use hapax_store::steps::records::{ItemPlace, MessageRec, OutRec, Queue, own_lane};
 
 /// Without what some stores do not keep, because nobody can ever ask for it: the exact time of a key, the text of what is in no thread, when
 /// a message got its provider's name, and when an item that is parked would have been due. In whose lane something waits follows from the names of
@@ -23,8 +23,8 @@ pub(super) fn normal(records: &[Moved]) -> Vec<Moved> {
             Moved::ProviderName(name)
         }
         Moved::Item(mut item) => {
-            item.due_ms = if item.place == Place::InLane { item.due_ms } else { 0 };
-            let alone = item.place == Place::InLane && item.lane == own_lane(Queue::Inbox, item.number);
+            item.due_ms = if item.place == ItemPlace::InLane { item.due_ms } else { 0 };
+            let alone = item.place == ItemPlace::InLane && item.lane == own_lane(Queue::Inbox, item.number);
             item.lane = if alone { item.lane } else { [0; 32] };
             Moved::Item(item)
         }

@@ -10,7 +10,7 @@ use hapax_store::clock::Clock;
 use super::*;
 
 /// A new bed of every store that can be moved; none where its server is not installed.
-pub(super) async fn beds() -> Vec<(&'static str, Option<Box<dyn Bed>>)> {
+pub(super) async fn fixtures() -> Vec<(&'static str, Option<Box<dyn StoreFixture>>)> {
     vec![
         ("sqlite", Some(Box::new(sqlite()))),
         ("postgres", on(Engine::Postgres, postgres::open).await),
@@ -23,7 +23,7 @@ pub(super) async fn beds() -> Vec<(&'static str, Option<Box<dyn Bed>>)> {
 async fn on<S: Store>(
     engine: Engine,
     open: impl AsyncFn(&str, Option<Arc<dyn Clock>>) -> Result<S, StoreError> + Send + Sync + 'static,
-) -> Option<Box<dyn Bed>> {
+) -> Option<Box<dyn StoreFixture>> {
     Some(Box::new(ServerBed::on(engine, open).await?))
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn handle_alike(what: &str, stores: &[Arc<dyn Store>], records:
         }
         let copies = |id: &EventId| hapax_store::Copies { event: *id, copies: 2, conflicts: 0, last_ms: 7, kept: None };
         store.note_copies(events.iter().map(copies).collect()).await.expect("noted");
-        said.extend(told(&**store, records).await.iter().map(|line| without_new_names(line, &messages)));
+        said.extend(snapshot(&**store, records).await.iter().map(|line| without_new_names(line, &messages)));
         // What a replay is called is each store's own affair.
         for &id in events.iter().step_by(3) {
             said.push(format!("{:?}", store.replay(id).await.expect("an answer").is_some()));
@@ -70,10 +70,10 @@ fn without_new_names(line: &str, known: &[MessageId]) -> String {
 }
 
 /// Everything goes when its time is over.
-async fn end_alike(what: &str, beds: &[&dyn Bed], stores: &[Arc<dyn Store>]) {
+async fn end_alike(what: &str, fixtures: &[&dyn StoreFixture], stores: &[Arc<dyn Store>]) {
     let mut left = Vec::new();
-    for (bed, store) in beds.iter().zip(stores) {
-        bed.clock().advance(100 * hapax_testkit::store_bed::WINDOW_MS);
+    for (fixture, store) in fixtures.iter().zip(stores) {
+        fixture.clock().advance(100 * hapax_testkit::store_fixture::WINDOW_MS);
         while store.purge(&[("shop".to_owned(), 1_000)], 50).await.expect("purged").more {}
         let stats = store.stats().await.expect("stats");
         left.push((stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown));
@@ -83,32 +83,32 @@ async fn end_alike(what: &str, beds: &[&dyn Bed], stores: &[Arc<dyn Store>]) {
 
 /// One store to all, and from there back to records: nothing is different anywhere, then and afterwards. Answers with the kinds of
 /// record that there were.
-async fn move_to_all(name: &str, source: &dyn Bed, seed: u64) -> HashSet<Discriminant<Moved>> {
+async fn move_to_all(name: &str, source: &dyn StoreFixture, seed: u64) -> HashSet<Discriminant<Moved>> {
     let from = filled(source, seed).await;
     let records = export(&*from).await;
-    let expected = told(&*from, &records).await;
+    let expected = snapshot(&*from, &records).await;
     let (mut kept, mut stores) = (Vec::new(), vec![from]);
-    for (to, bed) in beds().await {
-        let Some(bed) = bed else { continue };
+    for (to, fixture) in fixtures().await {
+        let Some(fixture) = fixture else { continue };
         let what = format!("seed {seed}, {name} to {to}");
-        let store = open_at(&*bed, source);
+        let store = open_at(&*fixture, source);
         import(&*store, &records).await;
-        same(&what, &expected, &told(&*store, &records).await);
+        same(&what, &expected, &snapshot(&*store, &records).await);
         drop(store);
-        let store = bed.crash();
-        same(&format!("{what}, after a crash"), &expected, &told(&*store, &records).await);
+        let store = fixture.crash();
+        same(&format!("{what}, after a crash"), &expected, &snapshot(&*store, &records).await);
         same_records(&what, &normal::normal(&records), &normal::normal(&export(&*store).await));
         assert_eq!(store.remember("token", "another").await.expect("remembered"), "a secret's hash", "{what}");
-        kept.push(bed);
+        kept.push(fixture);
         stores.push(store);
     }
-    let mut beds: Vec<&dyn Bed> = vec![source];
-    beds.extend(kept.iter().map(|bed| &**bed));
-    beds.iter().for_each(|bed| bed.clock().advance(1_000));
+    let mut fixtures: Vec<&dyn StoreFixture> = vec![source];
+    fixtures.extend(kept.iter().map(|fixture| &**fixture));
+    fixtures.iter().for_each(|fixture| fixture.clock().advance(1_000));
     let what = format!("seed {seed}, from {name}");
     handle_alike(&what, &stores, &records).await;
     go_on_alike(&what, &stores, highest(&records)).await;
-    end_alike(&what, &beds, &stores).await;
+    end_alike(&what, &fixtures, &stores).await;
     records.iter().map(discriminant).collect()
 }
 
@@ -116,7 +116,7 @@ async fn move_from(wanted: &str) {
     let mut kinds = HashSet::new();
     // Six are enough to meet every kind of record.
     for seed in 1_000..1_000 + hapax_testkit::store_compare::sequences(6).max(6) {
-        let source = beds().await.into_iter().find(|(name, _)| *name == wanted).and_then(|(_, bed)| bed);
+        let source = fixtures().await.into_iter().find(|(name, _)| *name == wanted).and_then(|(_, fixture)| fixture);
         let Some(source) = source else { return };
         kinds.extend(move_to_all(wanted, &*source, seed).await);
     }
@@ -155,15 +155,15 @@ async fn everything_goes_all_the_way_round_and_comes_back() {
         let first = sqlite();
         let from = filled(&first, seed).await;
         let mut records = export(&*from).await;
-        let expected = told(&*from, &records).await;
-        let mut way: Vec<_> = beds().await;
+        let expected = snapshot(&*from, &records).await;
+        let mut way: Vec<_> = fixtures().await;
         way.rotate_left(1);
-        way.extend(beds().await);
-        for (name, bed) in way {
-            let Some(bed) = bed else { continue };
-            let store = open_at(&*bed, &first);
+        way.extend(fixtures().await);
+        for (name, fixture) in way {
+            let Some(fixture) = fixture else { continue };
+            let store = open_at(&*fixture, &first);
             import(&*store, &records).await;
-            same(&format!("seed {seed}, {name}"), &expected, &told(&*store, &records).await);
+            same(&format!("seed {seed}, {name}"), &expected, &snapshot(&*store, &records).await);
             let again = export(&*store).await;
             same_records(&format!("seed {seed}, {name}"), &normal::normal(&records), &normal::normal(&again));
             records = again;

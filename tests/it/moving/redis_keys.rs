@@ -2,12 +2,12 @@
 
 use hapax_domain::{Event, EventKey, Kind};
 use hapax_store::Reads;
-use hapax_testkit::store_bed::WINDOW_MS;
+use hapax_testkit::store_fixture::WINDOW_MS;
 
 use super::*;
 
 fn of(account: &str, id: &str) -> Event {
-    let key = EventKey::of("generic", account, Kind::Message, id, &[]);
+    let key = EventKey::new("generic", account, Kind::Message, id, &[]);
     Event { peer: Some("ana".to_owned()), text: Some(id.to_owned()), ..Event::new(Kind::Message, account, id, key, 7) }
 }
 
@@ -16,20 +16,20 @@ const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, repli
 /// Other stores keep the body of a webhook once; on Redis each account has it among its own keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_of_several_accounts_is_moved_to_each_of_them() {
-    let Some(bed) = ServerBed::on(Engine::Redis, redis::open).await else { return };
+    let Some(fixture) = ServerBed::on(Engine::Redis, redis::open).await else { return };
     let (first, last) = (sqlite(), sqlite());
     let from = first.open();
     accept(&*from, webhook(vec![of("one", "a1"), of("two", "b1"), of("two", "b2"), of("one", "a2")])).await;
     accept(&*from, webhook(vec![of("three", "c1"), of("two", "b3")])).await;
     let records = export(&*from).await;
-    let expected = told(&*from, &records).await;
-    let store = open_at(&bed, &first);
+    let expected = snapshot(&*from, &records).await;
+    let store = open_at(&fixture, &first);
     import(&*store, &records).await;
-    same("redis", &expected, &told(&*store, &records).await);
+    same("redis", &expected, &snapshot(&*store, &records).await);
     let again = export(&*store).await;
     let back = open_at(&last, &first);
     import(&*back, &again).await;
-    same("back again", &expected, &told(&*back, &again).await);
+    same("back again", &expected, &snapshot(&*back, &again).await);
     // Lanes that are due at the same time have no order between accounts.
     let bodies = async |store: &dyn Store| {
         let mut bodies: Vec<_> =
@@ -38,13 +38,13 @@ async fn a_webhook_of_several_accounts_is_moved_to_each_of_them() {
         bodies
     };
     assert_eq!(bodies(&*from).await, bodies(&*store).await);
-    bed.remove().await;
+    fixture.remove().await;
 }
 
 /// A key outlives its event: nobody knows its account any more, and a copy is a copy all the same, until the window is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_without_its_event_is_kept_for_its_window() {
-    let Some(bed) = ServerBed::on(Engine::Redis, redis::open).await else { return };
+    let Some(fixture) = ServerBed::on(Engine::Redis, redis::open).await else { return };
     let source = sqlite();
     let from = source.open();
     let id = accept(&*from, webhook(vec![of("gone", "a1")])).await[0].event();
@@ -54,19 +54,19 @@ async fn a_key_without_its_event_is_kept_for_its_window() {
     while from.purge(&[("shop".to_owned(), 1_000)], 9).await.expect("purged").more {}
     let records = export(&*from).await;
     assert!(!records.iter().any(|record| matches!(record, Moved::Event(_))), "it is gone");
-    let store = open_at(&bed, &source);
+    let store = open_at(&fixture, &source);
     import(&*store, &records).await;
-    let other = bed.open();
+    let other = fixture.open();
     for store in [&store, &other] {
         assert_eq!(accept(&**store, webhook(vec![of("gone", "a1")])).await, [Accepted::Duplicate(id)]);
         let changed = Event { fingerprint: 8, ..of("gone", "a1") };
         assert_eq!(accept(&**store, webhook(vec![changed])).await, [Accepted::Conflict(id)]);
     }
     assert_eq!(store.stats().await.expect("stats").keys, 1);
-    bed.clock().advance(WINDOW_MS + 60_000);
+    fixture.clock().advance(WINDOW_MS + 60_000);
     let answers = accept(&*store, webhook(vec![of("gone", "a1")])).await;
     assert!(matches!(answers[0], Accepted::New(new) if new != id), "{answers:?}");
-    bed.remove().await;
+    fixture.remove().await;
 }
 
 /// Nothing of what was moved is left when its time is over but threads and names, and nobody looks for moved keys any more.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hapax_domain::age::Dated;
 use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax_store::steps::records::*;
-use hapax_store::steps::{Changes, Engine as _, Entry, Pool, Trouble, Tx, Wanted};
+use hapax_store::steps::{Changes, Engine as _, Entry, Pool, Tx, TxError, Wanted};
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, KeptHeaders, OutboxQuery, ThreadQuery};
 use hapax_store_mysql as mysql;
 use hapax_store_mysql::MysqlEngine;
@@ -40,7 +40,7 @@ fn bare(event: &EventRec) -> EventRec {
     EventRec { carried: None, ..event.clone() }
 }
 
-fn item(number: u64, place: Place) -> ItemRec {
+fn item(number: u64, place: ItemPlace) -> ItemRec {
     ItemRec {
         number,
         received_ms: 1,
@@ -139,8 +139,8 @@ async fn what_comes_in_is_read_back_as_it_was_written() {
     let large = event(2, &(0..3_u32 << 20).map(|n| n as u8).collect::<Vec<_>>());
     let held = Held { number: 9, attempt: 1, fence: 2, worker: ODD.to_owned(), leased_ms: 3, until_ms: 4 };
     let (free, leased) = (lane([3; 32], Queue::Inbox, None), lane([5; 32], Queue::Outbox, Some(held)));
-    let (waiting, parked) = (item(7, Place::InLane), item(9, Place::Parked));
-    let quarantined = ItemRec { replay: None, why: None, ..item(8, Place::Quarantined) };
+    let (waiting, parked) = (item(7, ItemPlace::InLane), item(9, ItemPlace::Parked));
+    let quarantined = ItemRec { replay: None, why: None, ..item(8, ItemPlace::Quarantined) };
     let answer = Answer { status: 201, content_type: Some(ODD.to_owned()), body: Bytes::from_static(b"\xffok") };
     let changes = Changes {
         new_events: vec![large.clone(), small.clone()],
@@ -263,7 +263,7 @@ async fn many_events_at_once_are_read_back_as_they_were_written() {
     let again = Changes { new_events: events[..128].to_vec(), ..Changes::default() };
     let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
     tx.save(&again).await.expect("saved");
-    assert!(matches!(tx.commit().await, Err(Trouble::Again(_))), "they are there already");
+    assert!(matches!(tx.commit().await, Err(TxError::Conflict(_))), "they are there already");
 }
 
 fn thread() -> ThreadRec {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use hapax_testkit::process::{Process, Program};
 use tokio::sync::watch;
 
-use crate::conversation::Doors;
+use crate::conversation::Listening;
 use crate::program::ADMIN_TOKEN;
 use crate::rig::SECRET;
 
@@ -58,7 +58,7 @@ impl Fleet {
         Self::start(["one", "two", "three"].map(|name| member(name, store, target, "10m", "")).into()).await
     }
 
-    pub(crate) fn doors(&self) -> Doors {
+    pub(crate) fn listening(&self) -> Listening {
         self.there.subscribe()
     }
 

@@ -31,7 +31,7 @@ fn kills() -> usize {
 async fn a_kill_every_second_loses_and_doubles_nothing(server: Private) {
     let (witness, phones) = (Witness::start_late(talkative).await.expect("a bot"), unreliable().await);
     let mut fleet = Fleet::of_three(&server.fresh().await, &witness.bot.url(), &sending_to(&phones)).await;
-    let load = Load::start(&fleet.doors());
+    let load = Load::start(&fleet.listening());
     let mut random = StdRng::seed_from_u64(SEED);
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -39,17 +39,17 @@ async fn a_kill_every_second_loses_and_doubles_nothing(server: Private) {
         second.tick().await;
         fleet.kill_and_restart(random.random_range(0..3)).await;
     }
-    let mut told = load.end().await;
-    assert!(told.len() > kills() * 10, "there was load: {} ids", told.len());
+    let mut posted = load.end().await;
+    assert!(posted.len() > kills() * 10, "there was load: {} ids", posted.len());
     let at = fleet.addresses()[0];
-    send_all_again(at, &mut told).await;
+    send_all_again(at, &mut posted).await;
     all_done(at).await;
-    each_reply_came_once_or_is_in_doubt(at, &phones, told.iter().map(|told| told.id.as_str())).await;
+    each_reply_came_once_or_is_in_doubt(at, &phones, posted.iter().map(|posted| posted.id.as_str())).await;
     fleet.stop().await;
 
     let calls = witness.bot.calls();
-    nothing_was_accepted_twice(&told);
-    everything_answered_was_delivered(&told, &calls);
+    nothing_was_accepted_twice(&posted);
+    everything_answered_was_delivered(&posted, &calls);
     threads_kept_their_order(&calls);
     assert!(repeats_can_be_told(&calls) > 0, "kills hit work under way");
     assert_eq!(witness.overlaps(), Vec::<String>::new(), "no thread was worked on twice at a time");

@@ -29,23 +29,23 @@ const BETWEEN: usize = 150;
 async fn a_database_that_dies_five_times_loses_nothing(mut server: Private) {
     let (witness, phones) = (Witness::start_late(talkative).await.expect("a bot"), unreliable().await);
     let fleet = Fleet::of_three(&server.fresh().await, &witness.bot.url(), &sending_to(&phones)).await;
-    let load = Load::start(&fleet.doors());
+    let load = Load::start(&fleet.listening());
     for _ in 0..DEATHS {
         in_time("deliveries", witness.bot.called(witness.bot.calls().len() + BETWEEN)).await;
         server.kill9().await;
         server.restart().await;
     }
     in_time("deliveries", witness.bot.called(witness.bot.calls().len() + BETWEEN)).await;
-    let mut told = load.end().await;
+    let mut posted = load.end().await;
     let at = fleet.addresses()[1];
-    send_all_again(at, &mut told).await;
+    send_all_again(at, &mut posted).await;
     all_done(at).await;
-    each_reply_came_once_or_is_in_doubt(at, &phones, told.iter().map(|told| told.id.as_str())).await;
+    each_reply_came_once_or_is_in_doubt(at, &phones, posted.iter().map(|posted| posted.id.as_str())).await;
     fleet.stop().await;
 
     let calls = witness.bot.calls();
-    nothing_was_accepted_twice(&told);
-    everything_answered_was_delivered(&told, &calls);
+    nothing_was_accepted_twice(&posted);
+    everything_answered_was_delivered(&posted, &calls);
     threads_kept_their_order(&calls);
     repeats_can_be_told(&calls);
     assert_eq!(witness.overlaps(), Vec::<String>::new(), "no thread was worked on twice at a time");

@@ -17,7 +17,7 @@ pub(super) struct Cursors {
 
 impl Cursors {
     /// A list within something, as the messages of a thread, is named with it.
-    pub(super) fn of(api: &Api, caller: &Caller, list: &str, within: &str) -> Self {
+    pub(super) fn new(api: &Api, caller: &Caller, list: &str, within: &str) -> Self {
         Self::keyed(&api.auth.cursor_key(), &[&caller.identity(), list, within])
     }
 

@@ -18,7 +18,7 @@ use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct EventsParams {
     channel: Option<String>,
     kind: Option<String>,
     thread: Option<String>,
@@ -83,9 +83,9 @@ pub(super) struct Replayed {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Asked(ask): Asked<Ask>,
+    Asked(ask): Asked<EventsParams>,
 ) -> Result<Json<List<Event>>, Problem> {
-    let cursors = Cursors::of(&api, &caller, "events", "");
+    let cursors = Cursors::new(&api, &caller, "events", "");
     let query = EventQuery {
         channel: None,
         kind: ask.kind.as_deref().map(read_kind).transpose()?,

@@ -13,7 +13,7 @@ use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct InboxParams {
     channel: Option<String>,
     parked: Option<bool>,
     after: Option<String>,
@@ -50,9 +50,9 @@ struct Lease {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Asked(ask): Asked<Ask>,
+    Asked(ask): Asked<InboxParams>,
 ) -> Result<Json<List<Item>>, Problem> {
-    let cursors = Cursors::of(&api, &caller, "inbox", "");
+    let cursors = Cursors::new(&api, &caller, "inbox", "");
     let query = InboxQuery {
         channel: None,
         parked: ask.parked,

@@ -10,7 +10,7 @@ use hapax_store::{Changed, MessageRow, TryRow, asked_request_id};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::outbox::Place;
+use super::outbox::OutboxPosition;
 use super::story::Step;
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, send_story};
@@ -35,7 +35,7 @@ pub(super) struct Message {
     why: Option<String>,
     steps: Vec<Reached>,
     /// Where it stands in the outbox; nothing once it has left it.
-    outbox: Option<Place>,
+    outbox: Option<OutboxPosition>,
     tries: Vec<Try>,
     story: Vec<Step>,
 }
@@ -146,7 +146,7 @@ impl Message {
             provider_id: row.provider_id,
             why: row.why,
             steps: row.steps.iter().map(|(status, at_ms)| Reached { status: status.name(), at: rfc3339(at_ms) }).collect(),
-            outbox: row.outbox.map(Place::from),
+            outbox: row.outbox.map(OutboxPosition::from),
             tries: row.tries.into_iter().map(Try::from).collect(),
             story,
         }

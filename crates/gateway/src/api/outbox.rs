@@ -14,7 +14,7 @@ use super::{Api, Caller, Cursors, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct OutboxParams {
     channel: Option<String>,
     account: Option<String>,
     /// Only those in doubt.
@@ -37,12 +37,12 @@ pub(super) struct Item {
     created_at: String,
     why: Option<String>,
     #[serde(flatten)]
-    place: Option<Place>,
+    place: Option<OutboxPosition>,
 }
 
 /// Where a message stands in the outbox.
 #[derive(Serialize)]
-pub(super) struct Place {
+pub(super) struct OutboxPosition {
     /// queued, leased, sending or unknown.
     state: &'static str,
     attempt: u32,
@@ -62,9 +62,9 @@ pub(super) struct Place {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Asked(ask): Asked<Ask>,
+    Asked(ask): Asked<OutboxParams>,
 ) -> Result<Json<List<Item>>, Problem> {
-    let cursors = Cursors::of(&api, &caller, "outbox", "");
+    let cursors = Cursors::new(&api, &caller, "outbox", "");
     let query = OutboxQuery {
         channel: None,
         account: ask.account,
@@ -91,12 +91,12 @@ impl From<MessageRow> for Item {
             status: row.steps.status().name(),
             created_at: rfc3339(row.created_ms),
             why: row.why,
-            place: row.outbox.map(Place::from),
+            place: row.outbox.map(OutboxPosition::from),
         }
     }
 }
 
-impl From<OutboxPlace> for Place {
+impl From<OutboxPlace> for OutboxPosition {
     fn from(place: OutboxPlace) -> Self {
         let state = place.state.name();
         let (attempt, failures) = (place.attempt, place.failures);

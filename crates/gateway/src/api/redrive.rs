@@ -16,7 +16,7 @@ const REDRIVE_MAX: usize = 10_000;
 /// Exactly one of these.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct RedriveBody {
     item: Option<String>,
     event: Option<String>,
     channel: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Redriven {
 pub(super) async fn redrive(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    ask: Result<Json<Ask>, JsonRejection>,
+    ask: Result<Json<RedriveBody>, JsonRejection>,
 ) -> Result<Json<Redriven>, Problem> {
     let Json(ask) = ask?;
     let which = match (ask.item, ask.event, ask.channel, ask.all) {

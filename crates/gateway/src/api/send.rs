@@ -25,7 +25,7 @@ const DROPPED_MAX_BYTES: usize = 16 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+struct SendBody {
     channel: Option<String>,
     account: Option<String>,
     to: Peer,
@@ -130,7 +130,7 @@ fn answer(receipt: Receipt, id: MessageId, wait: Option<Duration>) -> Response {
     response
 }
 
-fn make(origin: &Origin<'_>, ask: &Ask, request_id: String, wall_ms: i64) -> Result<NewMessage, Problem> {
+fn make(origin: &Origin<'_>, ask: &SendBody, request_id: String, wall_ms: i64) -> Result<NewMessage, Problem> {
     let to = match &ask.to {
         Peer::Text(to) => to.clone(),
         Peer::Number(to) => to.to_string(),
@@ -211,7 +211,7 @@ fn not_submitted(error: StoreError, request_id: &str) -> Problem {
     if retryable { problem.and(&format!(", with request id `{request_id}`, so that it is sent once")) } else { problem }
 }
 
-async fn read_ask(headers: &HeaderMap, body: Body) -> Result<Ask, Problem> {
+async fn read_ask(headers: &HeaderMap, body: Body) -> Result<SendBody, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -222,7 +222,7 @@ async fn read_ask(headers: &HeaderMap, body: Body) -> Result<Ask, Problem> {
     let slow =
         |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "The request cannot be read", "its body came too slowly; send it again");
     let bytes = tokio::time::timeout(time, read_body(body)).await.map_err(slow)??;
-    Ok(Json::<Ask>::from_bytes(&bytes)?.0)
+    Ok(Json::<SendBody>::from_bytes(&bytes)?.0)
 }
 
 async fn read_body(mut body: Body) -> Result<Bytes, Problem> {

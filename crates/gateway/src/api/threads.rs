@@ -24,7 +24,7 @@ const ACCOUNTS_MAX: usize = 32;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct ThreadsParams {
     channel: Option<String>,
     account: Option<String>,
     before: Option<String>,
@@ -67,9 +67,9 @@ pub(super) struct Entry {
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Asked(ask): Asked<Ask>,
+    Asked(ask): Asked<ThreadsParams>,
 ) -> Result<Json<List<Thread>>, Problem> {
-    let cursors = Cursors::of(&api, &caller, "threads", "");
+    let cursors = Cursors::new(&api, &caller, "threads", "");
     let mut before = cursors.place(ask.before.as_deref(), read_place)?;
     let limit = page_limit(ask.limit);
     let parts = parts(&api, &caller, ask.channel, ask.account).await?;
@@ -139,7 +139,7 @@ pub(super) async fn messages(
     Asked(ask): Asked<AskMessages>,
 ) -> Result<Json<List<Entry>>, Problem> {
     let id = read_thread(&id)?;
-    let cursors = Cursors::of(&api, &caller, "messages", &id.to_string());
+    let cursors = Cursors::new(&api, &caller, "messages", &id.to_string());
     let before = cursors.place(ask.before.as_deref(), read_entry)?;
     find(&api, &caller, &id).await?;
     let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::patience::{Moved, Patience};
 use super::peer::{Peer, Proxies};
-use super::places::{NoPlace, Place, Places, Standing};
+use super::places::{HeldPlace, NoPlace, Places, Standing};
 use crate::telemetry::Telemetry;
 
 /// What one listener allows its clients.
@@ -129,7 +129,7 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
 }
 
 /// The next connection that has a place. While everybody is at work who may not be cut off, the kernel holds those that come.
-async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetry) -> (TcpStream, Peer, Place) {
+async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetry) -> (TcpStream, Peer, HeldPlace) {
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(taken) => taken,

@@ -60,7 +60,7 @@ struct Open {
 }
 
 /// One connection's place, given back when dropped.
-pub(super) struct Place {
+pub(super) struct HeldPlace {
     places: Arc<Places>,
     id: u64,
     /// Cancelled when the place is needed for another.
@@ -90,7 +90,7 @@ impl Places {
     }
 
     /// Gives a place, if need be that of another; says whether another had to go.
-    pub(super) fn enter(self: &Arc<Self>, from: IpAddr) -> Result<(Place, bool), NoPlace> {
+    pub(super) fn enter(self: &Arc<Self>, from: IpAddr) -> Result<(HeldPlace, bool), NoPlace> {
         let household = one_household(from);
         let mut inner = self.inner();
         let crowded = !self.proxies.trust(from) && inner.lines.get(&household).is_some_and(|line| line.open >= self.per_address);
@@ -108,7 +108,7 @@ impl Places {
         inner.open.insert(id, Open { from: household, spot: None, known: false, cut: cut.clone() });
         inner.lines.entry(household).or_default().open += 1;
         inner.stand(id, Some(Rank::Stranger));
-        Ok((Place { places: Arc::clone(self), id, cut }, victim.is_some()))
+        Ok((HeldPlace { places: Arc::clone(self), id, cut }, victim.is_some()))
     }
 
     /// Resolves when a place may have become free since the call.
@@ -170,13 +170,13 @@ impl Inner {
     }
 }
 
-impl Place {
+impl HeldPlace {
     pub(super) fn standing(&self) -> Standing {
         Standing { places: Arc::clone(&self.places), id: self.id }
     }
 }
 
-impl Drop for Place {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         self.places.inner().forget(self.id);
         self.places.freed.notify_waiters();
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn nobody_at_work_is_cut_off() {
         let places = places(2);
-        let working: Vec<Place> = (1..=2).map(|last| places.enter(from(last)).expect("a place").0).collect();
+        let working: Vec<HeldPlace> = (1..=2).map(|last| places.enter(from(last)).expect("a place").0).collect();
         working.iter().for_each(|place| place.standing().proved());
         assert_eq!(places.enter(from(3)).err(), Some(NoPlace::Full));
         drop(working);
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_makes_room_for_itself() {
         let places = places(40);
-        let mine: Vec<Place> = (0..10).map(|_| places.enter(from(1)).expect("a place").0).collect();
+        let mine: Vec<HeldPlace> = (0..10).map(|_| places.enter(from(1)).expect("a place").0).collect();
         let other = places.enter(from(2)).expect("a place").0;
         let (eleventh, made_room) = places.enter(from(1)).expect("a place");
         assert!(made_room && mine[0].cut.is_cancelled() && !other.cut.is_cancelled());

@@ -115,11 +115,11 @@ impl Answers {
         }
     }
 
-    fn take_place(&self, event: EventId) -> Place<'_> {
+    fn take_place(&self, event: EventId) -> AnswerSource<'_> {
         let mut waiting = self.lock();
         let waiters = waiting.entry(event).or_default();
         waiters.count += 1;
-        Place { answers: self, event, notify: Arc::clone(&waiters.notify) }
+        AnswerSource { answers: self, event, notify: Arc::clone(&waiters.notify) }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EventId, Waiters>> {
@@ -134,13 +134,13 @@ impl Default for Answers {
 }
 
 /// One open request's place in the map; the last one to leave clears it.
-struct Place<'a> {
+struct AnswerSource<'a> {
     answers: &'a Answers,
     event: EventId,
     notify: Arc<Notify>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for AnswerSource<'_> {
     fn drop(&mut self) {
         let mut waiting = self.answers.lock();
         if let Some(waiters) = waiting.get_mut(&self.event) {

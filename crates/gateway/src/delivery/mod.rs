@@ -22,7 +22,7 @@ use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};
 use hapax_store::clock::Clock;
 use hapax_store::{
-    Answer, Beside, InboxLease, LaneRef, LeaseAsk, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
+    Answer, Beside, InboxLease, LaneRef, LeaseRequest, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
 };
 
 use self::circuit::{Pass, Trip, TurnedAway};
@@ -249,7 +249,7 @@ impl Work for Delivery {
     const LEASE: &'static str = "lease_inbox";
     const EXTEND: &'static str = "extend";
 
-    async fn lease(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         self.store.lease_inbox(ask).await
     }
 

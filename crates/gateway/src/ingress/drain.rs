@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::spool::{Gate, Spool};
-use super::{Door, Ingress};
+use super::{Ingress, IngressChannel};
 
 /// How long the store may take; nobody waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,27 +30,27 @@ impl Ingress {
     pub async fn drain(self: Arc<Self>, stop: CancellationToken) {
         let Some(spool) = self.spool.clone() else { return };
         let mut draining = JoinSet::new();
-        for (channel, gate) in self.channels.iter().filter_map(|(name, door)| Some((name.clone(), door.gate.clone()?))) {
+        for (channel, gate) in self.channels.iter().filter_map(|(name, channel)| Some((name.clone(), channel.gate.clone()?))) {
             let (this, spool, stop) = (Arc::clone(&self), Arc::clone(&spool), stop.clone());
             draining.spawn(async move {
-                let Some(door) = this.channels.get(&channel) else { return };
+                let Some(channel) = this.channels.get(&channel) else { return };
                 // Nothing is lost where it stops: what was not let go is there at the next start.
-                stop.run_until_cancelled(this.drain_channel(door, &gate, &spool)).await;
+                stop.run_until_cancelled(this.drain_channel(channel, &gate, &spool)).await;
             });
         }
         draining.join_all().await;
     }
 
-    async fn drain_channel(&self, door: &Door, gate: &Gate, spool: &Spool) {
+    async fn drain_channel(&self, channel: &IngressChannel, gate: &Gate, spool: &Spool) {
         let mut failures = 0;
         loop {
             // Asked before the spool is looked at: what comes in meanwhile must not be missed.
             let written = gate.holding().await;
-            match spool.take(&door.name).await {
+            match spool.take(&channel.name).await {
                 Ok(batch) if batch.is_empty() => gate.open(written).await,
                 Ok(batch) => {
                     failures = 0;
-                    self.drain_batch(door, spool, batch).await;
+                    self.drain_batch(channel, spool, batch).await;
                 }
                 Err(error) => {
                     failures += 1;
@@ -62,13 +62,13 @@ impl Ingress {
     }
 
     /// Ends when the store has all of them.
-    async fn drain_batch(&self, door: &Door, spool: &Spool, batch: Vec<InboxLease>) {
+    async fn drain_batch(&self, channel: &IngressChannel, spool: &Spool, batch: Vec<InboxLease>) {
         self.store_is_back().await;
-        let read = |lease: InboxLease| Waiting { arrival: Arc::new(door.read_back(&lease.headers, &lease.body)), lease };
+        let read = |lease: InboxLease| Waiting { arrival: Arc::new(channel.read_back(&lease.headers, &lease.body)), lease };
         for mut wave in waves(batch.into_iter().map(read).collect()) {
             let mut failures = 0;
             while !wave.is_empty() {
-                let gone = join_all(wave.iter().map(|waiting| self.hand_over(door, spool, waiting))).await;
+                let gone = join_all(wave.iter().map(|waiting| self.hand_over(channel, spool, waiting))).await;
                 // A store that answers and takes nothing is not helped by being asked all the time.
                 failures = if gone.contains(&true) { 0 } else { failures + 1 };
                 let mut gone = gone.into_iter();
@@ -84,10 +84,10 @@ impl Ingress {
     }
 
     /// True when the webhook has left the spool.
-    async fn hand_over(&self, door: &Door, spool: &Spool, waiting: &Waiting) -> bool {
+    async fn hand_over(&self, channel: &IngressChannel, spool: &Spool, waiting: &Waiting) -> bool {
         let Waiting { lease, arrival } = waiting;
         let now_ms = self.clock.now_ms();
-        let accepted = in_time("taking in from the spool", PATIENCE, self.accept(door, arrival)).await;
+        let accepted = in_time("taking in from the spool", PATIENCE, self.accept(channel, arrival)).await;
         let left = match &accepted {
             Ok(_) => spool.let_go(lease).await,
             Err(error) => {
@@ -96,7 +96,7 @@ impl Ingress {
                 if error.retryable() || self.ping().await.is_err() {
                     return false;
                 }
-                door.telemetry.spool_parked(&error.to_string());
+                channel.telemetry.spool_parked(&error.to_string());
                 spool.park(lease, &error.to_string()).await
             }
         };
@@ -106,8 +106,8 @@ impl Ingress {
         }
         if let Ok(accepted) = accepted {
             self.learn(arrival, &accepted, now_ms);
-            self.count(door, &arrival.events, &accepted, lease.body.len(), now_ms);
-            door.telemetry.drained();
+            self.count(channel, &arrival.events, &accepted, lease.body.len(), now_ms);
+            channel.telemetry.drained();
         }
         true
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use hapax_domain::Fence;
     use hapax_store::{KeptHeaders, LaneRef};
-    use hapax_testkit::store_bed::{message, notice, webhook};
+    use hapax_testkit::store_fixture::{message, notice, webhook};
 
     fn waiting(number: u128, arrival: Arrival) -> Waiting {
         let lease = InboxLease {

@@ -8,8 +8,8 @@ mod drain;
 mod headers;
 mod seen;
 pub mod spool;
+mod store_failure;
 mod suspects;
-mod trouble;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,12 +28,12 @@ use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
 use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
 use hapax_providers::{Parsed, Problem, Provider, RawRequest};
 use hapax_store::clock::Clock;
-use hapax_store::{Accepted, Arrival, Beside, NewEvent, Reason, Store, StoreError, Then, in_time, keep_beside};
+use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Store, StoreError, in_time, keep_beside};
 
 use self::seen::Seen;
 use self::spool::{Gate, Spool};
+use self::store_failure::STORE_PATIENCE;
 use self::suspects::Suspects;
-use self::trouble::STORE_PATIENCE;
 use crate::channels::{Channel, Channels};
 use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
@@ -55,7 +55,7 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The public door, with everything per channel made ready.
 pub struct Ingress {
-    channels: HashMap<Box<str>, Door>,
+    channels: HashMap<Box<str>, IngressChannel>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     seen: Seen,
@@ -86,7 +86,7 @@ pub struct Links {
 }
 
 /// One channel as ingress needs it.
-struct Door {
+struct IngressChannel {
     name: Arc<str>,
     key: ChannelKey,
     provider: Arc<dyn Provider>,
@@ -119,10 +119,10 @@ impl Ingress {
         let doors = channels.iter().map(|Channel { settings: channel, provider, .. }| {
             let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
                 .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
-            let door = Door {
+            let channel = IngressChannel {
                 telemetry: telemetry.channel(&channel.name),
                 name: Arc::clone(&channel.name),
-                key: ChannelKey::of(&channel.name),
+                key: ChannelKey::new(&channel.name),
                 provider: Arc::clone(provider),
                 retries_ms: channel.provider.retries_ms(),
                 deliver: channel.deliver.clone(),
@@ -134,11 +134,11 @@ impl Ingress {
                 on_store_failure: channel.on_store_failure,
                 gate: spool.as_ref().and_then(|spool| spool.gate(&channel.name)),
             };
-            (Box::from(&*channel.name), door)
+            (Box::from(&*channel.name), channel)
         });
-        let channels: HashMap<Box<str>, Door> = doors.collect();
+        let channels: HashMap<Box<str>, IngressChannel> = doors.collect();
         let mut proofs: Vec<HeaderName> =
-            channels.values().flat_map(|door| door.provider.signature_headers().iter().cloned()).collect();
+            channels.values().flat_map(|channel| channel.provider.signature_headers().iter().cloned()).collect();
         proofs.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         proofs.dedup();
         Self {
@@ -163,9 +163,9 @@ impl Ingress {
         B: Body<Data = Bytes> + Unpin,
     {
         let (mut head, body) = request.into_parts();
-        let door = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
+        let channel = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
         if head.method != Method::POST && head.method != Method::GET {
-            door.inspect(|door| door.telemetry.refused(RefusedWhy::Method));
+            channel.inspect(|channel| channel.telemetry.refused(RefusedWhy::Method));
             return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
         }
         let begun = Instant::now();
@@ -175,44 +175,44 @@ impl Ingress {
         let query = head.uri.query().map_or_else(String::new, str::to_owned);
         let mut request = RawRequest { method: head.method, query, headers: head.headers, body: Bytes::new() };
         if request.method == Method::GET {
-            return shake_hands(door, &request);
+            return shake_hands(channel, &request);
         }
-        let Some(door) = door.filter(|door| door.provider.may_pass(&request.headers)) else {
-            return self.turn_away(door, &request.headers, body).await;
+        let Some(channel) = channel.filter(|channel| channel.provider.may_pass(&request.headers)) else {
+            return self.turn_away(channel, &request.headers, body).await;
         };
-        let within = Within { room: &self.room, channel: &door.room, from, time: self.body_timeout };
+        let within = Within { room: &self.room, channel: &channel.room, from, time: self.body_timeout };
         let mut share = match body::read(body, within).await {
             Ok((read, share)) => {
                 request.body = read;
                 share
             }
-            Err(bad) => return refuse_body(Some(door), bad),
+            Err(bad) => return refuse_body(Some(channel), bad),
         };
-        if let Some(words) = door.provider.handshake(&request) {
+        if let Some(words) = channel.provider.handshake(&request) {
             return spoken(words);
         }
         let believed = || {
             share.proved();
             standing.inspect(Standing::proved);
         };
-        let reply = self.take_in(door, &request, believed).await;
-        door.telemetry.answered(begun.elapsed());
+        let reply = self.take_in(channel, &request, believed).await;
+        channel.telemetry.answered(begun.elapsed());
         reply
     }
 
     /// Refuses a request whose headers are enough to see that it will not be believed. One that carries some proof is read to its end first, as
     /// if the proof had to be compared with it.
-    async fn turn_away<B>(&self, door: Option<&Door>, headers: &HeaderMap, body: B) -> Reply
+    async fn turn_away<B>(&self, channel: Option<&IngressChannel>, headers: &HeaderMap, body: B) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
     {
         if self.proofs.iter().any(|name| headers.contains_key(name)) {
-            let max_bytes = door.map_or(limits::BODY_MAX_BYTES, |door| door.room.max_body());
+            let max_bytes = channel.map_or(limits::BODY_MAX_BYTES, |channel| channel.room.max_body());
             if let Err(bad) = body::drain(body, max_bytes, self.body_timeout).await {
-                return refuse_body(door, bad);
+                return refuse_body(channel, bad);
             }
         }
-        no_entry(door)
+        no_entry(channel)
     }
 
     /// How much of the store's knowledge is in memory.
@@ -222,8 +222,9 @@ impl Ingress {
 
     /// Counts the suspected replays that are kept, of every channel that looks out for them.
     pub async fn recount_suspects(&self) {
-        for door in self.channels.values().filter(|door| door.replay_guard) {
-            let counted = in_time("counting suspected replays", FLUSH_PATIENCE, door.suspects.recount(&*self.store, &door.name));
+        for channel in self.channels.values().filter(|channel| channel.replay_guard) {
+            let counted =
+                in_time("counting suspected replays", FLUSH_PATIENCE, channel.suspects.recount(&*self.store, &channel.name));
             if let Err(error) = counted.await {
                 self.telemetry.store_unavailable("inbox", &error);
             }
@@ -241,47 +242,54 @@ impl Ingress {
     }
 
     /// `believed` is called once the request has proved where it comes from.
-    async fn take_in(&self, door: &Door, request: &RawRequest, believed: impl FnOnce()) -> Reply {
+    async fn take_in(&self, channel: &IngressChannel, request: &RawRequest, believed: impl FnOnce()) -> Reply {
         let now_ms = self.clock.now_ms();
-        let Ok(verified) = door.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(door)) };
+        let Ok(verified) = channel.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(channel)) };
         believed();
-        if let Some(words) = door.provider.challenge(&verified) {
+        if let Some(words) = channel.provider.challenge(&verified) {
             return spoken(words);
         }
         let nonce: Nonce = rand::random();
-        let mut events = door.sort_out(door.provider.parse(&verified), verified.body(), &nonce);
-        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > door.window_ms) {
-            events = events.into_iter().map(|new| door.too_old(new, signed_ms, verified.body())).collect();
+        let mut events = channel.sort_out(channel.provider.parse(&verified), verified.body(), &nonce);
+        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > channel.window_ms) {
+            events = events.into_iter().map(|new| channel.too_old(new, signed_ms, verified.body())).collect();
         }
         if events.is_empty() {
-            door.telemetry.ignored();
-            return door.counted(0, 0, false);
+            channel.telemetry.ignored();
+            return channel.counted(0, 0, false);
         }
         if let Some(known) = self.all_known(&events, now_ms) {
             self.seen.count_hits(known.len());
-            return self.answer(door, &events, &known, verified.body().len(), now_ms).await;
+            return self.answer(channel, &events, &known, verified.body().len(), now_ms).await;
         }
-        if door.gate.as_ref().is_some_and(|gate| gate.is_shut()) {
-            return self.put_in_spool(door, &verified, &events, &nonce).await;
+        if channel.gate.as_ref().is_some_and(|gate| gate.is_shut()) {
+            return self.put_in_spool(channel, &verified, &events, &nonce).await;
         }
-        let headers = headers::keep(verified.headers(), door.provider.signature_headers());
-        let (channel, body) = (Arc::clone(&door.name), verified.body().clone());
-        let arrival = Arc::new(Arrival { channel, window_ms: door.window_ms, headers, body, events });
-        match in_time("taking in", STORE_PATIENCE, self.accept(door, &arrival)).await {
+        let headers = headers::keep(verified.headers(), channel.provider.signature_headers());
+        let (name, body) = (Arc::clone(&channel.name), verified.body().clone());
+        let arrival = Arc::new(Arrival { channel: name, window_ms: channel.window_ms, headers, body, events });
+        match in_time("taking in", STORE_PATIENCE, self.accept(channel, &arrival)).await {
             Ok(accepted) => {
                 self.learn(&arrival, &accepted, now_ms);
-                self.answer(door, &arrival.events, &accepted, arrival.body.len(), now_ms).await
+                self.answer(channel, &arrival.events, &accepted, arrival.body.len(), now_ms).await
             }
-            Err(error) => self.in_trouble(door, &verified, &arrival, &nonce, &error).await,
+            Err(error) => self.in_trouble(channel, &verified, &arrival, &nonce, &error).await,
         }
     }
 
     /// Counts what became of the events, and says it.
-    async fn answer(&self, door: &Door, events: &[NewEvent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> Reply {
-        let new = self.count(door, events, accepted, body_bytes, now_ms);
-        match door.proxy_wait {
-            None => door.counted(new, accepted.len() - new, has_conflict(accepted)),
-            Some(wait) => self.wait_for_target(door, events, accepted, Instant::now() + wait, new).await,
+    async fn answer(
+        &self,
+        channel: &IngressChannel,
+        events: &[NewEvent],
+        accepted: &[Accepted],
+        body_bytes: usize,
+        now_ms: i64,
+    ) -> Reply {
+        let new = self.count(channel, events, accepted, body_bytes, now_ms);
+        match channel.proxy_wait {
+            None => channel.counted(new, accepted.len() - new, has_conflict(accepted)),
+            Some(wait) => self.wait_for_target(channel, events, accepted, Instant::now() + wait, new).await,
         }
     }
 
@@ -297,18 +305,18 @@ impl Ingress {
     }
 
     /// Hands the webhook to the store. Other contents of known keys are kept beside the first, before anybody is told that they were taken.
-    async fn accept(&self, door: &Door, arrival: &Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&self, channel: &IngressChannel, arrival: &Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let accepted = self.store.accept(Arc::clone(arrival)).await?;
         let mut beside = Vec::new();
         for (NewEvent { event, .. }, accepted) in arrival.events.iter().zip(&accepted) {
             let Accepted::Conflict(first) = *accepted else { continue };
-            let alone = door.provider.rewrap(&arrival.body, &[event.index]).map(Bytes::from);
+            let alone = channel.provider.rewrap(&arrival.body, &[event.index]).map(Bytes::from);
             beside.push(Beside {
                 reason: Reason::Conflict,
                 first,
-                channel: Arc::clone(&door.name),
+                channel: Arc::clone(&channel.name),
                 account: event.account.clone(),
-                window_ms: door.window_ms,
+                window_ms: channel.window_ms,
                 why: "the same id came with another content".to_owned(),
                 content: alone.unwrap_or_else(|| arrival.body.clone()),
                 fingerprint: event.fingerprint,
@@ -323,37 +331,44 @@ impl Ingress {
     }
 
     /// Counts what became of the events; returns how many were new.
-    fn count(&self, door: &Door, events: &[NewEvent], accepted: &[Accepted], body_bytes: usize, now_ms: i64) -> usize {
+    fn count(
+        &self,
+        channel: &IngressChannel,
+        events: &[NewEvent],
+        accepted: &[Accepted],
+        body_bytes: usize,
+        now_ms: i64,
+    ) -> usize {
         let mut new = 0;
-        for (NewEvent { event, then }, accepted) in events.iter().zip(accepted) {
+        for (NewEvent { event, disposition }, accepted) in events.iter().zip(accepted) {
             match *accepted {
                 Accepted::New(id) => {
                     new += 1;
-                    door.telemetry.without_id(id, event.identity);
-                    match then {
-                        Then::Quarantine { why, .. } => door.telemetry.quarantined(id, why),
-                        Then::Deliver | Then::Keep => door.telemetry.show_accepted(id, event),
+                    channel.telemetry.without_id(id, event.identity);
+                    match disposition {
+                        Disposition::Quarantine { why, .. } => channel.telemetry.quarantined(id, why),
+                        Disposition::Deliver | Disposition::Keep => channel.telemetry.show_accepted(id, event),
                     }
                 }
                 Accepted::Suspected(id) => {
                     new += 1;
-                    door.telemetry.suspected(id);
-                    if door.suspects.add(body_bytes) {
-                        door.telemetry.suspects_full();
+                    channel.telemetry.suspected(id);
+                    if channel.suspects.add(body_bytes) {
+                        channel.telemetry.suspects_full();
                     }
                 }
                 Accepted::Duplicate(id) => {
                     self.seen.count_copy(id, false, now_ms);
-                    door.telemetry.duplicate(id);
+                    channel.telemetry.duplicate(id);
                 }
                 Accepted::Conflict(id) => {
                     self.seen.count_copy(id, true, now_ms);
-                    door.telemetry.conflict(id);
+                    channel.telemetry.conflict(id);
                 }
             }
         }
         if new > 0 {
-            door.telemetry.accepted(new as u64);
+            channel.telemetry.accepted(new as u64);
         }
         new
     }
@@ -361,7 +376,7 @@ impl Ingress {
     /// Proxy mode: all that goes to the target is waited for; the first answer is passed on, a failure goes before.
     async fn wait_for_target(
         &self,
-        door: &Door,
+        channel: &IngressChannel,
         events: &[NewEvent],
         accepted: &[Accepted],
         deadline: Instant,
@@ -369,7 +384,7 @@ impl Ingress {
     ) -> Reply {
         let mut awaited: Vec<(EventId, bool)> = Vec::new();
         for (event, accepted) in events.iter().zip(accepted) {
-            let goes = event.then == Then::Deliver && !matches!(accepted, Accepted::Suspected(_));
+            let goes = event.disposition == Disposition::Deliver && !matches!(accepted, Accepted::Suspected(_));
             if goes && !awaited.iter().any(|(id, _)| *id == accepted.event()) {
                 awaited.push((accepted.event(), accepted.is_new()));
             }
@@ -390,11 +405,11 @@ impl Ingress {
                 }
             }
         }
-        answer.map_or_else(|| door.counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
+        answer.map_or_else(|| channel.counted(new, accepted.len() - new, has_conflict(accepted)), passed_on)
     }
 }
 
-impl Door {
+impl IngressChannel {
     /// Says how many events of a webhook were new and how many were copies, in the provider's own words where it has some.
     fn counted(&self, accepted: usize, repeated: usize, conflict: bool) -> Reply {
         match self.provider.thanks() {
@@ -407,7 +422,7 @@ impl Door {
     fn sort_out(&self, parsed: Parsed, body: &Bytes, nonce: &Nonce) -> Vec<NewEvent> {
         // The signature covers the body and nothing else; where a body is one event, it stands for that event.
         let guarded = self.replay_guard && parsed.events.len() == 1;
-        let guard = guarded.then(|| EventKey::of_content("signed", &self.name, body).in_channel(&self.key));
+        let guard = guarded.then(|| EventKey::from_content("signed", &self.name, body).in_channel(&self.key));
         let suspects_full = self.suspects.is_full();
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
@@ -415,7 +430,7 @@ impl Door {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
             let (key, window_ms) = self.identify(&event, nonce, &mut alike);
             let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, suspects_full, ..event };
-            NewEvent { then: if wanted { Then::Deliver } else { Then::Keep }, event }
+            NewEvent { disposition: if wanted { Disposition::Deliver } else { Disposition::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
         events
@@ -424,7 +439,7 @@ impl Door {
     /// What was signed before the window began may be a replay of something that nobody remembers.
     fn too_old(&self, new: NewEvent, signed_ms: i64, body: &Bytes) -> NewEvent {
         let why = format!("signed at {signed_ms} ms, longer ago than keys are remembered: it may be a replay");
-        NewEvent { then: Then::Quarantine { why, part: body.clone() }, ..new }
+        NewEvent { disposition: Disposition::Quarantine { why, part: body.clone() }, ..new }
     }
 
     /// The key of an event, and how long it is remembered. In doubt two events are two.
@@ -447,10 +462,10 @@ impl Door {
     }
 
     fn quarantine(&self, problem: Problem) -> NewEvent {
-        let key = EventKey::of_content(self.provider.name(), &self.name, &problem.part).in_channel(&self.key);
+        let key = EventKey::from_content(self.provider.name(), &self.name, &problem.part).in_channel(&self.key);
         let event = Event::new(Kind::Notice, &self.name, "", key, fingerprint::of_bytes(&problem.part));
         let event = Event { index: problem.index, ..event };
-        NewEvent { event, then: Then::Quarantine { why: problem.why, part: problem.part } }
+        NewEvent { event, disposition: Disposition::Quarantine { why: problem.why, part: problem.part } }
     }
 }
 
@@ -459,20 +474,20 @@ fn has_conflict(accepted: &[Accepted]) -> bool {
 }
 
 /// What everybody hears who has proved nothing.
-fn no_entry(door: Option<&Door>) -> Reply {
-    door.inspect(|door| door.telemetry.refused(RefusedWhy::Signature));
+fn no_entry(channel: Option<&IngressChannel>) -> Reply {
+    channel.inspect(|channel| channel.telemetry.refused(RefusedWhy::Signature));
     problem(StatusCode::UNAUTHORIZED, "there is no such channel, or the signature is missing, wrong or too old")
 }
 
 /// A GET is a handshake or nothing.
-fn shake_hands(door: Option<&Door>, request: &RawRequest) -> Reply {
-    match door.and_then(|door| door.provider.handshake(request)) {
+fn shake_hands(channel: Option<&IngressChannel>, request: &RawRequest) -> Reply {
+    match channel.and_then(|channel| channel.provider.handshake(request)) {
         Some(words) if words.status < 300 => spoken(words),
-        _ => no_entry(door),
+        _ => no_entry(channel),
     }
 }
 
-fn refuse_body(door: Option<&Door>, bad: BadBody) -> Reply {
+fn refuse_body(channel: Option<&IngressChannel>, bad: BadBody) -> Reply {
     let (why, status, detail) = match bad {
         BadBody::TooLarge => (RefusedWhy::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this channel takes"),
         BadBody::Slow => (RefusedWhy::Slow, StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
@@ -481,6 +496,6 @@ fn refuse_body(door: Option<&Door>, bad: BadBody) -> Reply {
             (RefusedWhy::Overload, StatusCode::SERVICE_UNAVAILABLE, "too much is being handled at once; send it again")
         }
     };
-    door.inspect(|door| door.telemetry.refused(why));
+    channel.inspect(|channel| channel.telemetry.refused(why));
     if bad == BadBody::NoRoom { later(status, detail, 1) } else { problem(status, detail) }
 }

@@ -89,7 +89,7 @@ mod tests {
     use hapax_domain::{Kind, ids};
     use uuid::Uuid;
 
-    const KEY: fn() -> EventKey = || EventKey::of("gowa", "a", Kind::Message, "x", &[]);
+    const KEY: fn() -> EventKey = || EventKey::new("gowa", "a", Kind::Message, "x", &[]);
     const FIRST: EventId = EventId(Uuid::from_u128(1));
 
     #[test]

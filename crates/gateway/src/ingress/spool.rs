@@ -12,7 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind};
 use hapax_store::{
-    Arrival, ChannelCounts, InboxLease, KeptHeaders, LeaseAsk, NewEvent, Outcome, Purged, Redrive, Store, StoreError, Then,
+    Arrival, ChannelCounts, Disposition, InboxLease, KeptHeaders, LeaseRequest, NewEvent, Outcome, Purged, Redrive, Store,
+    StoreError,
 };
 use tokio::sync::Notify;
 
@@ -88,7 +89,7 @@ impl Spool {
     /// The oldest webhooks of a channel, in the order they came. They stay until they are let go.
     pub(super) async fn take(&self, channel: &Arc<str>) -> Result<Vec<InboxLease>, StoreError> {
         let wants = vec![(Arc::clone(channel), BATCH)];
-        self.store.lease_inbox(LeaseAsk { worker: "spool".into(), wants, hold_ms: HOLD_MS }).await
+        self.store.lease_inbox(LeaseRequest { worker: "spool".into(), wants, hold_ms: HOLD_MS }).await
     }
 
     /// The store has it.
@@ -146,7 +147,7 @@ impl Spooled {
     fn into_arrival(self) -> Arrival {
         // A notice is a lane of its own, so that many can be taken out at once; the order is that of their turns.
         let event = Event::new(Kind::Notice, &self.channel, "", self.key, 0);
-        let events = vec![NewEvent { event, then: Then::Deliver }];
+        let events = vec![NewEvent { event, disposition: Disposition::Deliver }];
         Arrival {
             channel: self.channel,
             window_ms: self.window_ms.min(WINDOW_MS),

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use hapax_domain::Fence;
 use hapax_providers::sending::{Found, Outgoing, Reconcile, Sending};
 use hapax_store::clock::Clock;
-use hapax_store::{LaneRef, LeaseAsk, OutboxAsk, OutboxLease, SendOutcome, Settled, Store, StoreError};
+use hapax_store::{LaneRef, LeaseRequest, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled, Store, StoreError};
 
 use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, still_in_doubt};
 use self::pace::{Pace, Turn};
@@ -275,14 +275,14 @@ impl Work for Sender {
     const EXTEND: &'static str = "extend_outbox";
 
     /// Turns are given out here, in the store's order, so that a reply does not wait behind what is less urgent.
-    async fn lease(&self, ask: LeaseAsk) -> Result<Vec<Leased>, StoreError> {
+    async fn lease(&self, ask: LeaseRequest) -> Result<Vec<Leased>, StoreError> {
         let now_ms = self.clock.now_ms();
         let of_channel = |(channel, outlet): (&Arc<str>, &Outlet)| {
             let channel = Arc::clone(channel);
             outlet.pace.resting(now_ms).into_iter().map(move |(account, _)| (Arc::clone(&channel), account))
         };
         let resting = self.outlets.iter().flat_map(of_channel).collect();
-        let ask = OutboxAsk { worker: ask.worker, wants: ask.wants, resting, hold_ms: ask.hold_ms };
+        let ask = OutboxLeaseRequest { worker: ask.worker, wants: ask.wants, resting, hold_ms: ask.hold_ms };
         let leases = self.store.lease_outbox(ask).await?;
         let now_ms = self.clock.now_ms();
         let leased = |lease: OutboxLease| {
@@ -309,7 +309,7 @@ impl Work for Sender {
         if self.outlets.get(channel).is_some_and(all_written) { usize::MAX } else { 0 }
     }
 
-    fn nap(&self) -> Duration {
+    fn poll_interval(&self) -> Duration {
         let now_ms = self.clock.now_ms();
         let turns = self.outlets.values().flat_map(|outlet| outlet.pace.resting(now_ms)).map(|(_, wait_ms)| wait_ms);
         let next_ms = turns.chain(self.wakes.next_ms(now_ms)).min();

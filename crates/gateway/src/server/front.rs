@@ -108,17 +108,17 @@ impl Vitals {
 
 /// Who on a listener may know how hapax is doing inside.
 #[derive(Clone)]
-pub(super) enum Told {
+pub(super) enum Audience {
     /// Whoever reaches it: it is the admin surface's own.
-    ToAll,
+    Everyone,
     /// Who has a token of scope `read`.
-    ToHolders(Arc<Auth>),
+    TokenHolders(Arc<Auth>),
 }
 
-impl Told {
+impl Audience {
     /// True when the request's token allows to look. A token that is wrong or of another scope is a problem.
     async fn may_look(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<(), Problem> {
-        let Told::ToHolders(auth) = self else { return Ok(()) };
+        let Audience::TokenHolders(auth) = self else { return Ok(()) };
         let caller = auth.caller(headers, peer).await?;
         if !caller.may(Scope::Read) {
             return Err(Problem::forbidden("this takes a token of scope `read`"));
@@ -131,27 +131,27 @@ impl Told {
 }
 
 /// Whether the process lives, and whether it can take webhooks.
-pub(super) fn health(vitals: Vitals, told: Told) -> Router {
-    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state((vitals, told))
+pub(super) fn health(vitals: Vitals, audience: Audience) -> Router {
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state((vitals, audience))
 }
 
-pub(super) fn metrics(vitals: Vitals, told: Told) -> Router {
-    let show = |State((vitals, told)): State<(Vitals, Told)>, peer: Option<Extension<Peer>>, headers: HeaderMap| async move {
-        told.may_look(&headers, peer.map(|peer| peer.0)).await?;
+pub(super) fn metrics(vitals: Vitals, audience: Audience) -> Router {
+    let show = |State((vitals, audience)): State<(Vitals, Audience)>, peer: Option<Extension<Peer>>, headers: HeaderMap| async move {
+        audience.may_look(&headers, peer.map(|peer| peer.0)).await?;
         Ok::<_, Problem>(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], vitals.telemetry.render()))
     };
-    Router::new().route("/metrics", get(show)).with_state((vitals, told))
+    Router::new().route("/metrics", get(show)).with_state((vitals, audience))
 }
 
 /// Strangers hear whether hapax is ready, and no more.
 async fn readyz(
-    State((vitals, told)): State<(Vitals, Told)>,
+    State((vitals, audience)): State<(Vitals, Audience)>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let in_full = match &told {
-        Told::ToHolders(_) if !headers.contains_key(header::AUTHORIZATION) => false,
-        told => told.may_look(&headers, peer.map(|peer| peer.0)).await.map(|()| true)?,
+    let in_full = match &audience {
+        Audience::TokenHolders(_) if !headers.contains_key(header::AUTHORIZATION) => false,
+        audience => audience.may_look(&headers, peer.map(|peer| peer.0)).await.map(|()| true)?,
     };
     let (status, body) = readiness(&vitals).await;
     let body = if in_full { body } else { serde_json::json!({ "status": body["status"] }) };

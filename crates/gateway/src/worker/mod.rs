@@ -19,7 +19,7 @@ use guard::Age;
 pub use guard::CallGuard;
 use hapax_domain::{Fence, RetryPolicy};
 use hapax_store::clock::{Clock, Moment};
-use hapax_store::{LaneRef, LeaseAsk, Store, StoreError};
+use hapax_store::{LaneRef, LeaseRequest, Store, StoreError};
 pub use hold::Hold;
 use hold::Holds;
 pub use settle::settle;
@@ -35,7 +35,7 @@ pub trait Work: Send + Sync + 'static {
     const LEASE: &'static str;
     const EXTEND: &'static str;
 
-    fn lease(&self, ask: LeaseAsk) -> impl Future<Output = Result<Vec<Self::Lease>, StoreError>> + Send;
+    fn lease(&self, ask: LeaseRequest) -> impl Future<Output = Result<Vec<Self::Lease>, StoreError>> + Send;
 
     fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
 
@@ -46,7 +46,7 @@ pub trait Work: Send + Sync + 'static {
     fn allowance(&self, channel: &str) -> usize;
 
     /// How long the loop may wait before it looks again without a hint. Asked before each look; never longer than [`POLL`].
-    fn nap(&self) -> Duration {
+    fn poll_interval(&self) -> Duration {
         POLL
     }
 
@@ -79,17 +79,17 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
     let slots = Slots::new(&plan.channels);
     let holds = Arc::new(Holds::default());
     let tasks = TaskTracker::new();
-    let beating = beat(Arc::clone(&holds), Arc::clone(&work), plan.clone(), Arc::clone(&telemetry));
-    let _heart = AbortOnDropHandle::new(tokio::spawn(beating));
+    let heartbeats = heartbeat(Arc::clone(&holds), Arc::clone(&work), plan.clone(), Arc::clone(&telemetry));
+    let _heart = AbortOnDropHandle::new(tokio::spawn(heartbeats));
     let mut failures = 0;
     while !stop.is_cancelled() {
         // Before looking: what comes in while we look must not be missed.
         let hint = store.wait();
-        let mut nap = work.nap().min(POLL);
+        let mut poll_interval = work.poll_interval().min(POLL);
         let wants = slots.wants(|channel| work.allowance(channel));
         let mut failed = false;
         if !wants.is_empty() {
-            let ask = LeaseAsk { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
+            let ask = LeaseRequest { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
             let asked = Moment::now(&*plan.clock);
             match work.lease(ask).await {
                 Ok(leases) => {
@@ -104,7 +104,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
                 Err(error) => {
                     failed = true;
                     failures += 1;
-                    nap = pause(failures, rand::random());
+                    poll_interval = pause(failures, rand::random());
                     telemetry.store_unavailable(W::LEASE, &error);
                 }
             }
@@ -114,7 +114,7 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
             () = hint, if !wants.is_empty() && !failed => {}
             // Also after a look that found nothing: the channel whose slot is freed now was not asked for then.
             () = slots.freed(), if !failed => {}
-            () = tokio::time::sleep(nap) => {}
+            () = tokio::time::sleep(poll_interval) => {}
         }
     }
     tasks.close();
@@ -127,7 +127,7 @@ fn pause(failures: u32, draw: f64) -> Duration {
 }
 
 /// Keeps all leases of one loop alive, in one call, three times per lease.
-async fn beat<W: Work>(holds: Arc<Holds>, work: Arc<W>, plan: Plan, telemetry: Arc<Telemetry>) {
+async fn heartbeat<W: Work>(holds: Arc<Holds>, work: Arc<W>, plan: Plan, telemetry: Arc<Telemetry>) {
     let every = Duration::from_millis((plan.hold_ms / 3).max(1) as u64);
     loop {
         tokio::time::sleep(every).await;

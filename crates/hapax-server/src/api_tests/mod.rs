@@ -21,7 +21,7 @@ use hapax_gateway::telemetry::Memory;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Arrival, Copies, KeptHeaders, LeaseAsk, NewEvent, Outcome, Then};
+use hapax_store::{Arrival, Copies, Disposition, KeptHeaders, LeaseRequest, NewEvent, Outcome};
 use http::Response;
 use http_body_util::Full;
 
@@ -101,18 +101,18 @@ impl Fixture {
     }
 
     /// Takes in one message and gives its id.
-    pub(crate) async fn accept(&self, id: &str, then: Then) -> String {
-        self.accept_on("shop", id, then).await
+    pub(crate) async fn accept(&self, id: &str, disposition: Disposition) -> String {
+        self.accept_on("shop", id, disposition).await
     }
 
     /// All channels have the same account, and the same person writes to all.
-    async fn accept_on(&self, channel: &str, id: &str, then: Then) -> String {
-        self.hear(channel, id, "55119", &[], then).await
+    async fn accept_on(&self, channel: &str, id: &str, disposition: Disposition) -> String {
+        self.hear(channel, id, "55119", &[], disposition).await
     }
 
     /// The same of a person with these names.
-    async fn hear(&self, channel: &str, id: &str, peer: &str, aliases: &[&str], then: Then) -> String {
-        let key = EventKey::of("whatsapp", "7", Kind::Message, id, &[]);
+    async fn hear(&self, channel: &str, id: &str, peer: &str, aliases: &[&str], disposition: Disposition) -> String {
+        let key = EventKey::new("whatsapp", "7", Kind::Message, id, &[]);
         let text = Some(format!("{channel} hears {id}"));
         let (peer, aliases) = (Some(peer.to_owned()), aliases.iter().map(|&alias| alias.to_owned()).collect());
         let event = Event { peer, aliases, text, ..Event::new(Kind::Message, "7", id, key, 1) };
@@ -123,14 +123,14 @@ impl Fixture {
             window_ms: 691_200_000,
             headers,
             body: Bytes::from_static(b"{\"hi\":1}"),
-            events: vec![NewEvent { event, then }],
+            events: vec![NewEvent { event, disposition }],
         };
         self.store.accept(arrival.into()).await.expect("accepted")[0].event().to_string()
     }
 
     /// Leases the first item of the channel and ends it so.
     pub(crate) async fn settle(&self, outcome: Outcome) {
-        let ask = LeaseAsk { worker: "w1".into(), wants: vec![("shop".into(), 1)], hold_ms: 60_000 };
+        let ask = LeaseRequest { worker: "w1".into(), wants: vec![("shop".into(), 1)], hold_ms: 60_000 };
         let lease = self.store.lease_inbox(ask).await.expect("leased").remove(0);
         self.clock.0.fetch_add(40, Ordering::SeqCst);
         self.store.settle_inbox(lease.lane, lease.fence, outcome).await.expect("settled");
@@ -140,7 +140,7 @@ impl Fixture {
 #[tokio::test]
 async fn nothing_is_told_without_the_token() {
     let fixture = Fixture::new();
-    fixture.accept("m1", Then::Deliver).await;
+    fixture.accept("m1", Disposition::Deliver).await;
     let paths =
         ["/v1/events", "/v1/inbox", "/v1/stats", "/v1/channels", "/v1/threads", "/v1/outbox", "/v1/accounts", "/v1/nowhere"];
     for (path, value) in paths.iter().flat_map(|path| ["", "Bearer", "Bearer wrong", "Basic YTpi"].map(|value| (path, value))) {
@@ -158,7 +158,7 @@ async fn events_are_listed_in_pages_newest_first() {
     let fixture = Fixture::new();
     let mut ids = Vec::new();
     for n in 0..5 {
-        ids.push(fixture.accept(&format!("m{n}"), Then::Deliver).await);
+        ids.push(fixture.accept(&format!("m{n}"), Disposition::Deliver).await);
     }
     let (status, first) = fixture.get("/v1/events?limit=2&channel=shop&kind=message&thread=7__55119").await;
     assert_eq!(status, StatusCode::OK);
@@ -199,14 +199,14 @@ async fn what_cannot_be_read_is_answered_with_what_to_change() {
 #[tokio::test]
 async fn one_event_is_shown_with_its_body_and_headers() {
     let fixture = Fixture::new();
-    let id = fixture.accept("m1", Then::Deliver).await;
+    let id = fixture.accept("m1", Disposition::Deliver).await;
     let (status, body) = fixture.get(&format!("/v1/events/{id}")).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!((&body["body_encoding"], &body["body"]), (&json!("text"), &json!("{\"hi\":1}")));
     assert_eq!(body["headers"], json!([{"name": "content-type", "value": "application/json"}]));
     assert_eq!(body["state"], "waiting");
 
-    let odd = Then::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"\xff\x00") };
+    let odd = Disposition::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"\xff\x00") };
     let id = fixture.accept("m2", odd).await;
     let (_, body) = fixture.get(&format!("/v1/events/{id}")).await;
     assert_eq!((&body["body_encoding"], &body["body"]), (&json!("base64"), &json!("/wA=")));
@@ -216,7 +216,7 @@ async fn one_event_is_shown_with_its_body_and_headers() {
 #[tokio::test]
 async fn a_story_tells_copies_attempts_and_the_end() {
     let fixture = Fixture::new();
-    let id = fixture.accept("m1", Then::Deliver).await;
+    let id = fixture.accept("m1", Disposition::Deliver).await;
     let last_ms = fixture.clock.now_ms() + 1;
     let copies = Copies { event: id.parse().expect("an id"), copies: 4, conflicts: 0, last_ms, kept: None };
     fixture.store.note_copies(vec![copies]).await.expect("noted");
@@ -234,7 +234,7 @@ async fn a_story_tells_copies_attempts_and_the_end() {
 #[tokio::test]
 async fn parked_items_are_found_redriven_and_events_replayed() {
     let fixture = Fixture::new();
-    let id = fixture.accept("m1", Then::Deliver).await;
+    let id = fixture.accept("m1", Disposition::Deliver).await;
     fixture.settle(Outcome::Parked { why: "404".to_owned(), charged: true }).await;
     let (_, parked) = fixture.get("/v1/inbox?parked=true").await;
     assert_eq!((&parked["items"][0]["event"], &parked["items"][0]["why"]), (&json!(id), &json!("404")));
@@ -267,9 +267,9 @@ async fn a_redrive_names_exactly_one_thing() {
 #[tokio::test]
 async fn purge_removes_what_is_past_its_retention_and_stats_say_when() {
     let fixture = Fixture::new();
-    fixture.accept("m1", Then::Deliver).await;
+    fixture.accept("m1", Disposition::Deliver).await;
     fixture.settle(Outcome::Delivered { status: 200, answer: None, replies: vec![] }).await;
-    fixture.accept("m2", Then::Deliver).await;
+    fixture.accept("m2", Disposition::Deliver).await;
     assert_eq!(fixture.get("/v1/stats").await.1["last_purge"], Value::Null);
     fixture.clock.0.fetch_add(30 * 86_400_000, Ordering::SeqCst);
     let (_, done) = fixture.post("/v1/purge", json!({})).await;

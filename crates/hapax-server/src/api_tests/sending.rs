@@ -1,5 +1,5 @@
 use hapax_domain::Fence;
-use hapax_store::{LaneRef, OutboxAsk, OutboxLease, SendOutcome};
+use hapax_store::{LaneRef, OutboxLease, OutboxLeaseRequest, SendOutcome};
 
 use super::*;
 
@@ -22,7 +22,7 @@ impl Fixture {
     }
 
     pub(super) async fn lease_message(&self) -> OutboxLease {
-        let ask = OutboxAsk { worker: "w1".into(), wants: vec![("shop".into(), 1)], resting: vec![], hold_ms: 60_000 };
+        let ask = OutboxLeaseRequest { worker: "w1".into(), wants: vec![("shop".into(), 1)], resting: vec![], hold_ms: 60_000 };
         self.store.lease_outbox(ask).await.expect("leased").remove(0)
     }
 
@@ -216,7 +216,7 @@ async fn five_megabytes_a_wrong_token_and_no_json_are_told_apart() {
 #[tokio::test]
 async fn an_account_that_was_seen_names_its_channel() {
     let fixture = Fixture::new();
-    fixture.accept("m1", Then::Deliver).await;
+    fixture.accept("m1", Disposition::Deliver).await;
     let (status, _, receipt) = fixture.submit(&[], &json!({"account": "7", "to": "55119", "text": "x"})).await;
     assert_eq!((status, &receipt["channel"]), (StatusCode::ACCEPTED, &json!("shop")), "{receipt}");
     let (_, _, receipt) = fixture.submit(&[], &json!({"account": "help", "to": "77", "text": "x"})).await;

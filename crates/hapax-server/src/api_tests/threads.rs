@@ -3,7 +3,7 @@ use super::*;
 #[tokio::test]
 async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
     let fixture = Fixture::new();
-    fixture.accept("m1", Then::Deliver).await;
+    fixture.accept("m1", Disposition::Deliver).await;
     for to in ["55129", "55139"] {
         fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
         fixture.queue(to, to).await;
@@ -25,7 +25,7 @@ async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
 #[tokio::test]
 async fn a_threads_messages_come_newest_first_with_their_status() {
     let fixture = Fixture::new();
-    let event = fixture.accept("m1", Then::Deliver).await;
+    let event = fixture.accept("m1", Disposition::Deliver).await;
     let message = fixture.queue("55119", "r1").await;
     let (_, first) = fixture.get("/v1/threads/7__55119/messages?limit=1").await;
     let newest = &first["messages"][0];
@@ -45,9 +45,9 @@ async fn a_threads_messages_come_newest_first_with_their_status() {
 #[tokio::test]
 async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
     let fixture = Fixture::new();
-    let key = EventKey::of("gowa", "a/b", Kind::Message, "m", &[]);
+    let key = EventKey::new("gowa", "a/b", Kind::Message, "m", &[]);
     let event = Event { peer: Some("_x%".to_owned()), ..Event::new(Kind::Message, "a/b", "m", key, 1) };
-    let events = vec![NewEvent { event, then: Then::Deliver }];
+    let events = vec![NewEvent { event, disposition: Disposition::Deliver }];
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
     let arrival = Arrival { channel: "shop".into(), window_ms: 691_200_000, headers, body, events };
     fixture.store.accept(arrival.into()).await.expect("accepted");

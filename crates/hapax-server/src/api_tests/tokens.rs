@@ -133,7 +133,7 @@ async fn the_last_use_is_noted_now_and_then() {
 #[tokio::test]
 async fn a_token_of_some_channels_sees_and_does_only_theirs() {
     let fixture = Fixture::new();
-    let event = fixture.accept("m1", Then::Deliver).await;
+    let event = fixture.accept("m1", Disposition::Deliver).await;
     let other = fixture.token("helper", &["admin"], Some(&["help", "pay"])).await;
     let only = fixture.token("payer", &["admin"], Some(&["pay"])).await;
     for token in [&other, &only] {
@@ -189,10 +189,10 @@ async fn wrong_tokens_are_answered_later_and_later_and_right_ones_at_once() {
 #[tokio::test]
 async fn a_token_sees_only_its_channels_part_of_a_shared_thread() {
     let fixture = Fixture::new();
-    let own = fixture.accept_on("shop", "m1", Then::Deliver).await;
+    let own = fixture.accept_on("shop", "m1", Disposition::Deliver).await;
     fixture.clock.0.fetch_add(60_000, Ordering::SeqCst);
     for n in 0..3 {
-        fixture.accept_on("phone", &format!("p{n}"), Then::Deliver).await;
+        fixture.accept_on("phone", &format!("p{n}"), Disposition::Deliver).await;
     }
     let shop = fixture.token("shopper", &["read", "send"], Some(&["shop"])).await;
     let phone = fixture.token("phoner", &["read", "send"], Some(&["phone"])).await;
@@ -226,10 +226,10 @@ async fn a_token_finds_its_part_of_a_thread_that_another_channel_began() {
     let fixture = Fixture::new();
     for n in 0..7 {
         fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
-        fixture.hear("shop", &format!("s{n}"), &format!("5511{n}"), &[], Then::Deliver).await;
+        fixture.hear("shop", &format!("s{n}"), &format!("5511{n}"), &[], Disposition::Deliver).await;
     }
     for n in [1, 4] {
-        fixture.hear("phone", &format!("p{n}"), &format!("5511{n}"), &[], Then::Deliver).await;
+        fixture.hear("phone", &format!("p{n}"), &format!("5511{n}"), &[], Disposition::Deliver).await;
     }
     let phone = fixture.token("phoner", &["read"], Some(&["phone"])).await;
     for path in ["/v1/threads?limit=1", "/v1/threads?limit=1&channel=phone", "/v1/threads?limit=1&account=7"] {
@@ -251,8 +251,8 @@ async fn a_token_finds_its_part_of_a_thread_that_another_channel_began() {
 #[tokio::test]
 async fn a_token_does_not_learn_whose_a_name_is_from_another_channel() {
     let fixture = Fixture::new();
-    fixture.hear("shop", "s1", "55119", &["lid77"], Then::Deliver).await;
-    fixture.hear("phone", "p1", "lid77", &[], Then::Deliver).await;
+    fixture.hear("shop", "s1", "55119", &["lid77"], Disposition::Deliver).await;
+    fixture.hear("phone", "p1", "lid77", &[], Disposition::Deliver).await;
     let phone = fixture.token("phoner", &["read", "send"], Some(&["phone"])).await;
     let pay = fixture.token("payer", &["read"], Some(&["pay"])).await;
     let both = fixture.token("both", &["read"], Some(&["shop", "phone"])).await;
@@ -279,7 +279,7 @@ async fn a_token_does_not_learn_whose_a_name_is_from_another_channel() {
 #[tokio::test]
 async fn a_token_of_some_channels_hears_no_figures_of_all() {
     let fixture = Fixture::new();
-    fixture.accept("m1", Then::Deliver).await;
+    fixture.accept("m1", Disposition::Deliver).await;
     fixture.post("/v1/purge", json!({})).await;
     let shop = fixture.token("shopper", &["read"], Some(&["shop"])).await;
     let (_, stats) = fixture.with("GET", "/v1/stats", &shop, json!({})).await;
@@ -317,7 +317,7 @@ async fn a_token_hears_nothing_of_the_other_channels_request_ids() {
 async fn pages_and_cursors_tell_nothing_of_other_channels() {
     let fixture = Fixture::new();
     for n in 0..12 {
-        fixture.accept_on(["shop", "phone", "help"][n % 3], &format!("m{n}"), Then::Deliver).await;
+        fixture.accept_on(["shop", "phone", "help"][n % 3], &format!("m{n}"), Disposition::Deliver).await;
     }
     let token = fixture.token("two", &["read"], Some(&["shop", "help"])).await;
     let other = fixture.token("two-more", &["read"], Some(&["shop", "help"])).await;

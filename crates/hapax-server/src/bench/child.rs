@@ -30,7 +30,7 @@ pub(super) enum StoreKind<'p> {
     Sqlite(&'p Path),
     Server(&'p StoreAddress),
     /// Keeps nothing but keys, each taken as people do it by hand.
-    ByHand(&'p StoreAddress),
+    NaiveClaim(&'p StoreAddress),
 }
 
 /// The address goes by the environment: a command line can be read by everybody on the machine.
@@ -60,7 +60,7 @@ impl Child {
             StoreKind::None => {}
             StoreKind::Sqlite(path) => drop(command.env(STORE, format!("sqlite:{}", path.display()))),
             StoreKind::Server(address) => drop(command.env(STORE, address.expose())),
-            StoreKind::ByHand(address) => drop(command.arg("--by-hand").env(STORE, address.expose())),
+            StoreKind::NaiveClaim(address) => drop(command.arg("--by-hand").env(STORE, address.expose())),
         }
         match side {
             Side::Nobody => {}
@@ -85,12 +85,12 @@ impl Child {
 }
 
 /// Runs the server until it is killed; says its address on standard output.
-pub async fn serve_child(by_hand: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
+pub async fn serve_child(naive_claim: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
     let store: Arc<dyn Store> = match url {
         None => Arc::new(NoStore::new(None)),
-        Some(url) if by_hand => Arc::new(NoStore::new(Some(hapax::open_naive_claim(&url).await?))),
+        Some(url) if naive_claim => Arc::new(NoStore::new(Some(hapax::open_naive_claim(&url).await?))),
         Some(url) => hapax::open(&url, &OPTIONS, Arc::clone(&clock)).await?,
     };
     let server = Server::on(store, None, clock, settings(target, api_base), Telemetry::new()).await?;

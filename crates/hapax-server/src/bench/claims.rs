@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind};
-use hapax_store::{Arrival, BY_HAND_CONNECTIONS, ByHand, KeptHeaders, NewEvent, Store, Then};
+use hapax_store::{Arrival, Disposition, KeptHeaders, NAIVE_CLAIM_CONNECTIONS, NaiveClaim, NewEvent, Store};
 
 use super::BenchError;
 use super::load::Measured;
@@ -16,12 +16,12 @@ const CALLERS: usize = 1_024;
 const WINDOW_MS: i64 = 2 * 86_400_000;
 
 fn key(tag: &str, n: usize) -> EventKey {
-    EventKey::of("bench", tag, Kind::Notice, &n.to_string(), &[])
+    EventKey::new("bench", tag, Kind::Notice, &n.to_string(), &[])
 }
 
 /// `total` fresh keys, one by one on every connection.
-pub(super) async fn by_hand(claims: Arc<dyn ByHand>, tag: &str, total: usize) -> Result<Measured, BenchError> {
-    measure(BY_HAND_CONNECTIONS, total, tag, move |tag: Arc<str>, n| {
+pub(super) async fn naive_claim(claims: Arc<dyn NaiveClaim>, tag: &str, total: usize) -> Result<Measured, BenchError> {
+    measure(NAIVE_CLAIM_CONNECTIONS, total, tag, move |tag: Arc<str>, n| {
         let claims = Arc::clone(&claims);
         async move {
             match claims.claim(&key(&tag, n).0).await? {
@@ -44,7 +44,7 @@ pub(super) async fn through(store: Arc<dyn Store>, tag: &str, total: usize) -> R
                 window_ms: WINDOW_MS,
                 headers: KeptHeaders::default(),
                 body: Bytes::from_static(b"{}"),
-                events: vec![NewEvent { event, then: Then::Keep }],
+                events: vec![NewEvent { event, disposition: Disposition::Keep }],
             };
             match store.accept(arrival.into()).await?[0].is_new() {
                 true => Ok(()),
@@ -83,5 +83,5 @@ where
     for caller in callers {
         took.extend(caller.await??);
     }
-    Ok(Measured::of(took, started.elapsed().as_secs_f64()))
+    Ok(Measured::new(took, started.elapsed().as_secs_f64()))
 }

@@ -19,7 +19,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// `took` in microseconds, in any order.
-    pub(super) fn of(mut took: Vec<u32>, seconds: f64) -> Self {
+    pub(super) fn new(mut took: Vec<u32>, seconds: f64) -> Self {
         took.sort_unstable();
         let at = |part: f64| took.get((took.len() as f64 * part) as usize).copied().unwrap_or_default().into();
         Self { requests: took.len(), seconds, p50_us: at(0.5), p99_us: at(0.99) }
@@ -44,7 +44,7 @@ pub(super) async fn run(address: SocketAddr, scripts: Vec<Script>) -> Result<Mea
     for task in tasks {
         took.extend(task.await??);
     }
-    Ok(Measured::of(took, started.elapsed().as_secs_f64()))
+    Ok(Measured::new(took, started.elapsed().as_secs_f64()))
 }
 
 async fn converse(mut stream: TcpStream, script: Script) -> Result<Vec<u32>, BenchError> {

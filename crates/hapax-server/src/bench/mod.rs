@@ -148,7 +148,7 @@ impl Stage<'_> {
                 StoreUrl::Postgres(it) | StoreUrl::Mysql(it) | StoreUrl::Redis(it) | StoreUrl::Firestore(it) => it,
             };
             let subject = Subject { name: url.engine(), server: Some(server) };
-            self.by_hand(subject, url, progress).await?;
+            self.naive_claim(subject, url, progress).await?;
             self.phases(subject, progress).await?;
         }
         Ok(())
@@ -167,15 +167,15 @@ impl Stage<'_> {
     }
 
     /// What a server does when every request takes its key by itself, beside what it does when hapax gathers them.
-    async fn by_hand(&mut self, subject: Subject<'_>, url: &StoreUrl, progress: Progress<'_>) -> Result<(), BenchError> {
+    async fn naive_claim(&mut self, subject: Subject<'_>, url: &StoreUrl, progress: Progress<'_>) -> Result<(), BenchError> {
         let Some(address) = subject.server else { return Ok(()) };
-        let by_hand = hapax::open_naive_claim(url).await?;
-        let name = subject.line(&format!("{} per request, 64 connections", by_hand.what()));
-        self.fresh(&name, NO_STORE_64, StoreKind::ByHand(address), 64, progress).await?;
+        let naive_claim = hapax::open_naive_claim(url).await?;
+        let name = subject.line(&format!("{} per request, 64 connections", naive_claim.what()));
+        self.fresh(&name, NO_STORE_64, StoreKind::NaiveClaim(address), 64, progress).await?;
         let tag = format!("{:x}", rand::random::<u64>());
-        let yardstick = subject.line(&format!("claims, {} each, 64 connections", by_hand.what()));
+        let yardstick = subject.line(&format!("claims, {} each, 64 connections", naive_claim.what()));
         self.say(&yardstick, progress);
-        let measured = claims::by_hand(by_hand, &tag, self.plan.requests).await?;
+        let measured = claims::naive_claim(naive_claim, &tag, self.plan.requests).await?;
         self.note(&yardstick, &yardstick, &measured, 0);
         let name = subject.line("claims, gathered by hapax");
         self.say(&name, progress);

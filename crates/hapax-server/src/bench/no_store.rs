@@ -7,19 +7,19 @@ use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, ids};
 use hapax_store::clock::SystemClock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Accepted, Arrival, ByHand, Copies, Promise, Store, StoreError, StoreWrapper};
+use hapax_store::{Accepted, Arrival, Copies, NaiveClaim, Promise, Store, StoreError, StoreWrapper};
 
 /// An empty store that stays empty.
 pub(super) struct NoStore {
     empty: MemoryStore,
     last: AtomicU64,
     /// Takes each key by a round trip of its own.
-    by_hand: Option<Arc<dyn ByHand>>,
+    naive_claim: Option<Arc<dyn NaiveClaim>>,
 }
 
 impl NoStore {
-    pub(super) fn new(by_hand: Option<Arc<dyn ByHand>>) -> Self {
-        Self { empty: MemoryStore::new(Arc::new(SystemClock::new())), last: AtomicU64::new(0), by_hand }
+    pub(super) fn new(naive_claim: Option<Arc<dyn NaiveClaim>>) -> Self {
+        Self { empty: MemoryStore::new(Arc::new(SystemClock::new())), last: AtomicU64::new(0), naive_claim }
     }
 }
 
@@ -32,9 +32,9 @@ impl StoreWrapper for NoStore {
         let mut accepted = Vec::with_capacity(arrival.events.len());
         for new in &arrival.events {
             let id = EventId(ids::numbered(0, self.last.fetch_add(1, Ordering::Relaxed)));
-            let won = match &self.by_hand {
+            let won = match &self.naive_claim {
                 None => true,
-                Some(by_hand) => by_hand.claim(&new.event.key.0).await?,
+                Some(naive_claim) => naive_claim.claim(&new.event.key.0).await?,
             };
             accepted.push(if won { Accepted::New(id) } else { Accepted::Duplicate(id) });
         }

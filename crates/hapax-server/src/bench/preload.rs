@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind};
 use hapax_store::clock::SystemClock;
-use hapax_store::{Arrival, KeptHeaders, NewEvent, Then};
+use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent};
 
 use super::BenchError;
 
@@ -32,10 +32,10 @@ pub(super) async fn preload(path: &Path, keys: u64, progress: &mut (dyn FnMut(f6
 fn arrival(from: u64) -> Arrival {
     let event = |n: u64| {
         let id = n.to_string();
-        let key = EventKey::of("whatsapp", "preload", Kind::Message, &id, &[]);
+        let key = EventKey::new("whatsapp", "preload", Kind::Message, &id, &[]);
         let message = Event::new(Kind::Message, "preload", &id, key, 0);
         let event = Event { peer: Some(format!("55119{n:08}")), text: Some("Is my order ready?".to_owned()), ..message };
-        NewEvent { event, then: Then::Keep }
+        NewEvent { event, disposition: Disposition::Keep }
     };
     Arrival {
         channel: "bench".into(),

@@ -46,7 +46,7 @@ fn read_server(text: &str) -> Result<StoreUrl, String> {
 #[derive(Args, Debug)]
 pub struct BenchServer {
     #[arg(long)]
-    by_hand: bool,
+    naive_claim: bool,
     #[arg(long)]
     target: Option<String>,
     #[arg(long)]
@@ -55,7 +55,7 @@ pub struct BenchServer {
 
 impl BenchServer {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        bench::serve_child(self.by_hand, self.target, self.api_base).await.map_err(|why| Failure::plain(why.to_string()))
+        bench::serve_child(self.naive_claim, self.target, self.api_base).await.map_err(|why| Failure::plain(why.to_string()))
     }
 }
 
@@ -91,7 +91,7 @@ impl Bench {
 fn show(report: &Report, output: &Output) {
     output.note(format_args!("one durable append of 4 KB on this disk takes {} µs", report.sync_us));
     let rows = report.lines.iter().map(|line| {
-        let (rate, ratio) = (Spread::of(&line.rates), Spread::of(&line.ratios));
+        let (rate, ratio) = (Spread::new(&line.rates), Spread::new(&line.ratios));
         vec![
             line.name.clone(),
             format!("{:.2}", ratio.median),
@@ -112,7 +112,7 @@ fn show(report: &Report, output: &Output) {
 fn as_json(report: &Report) -> serde_json::Value {
     let line = |line: &Line| {
         json!({
-            "name": line.name, "yardstick": line.yardstick, "ratio": Spread::of(&line.ratios).median, "ratios": line.ratios,
+            "name": line.name, "yardstick": line.yardstick, "ratio": Spread::new(&line.ratios).median, "ratios": line.ratios,
             "per_second": line.rates, "p50_us": line.p50_us, "p99_us": line.p99_us, "peak_mb": line.peak_mb,
         })
     };
@@ -130,7 +130,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(values: &[f64]) -> Self {
+    fn new(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);

@@ -1,5 +1,5 @@
 use clap::CommandFactory;
-use hapax_store::{Outcome, SendOutcome, Store, Then};
+use hapax_store::{Disposition, Outcome, SendOutcome, Store};
 
 use super::*;
 use crate::api_tests::{Fixture, TOKEN};
@@ -146,7 +146,7 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
     ] {
         assert_eq!(exit_code(&nothing, &server, TOKEN).await, 5, "{nothing:?}");
     }
-    let event = fixture.accept("m1", Then::Deliver).await;
+    let event = fixture.accept("m1", Disposition::Deliver).await;
     fixture.settle(Outcome::Parked { why: "404".to_owned(), charged: true }).await;
     for good in [
         vec!["events", "--json"],
@@ -169,7 +169,7 @@ async fn the_page_that_a_list_names_is_shown_by_it() {
     let fixture = Fixture::new();
     let server = serve(&fixture).await;
     for n in 0..2 {
-        fixture.accept(&format!("m{n}"), Then::Deliver).await;
+        fixture.accept(&format!("m{n}"), Disposition::Deliver).await;
         fixture.queue(&format!("5511{n}"), &format!("r{n}")).await;
     }
     for (list, flag) in [("events", "--before"), ("inbox", "--after"), ("outbox", "--after"), ("threads", "--before")] {

@@ -56,13 +56,13 @@ pub struct Trigger {
 
 /// What the webhook door said to one post.
 #[derive(Debug)]
-struct Answer {
+struct WebhookAnswer {
     status: u64,
     took_ms: u128,
     body: Value,
 }
 
-impl Answer {
+impl WebhookAnswer {
     /// `accepted`, `duplicate` or `ignored`; for anything else what there is to say.
     fn word(&self) -> String {
         match (self.body["status"].as_str(), self.body["detail"].as_str()) {
@@ -93,7 +93,7 @@ impl Trigger {
             let begun = Instant::now();
             let said = client.post(&path, json!({ "kind": self.sample, "nonce": nonce })).await?;
             let (status, body) = (said["status"].as_u64().unwrap_or_default(), said["answer"].clone());
-            Ok::<_, Failure>(Answer { status, took_ms: begun.elapsed().as_millis(), body })
+            Ok::<_, Failure>(WebhookAnswer { status, took_ms: begun.elapsed().as_millis(), body })
         };
         let at_once = if self.concurrent { AT_ONCE_MAX } else { 1 };
         let mut answers = Vec::new();
@@ -115,7 +115,7 @@ impl Trigger {
     }
 }
 
-fn conclude(sample: &str, channel: &str, nonce: u64, answers: &[Answer], output: &Output) -> Result<(), Failure> {
+fn conclude(sample: &str, channel: &str, nonce: u64, answers: &[WebhookAnswer], output: &Output) -> Result<(), Failure> {
     let sum = |key: &str| answers.iter().map(|answer| answer.count(key)).sum::<u64>();
     let (accepted, suppressed) = (sum("accepted"), sum("repeated"));
     let refused = answers.iter().filter(|answer| !answer.is_good()).count();

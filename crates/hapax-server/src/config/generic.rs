@@ -1,6 +1,6 @@
 //! The keys of `provider = "generic"`: where the id, the thread and the signature are.
 
-use hapax_providers::settings::{Encoding, GenericSettings, HmacAlgorithm, Place, SignatureRule};
+use hapax_providers::settings::{Encoding, FieldSource, GenericSettings, HmacAlgorithm, SignatureRule};
 use secrecy::SecretString;
 
 use super::mistake::Mistakes;
@@ -31,8 +31,8 @@ pub(super) fn read(
     })
 }
 
-fn read_place(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<Place> {
-    match Place::read(found.text(mistakes)?) {
+fn read_place(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<FieldSource> {
+    match FieldSource::read(found.text(mistakes)?) {
         Ok(place) => Some(place),
         Err(what) => {
             found.refuse(mistakes, what);

@@ -101,7 +101,7 @@ struct Protocol<'a> {
 }
 
 pub(super) fn read(body: &Bytes) -> Parsed {
-    let mut reading = Reading::of(body);
+    let mut reading = Reading::new(body);
     let text = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned());
     match text.and_then(json::object::<Envelope<'_>>) {
         // History, told again at every pairing, and typing notices: nothing that has just happened.
@@ -167,7 +167,7 @@ impl Envelope<'_> {
             found => {
                 let id = name("data.keyId", found)?;
                 let parts = [word, &*participant, whose(key.from_me.0)];
-                let event_key = EventKey::of(NAME, account, kind, id, &parts);
+                let event_key = EventKey::new(NAME, account, kind, id, &parts);
                 Event::new(kind, account, id, event_key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
         };
@@ -195,7 +195,7 @@ impl Envelope<'_> {
             (Some(id), Some(at)) => {
                 let id = name("data.key.id", Some(id))?;
                 let content = json::canonical(data, VOLATILE).ok_or("nested too deeply")?;
-                let event_key = EventKey::of(NAME, account, kind, id, &["edited", people.sender(), at]).with(&content);
+                let event_key = EventKey::new(NAME, account, kind, id, &["edited", people.sender(), at]).with(&content);
                 Event::new(kind, account, id, event_key, fingerprint_of(data, VOLATILE)?)
             }
             (_, at) => self.without_id(kind, account, at, data)?,
@@ -217,7 +217,7 @@ impl Envelope<'_> {
             found => {
                 let id = name("the message's id", found)?;
                 let parts = [people.sender(), whose(key.from_me.0), "deleted"];
-                let event_key = EventKey::of(NAME, account, Kind::Delete, id, &parts);
+                let event_key = EventKey::new(NAME, account, Kind::Delete, id, &parts);
                 Event::new(Kind::Delete, account, id, event_key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
             }
         };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json;
-use crate::settings::Place;
+use crate::settings::FieldSource;
 
 /// A place, made ready to look into many requests.
 pub(super) enum Finder {
@@ -67,14 +67,14 @@ impl<'r> Request<'r> {
 }
 
 impl Finder {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(place: &FieldSource) -> Self {
         match place {
-            Place::Header(name) => Finder::Header(name.clone()),
-            Place::Pointer(pointer) => {
+            FieldSource::Header(name) => Finder::Header(name.clone()),
+            FieldSource::Pointer(pointer) => {
                 let step = |step: &str| step.replace("~1", "/").replace("~0", "~");
                 Finder::Pointer(pointer.split('/').skip(1).map(step).collect())
             }
-            Place::JsonPath(path) => parse_json_path(path).map_or(Finder::Nowhere, |path| Finder::Path(Box::new(path))),
+            FieldSource::JsonPath(path) => parse_json_path(path).map_or(Finder::Nowhere, |path| Finder::Path(Box::new(path))),
         }
     }
 

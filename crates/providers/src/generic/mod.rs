@@ -65,7 +65,7 @@ impl Generic {
             match id.find(request)? {
                 Found::Text(id) => {
                     let id = name("the id", Some(&id))?;
-                    return Ok(named(id, EventKey::of(NAME, account, KIND, id, &[])));
+                    return Ok(named(id, EventKey::new(NAME, account, KIND, id, &[])));
                 }
                 Found::Odd(_) => return Err("the id is neither a text nor a whole number".to_owned()),
                 Found::Missing | Found::Empty => {}
@@ -87,14 +87,14 @@ impl Generic {
         if says_something {
             let rest: Vec<&str> = parts.iter().map(String::as_str).collect();
             // No real id is empty, so parts never meet an id.
-            return Ok(named("", EventKey::of(NAME, account, KIND, "", &rest)));
+            return Ok(named("", EventKey::new(NAME, account, KIND, "", &rest)));
         }
         if request.body.is_empty() {
             return Err("no id, and no body to make one from".to_owned());
         }
         let content = content_of(request.body);
         Ok(match self.id.is_none() && self.id_parts.is_empty() {
-            true => named("", EventKey::of_content(NAME, account, &content)),
+            true => named("", EventKey::from_content(NAME, account, &content)),
             false => Event::without_id(NAME, KIND, account, None, &content, fingerprint),
         })
     }
@@ -125,7 +125,7 @@ impl Provider for Generic {
     }
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
-        let mut reading = Reading::of(request.body());
+        let mut reading = Reading::new(request.body());
         reading.take(request.body(), || self.read(request.headers(), request.body()));
         reading.finish()
     }

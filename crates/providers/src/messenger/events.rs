@@ -178,7 +178,7 @@ impl Reader<'_, '_> {
         };
         let (peer, aliases) = self.peer(false)?;
         let parts = [status.name(), peer.as_deref().unwrap_or_default()];
-        let key = EventKey::of(self.platform, self.account, Kind::Status, id, &parts);
+        let key = EventKey::new(self.platform, self.account, Kind::Status, id, &parts);
         let event = Event::new(Kind::Status, self.account, id, key, fingerprint::of_bytes(parts.join("\n").as_bytes()));
         let at_ms = self.at().and_then(|at| at.parse().ok()).or(receipt.watermark.0);
         Ok(Event { peer, aliases, status: status_if_named, at_ms, ..event })
@@ -190,7 +190,7 @@ impl Reader<'_, '_> {
         let id = name("the message's id", Some(id))?;
         let sender = self.item.sender.0.as_ref().and_then(|sender| sender.id.name()).unwrap_or_default();
         let parts: Vec<&str> = std::iter::once(sender).chain(rest.iter().copied()).collect();
-        let key = EventKey::of(self.platform, self.account, kind, id, &parts);
+        let key = EventKey::new(self.platform, self.account, kind, id, &parts);
         self.about(Event::new(kind, self.account, id, key, fingerprint_of(self.part.raw, &[])?))
     }
 

@@ -44,7 +44,7 @@ impl Provider for Messenger {
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
-        let mut reading = Reading::of(body);
+        let mut reading = Reading::new(body);
         events::read(self.name, body, &mut reading);
         reading.finish()
     }

@@ -66,14 +66,14 @@ impl Sending for Generic {
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct GenericAnswer<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
 }
 
 /// `id` of the answer, a text or a whole number.
 fn id_in(body: &[u8]) -> Option<String> {
-    let raw = json::object::<Answer<'_>>(std::str::from_utf8(body).ok()?).ok()?.id?;
+    let raw = json::object::<GenericAnswer<'_>>(std::str::from_utf8(body).ok()?).ok()?.id?;
     let number = raw.get().parse::<i64>().ok().map(|number| number.to_string());
     number.or_else(|| json::text(Some(raw))).filter(|id| !id.is_empty() && id.len() <= NAME_MAX_BYTES)
 }

@@ -98,7 +98,7 @@ impl Sending for Gowa {
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
-        let read = json::object::<Answer<'_>>(text).unwrap_or_default();
+        let read = json::object::<GowaAnswer<'_>>(text).unwrap_or_default();
         if answer.status.is_success() {
             let id = read.results.0.as_ref().and_then(|results| results.message_id.name());
             return taken("GOWA", id, METHODS.make_message_of(message.payload), message);
@@ -198,7 +198,7 @@ struct Wanted {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct GowaAnswer<'a> {
     code: Text<'a>,
     message: Text<'a>,
     results: Object<Results<'a>>,

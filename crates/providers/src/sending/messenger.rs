@@ -49,7 +49,7 @@ impl Sending for Messenger {
         if peer.is_empty() || !peer.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("this is not a person's id here; write the digits that `sender.id` of a webhook has".to_owned());
         }
-        match Sort::of(&body) {
+        match Sort::from_body(&body) {
             Sort::Plain => self.check_length(&body.text("text").unwrap_or_default())?,
             Sort::Own => {
                 if let Some(text) = body.inner_text("message", "text") {
@@ -68,7 +68,7 @@ impl Sending for Messenger {
     }
 
     fn check_unattended(&self, payload: &[u8]) -> Result<(), String> {
-        match Sort::of(&Body::read(payload)?) {
+        match Sort::from_body(&Body::read(payload)?) {
             Sort::Plain | Sort::Own => Ok(()),
             Sort::Action | Sort::Nothing => Err("a document may ask for messages only".to_owned()),
         }
@@ -76,7 +76,7 @@ impl Sending for Messenger {
 
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
-        if Sort::of(&body) == Sort::Plain {
+        if Sort::from_body(&body) == Sort::Plain {
             let text = body.text("text").unwrap_or_default();
             body.set("message", format!("{{\"text\":{}}}", quoted(&text)));
             body.remove("text");
@@ -103,7 +103,7 @@ impl Sending for Messenger {
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
-        let read = std::str::from_utf8(&answer.body).ok().and_then(|text| json::object::<Answer<'_>>(text).ok());
+        let read = std::str::from_utf8(&answer.body).ok().and_then(|text| json::object::<MessengerAnswer<'_>>(text).ok());
         let read = read.unwrap_or_default();
         if let Some(error) = &read.error.0 {
             return self.by_error(error, answer);
@@ -111,7 +111,7 @@ impl Sending for Messenger {
         if !answer.status.is_success() {
             return by_status(answer, format!("Meta answered {}", answer.status.as_u16()));
         }
-        let is_action = Body::read(message.payload).is_ok_and(|body| Sort::of(&body) == Sort::Action);
+        let is_action = Body::read(message.payload).is_ok_and(|body| Sort::from_body(&body) == Sort::Action);
         match read.message_id.name() {
             Some(id) => Verdict::Sent { provider_id: id.to_owned() },
             None if is_action => Verdict::Sent { provider_id: message.id.to_string() },
@@ -144,7 +144,7 @@ enum Sort {
 }
 
 impl Sort {
-    fn of(body: &Body<'_>) -> Sort {
+    fn from_body(body: &Body<'_>) -> Sort {
         match (body.has("message"), body.text("text").is_some(), body.has("sender_action")) {
             (true, _, _) => Sort::Own,
             (false, true, _) => Sort::Plain,
@@ -173,7 +173,7 @@ fn own_metadata(body: &Body<'_>) -> Result<Option<String>, String> {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct MessengerAnswer<'a> {
     message_id: Text<'a>,
     error: Object<GraphError<'a>>,
 }

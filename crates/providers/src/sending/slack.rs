@@ -99,7 +99,7 @@ impl Sending for Slack {
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
-        let read = json::object::<Answer<'_>>(text).unwrap_or_default();
+        let read = json::object::<SlackAnswer<'_>>(text).unwrap_or_default();
         if read.ok.0 && answer.status.is_success() {
             let made = read.channel.name().zip(read.ts.name()).map(|(channel, ts)| message_id(channel, ts));
             return Verdict::Sent { provider_id: made.unwrap_or_else(|| message.id.to_string()) };
@@ -192,7 +192,7 @@ fn json_content() -> (HeaderName, HeaderValue) {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct SlackAnswer<'a> {
     ok: Flag,
     error: Text<'a>,
     channel: Text<'a>,

@@ -102,7 +102,7 @@ impl Sending for Telegram {
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
-        let read = json::object::<Answer<'_>>(text).unwrap_or_default();
+        let read = json::object::<TelegramAnswer<'_>>(text).unwrap_or_default();
         if read.ok.0 && answer.status.is_success() {
             let id = read.result.and_then(message_id).unwrap_or_else(|| message.id.to_string());
             return Verdict::Sent { provider_id: id };
@@ -191,7 +191,7 @@ fn fields_as_json<F: AsRef<str>>(fields: impl Iterator<Item = (F, F)>) -> Bytes 
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct TelegramAnswer<'a> {
     ok: Flag,
     result: Option<&'a RawValue>,
     error_code: Integer,

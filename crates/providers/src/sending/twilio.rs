@@ -98,7 +98,7 @@ impl Sending for Twilio {
 
     fn classify(&self, _message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
         let text = std::str::from_utf8(&answer.body).unwrap_or_default();
-        let read = json::object::<Answer<'_>>(text).unwrap_or_default();
+        let read = json::object::<TwilioAnswer<'_>>(text).unwrap_or_default();
         if answer.status.is_success() {
             return match read.sid.name() {
                 Some(sid) => Verdict::Sent { provider_id: sid.to_owned() },
@@ -179,7 +179,7 @@ fn is_number(digits: &str) -> bool {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct TwilioAnswer<'a> {
     sid: Text<'a>,
     code: Integer,
     message: Text<'a>,

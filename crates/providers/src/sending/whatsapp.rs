@@ -42,7 +42,7 @@ impl Sending for Whatsapp {
                 "this is not a WhatsApp number; write 5 to 20 digits with the country code, like 5511988887777".to_owned()
             );
         }
-        match Sort::of(&body) {
+        match Sort::from_body(&body) {
             Sort::Plain => check_text(&body.text("text").unwrap_or_default(), TEXT_MAX_CHARS)?,
             Sort::Notice => {}
             Sort::Own => {
@@ -60,7 +60,7 @@ impl Sending for Whatsapp {
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         body.set_text("messaging_product", "whatsapp");
-        let sort = Sort::of(&body);
+        let sort = Sort::from_body(&body);
         if sort == Sort::Plain {
             plain_text(&mut body);
         }
@@ -82,7 +82,7 @@ impl Sending for Whatsapp {
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
-        let read = std::str::from_utf8(&answer.body).ok().and_then(|text| json::object::<Answer<'_>>(text).ok());
+        let read = std::str::from_utf8(&answer.body).ok().and_then(|text| json::object::<WhatsappAnswer<'_>>(text).ok());
         let read = read.unwrap_or_default();
         if let Some(error) = &read.error.0 {
             return self.by_error(error, answer);
@@ -121,7 +121,7 @@ enum Sort {
 }
 
 impl Sort {
-    fn of(body: &Body<'_>) -> Sort {
+    fn from_body(body: &Body<'_>) -> Sort {
         let sort = body.text("type");
         if body.text("text").is_some() && sort.is_none_or(|sort| sort == "text") {
             Sort::Plain
@@ -174,7 +174,7 @@ fn is_user_id(peer: &str) -> bool {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Answer<'a> {
+struct WhatsappAnswer<'a> {
     messages: List<Object<Taken<'a>>>,
     success: Flag,
     error: Object<GraphError<'a>>,

@@ -53,7 +53,7 @@ fn read_entry(text: &str, entry_at: usize, entry: &Entry<'_>, reading: &mut Read
     }
 }
 
-fn read_change(text: &str, place: &Place<'_>, entry: &Entry<'_>, change: &Change<'_>, reading: &mut Reading<'_>) {
+fn read_change(text: &str, place: &JsonPath<'_>, entry: &Entry<'_>, change: &Change<'_>, reading: &mut Reading<'_>) {
     match change.shape() {
         Shape::Empty => reading.ignore(),
         Shape::Odd(why) => odd(reading, text, place, why),
@@ -107,7 +107,7 @@ fn message(account: &str, value: &Value<'_>, element: &RawValue, echo: bool) -> 
         found => {
             let id = name("the message's id", found)?;
             // A stub must not claim the message's key: the full message may follow under the same id.
-            let key = EventKey::of(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
+            let key = EventKey::new(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
             Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?)
         }
     };
@@ -185,8 +185,8 @@ fn status(account: &str, element: &RawValue) -> Result<Event, String> {
     // A word we do not know must not move a message's status, and must not be lost either.
     let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
     let key = match participant {
-        Some(participant) => EventKey::of(NAME, account, kind, id, &[word, participant]),
-        None => EventKey::of(NAME, account, kind, id, &[word]),
+        Some(participant) => EventKey::new(NAME, account, kind, id, &[word, participant]),
+        None => EventKey::new(NAME, account, kind, id, &[word]),
     };
     // In a group the recipient is the group, and a participant is no other name of it.
     let user = if participant.is_none() { update.recipient_user_id.name() } else { None };
@@ -212,14 +212,14 @@ fn seconds(timestamp: &Text<'_>) -> Option<i64> {
 }
 
 /// Where a part stands: (member, position in its array), from the outside in.
-type Place<'p> = [(&'p str, usize)];
+type JsonPath<'p> = [(&'p str, usize)];
 
-fn odd(reading: &mut Reading<'_>, text: &str, place: &Place<'_>, why: &'static str) {
+fn odd(reading: &mut Reading<'_>, text: &str, place: &JsonPath<'_>, why: &'static str) {
     reading.take(raw_at(text, place).as_bytes(), || Err(why.to_owned()));
 }
 
 /// Finds a part again as it stands in the body. Rarely needed, so the first reading does not keep track of it.
-fn raw_at<'t>(text: &'t str, place: &Place<'_>) -> &'t str {
+fn raw_at<'t>(text: &'t str, place: &JsonPath<'_>) -> &'t str {
     place.iter().fold(text, |part, (member, at)| {
         let found = json::member(part, member).and_then(|list| json::items(list.get())?.get(*at).map(|item| item.get()));
         found.unwrap_or(part)

@@ -43,7 +43,7 @@ impl Provider for Whatsapp {
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
-        let mut reading = Reading::of(body);
+        let mut reading = Reading::new(body);
         events::read(body, &mut reading);
         reading.finish()
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::lanes::Held;
-use super::state::{Place, State, lane_number, lane_ref};
-use crate::{AttemptRow, InboxLease, LaneRef, LeaseAsk, LeasedEvent, NewMessage, Outcome, Settled, why_kept};
+use super::state::{ItemPlace, State, lane_number, lane_ref};
+use crate::{AttemptRow, InboxLease, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, why_kept};
 use hapax_domain::{Fence, ItemId};
 
 impl State {
-    pub(super) fn lease(&mut self, ask: &LeaseAsk, now: i64) -> Vec<InboxLease> {
+    pub(super) fn lease(&mut self, ask: &LeaseRequest, now: i64) -> Vec<InboxLease> {
         let mut leases = Vec::new();
         for (channel, max) in &ask.wants {
             let heads = self.lanes.heads(channel).into_iter();
@@ -28,7 +28,7 @@ impl State {
         self.lanes.leased_until(lane).or_else(|| Some(self.items.get(&head)?.due_ms))
     }
 
-    fn lease_lane(&mut self, number: u64, ask: &LeaseAsk, now: i64) -> Option<InboxLease> {
+    fn lease_lane(&mut self, number: u64, ask: &LeaseRequest, now: i64) -> Option<InboxLease> {
         for lost in self.lanes.unhold_all(number) {
             self.log_attempt(&lost, now, "lost", "the lease ran out");
         }
@@ -135,7 +135,7 @@ impl State {
     fn park(&mut self, id: ItemId, why: String, charge: u32, replies: Vec<NewMessage>) {
         self.leave_lane(id);
         if let Some(item) = self.items.get_mut(&id) {
-            item.place = Place::Parked;
+            item.place = ItemPlace::Parked;
             item.failures += charge;
             item.why = Some(why);
             item.replies = replies;
@@ -150,7 +150,7 @@ impl State {
     }
 
     fn leave_lane(&mut self, id: ItemId) {
-        if let Some(Place::InLane(number)) = self.items.get(&id).map(|item| item.place) {
+        if let Some(ItemPlace::InLane(number)) = self.items.get(&id).map(|item| item.place) {
             self.lanes.leave(number, id);
         }
     }

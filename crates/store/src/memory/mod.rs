@@ -16,8 +16,8 @@ use state::{State, lane_number};
 use tokio::sync::Notify;
 
 use super::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, NewMessage, OutboxAsk, OutboxLease, Outcome, Promise,
-    Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, NewMessage, OutboxLease, OutboxLeaseRequest, Outcome,
+    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 use crate::clock::Clock;
 
@@ -65,7 +65,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         Ok(self.lock().lease(&ask, self.now()))
     }
 
@@ -87,7 +87,7 @@ impl Store for MemoryStore {
         Ok(submitted)
     }
 
-    async fn lease_outbox(&self, ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         Ok(self.lock().lease_outbox(&ask, self.now()))
     }
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hapax_domain::age::Dated;
-use hapax_domain::{Event, Fence, MessageId, Outgoing, Place, Steps, ThreadId, Word, ids, limits};
+use hapax_domain::{Event, Fence, MessageId, Outgoing, PendingSend, Steps, ThreadId, Word, ids, limits};
 
 use super::threads::Threads;
 use crate::{
-    Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxPlace, OutboxState, PausedAccount, SendOutcome, Settled,
-    Submitted, TryRow, end_after_set_back,
+    Changed, MessageRow, NewMessage, OutboxLease, OutboxLeaseRequest, OutboxPlace, OutboxState, PausedAccount, SendOutcome,
+    Settled, Submitted, TryRow, end_after_set_back,
 };
 
 /// Everything about messages that go out.
@@ -61,13 +61,13 @@ struct Held {
 }
 
 impl Lane {
-    fn of(channel: &Arc<str>, thread: &ThreadId) -> Self {
+    fn new(channel: &Arc<str>, thread: &ThreadId) -> Self {
         Lane::Thread { channel: Arc::clone(channel), account: thread.account.clone(), peer: thread.peer.clone() }
     }
 }
 
 impl Kept {
-    fn lane(&self, id: MessageId, place: &Place) -> Lane {
+    fn lane(&self, id: MessageId, place: &PendingSend) -> Lane {
         if place.is_alone() { Lane::Own(id) } else { self.home.clone() }
     }
 }
@@ -78,7 +78,7 @@ impl Outbox {
         if self.known_request(new).is_ok() {
             return false;
         }
-        let beside = |(_, message, place): &(MessageId, &Kept, Place)| {
+        let beside = |(_, message, place): &(MessageId, &Kept, PendingSend)| {
             let of = &message.new;
             let alike = of.channel == new.channel && of.account == new.account;
             alike && !place.unknown && of.priority.is_reply() == new.priority.is_reply()
@@ -110,7 +110,7 @@ impl Outbox {
         let request = (new.account.clone(), new.request_id.clone());
         let thread = ThreadId { account: new.account.clone(), peer };
         self.join(&new.channel, &ThreadId { peer: new.peer.clone(), ..thread.clone() }, &thread);
-        let home = self.spoken_for(Lane::of(&new.channel, &thread));
+        let home = self.spoken_for(Lane::new(&new.channel, &thread));
         self.requests.insert(request, id);
         let state = Outgoing::new(now, new.held_until(now));
         self.messages.insert(id, Kept { new, created_ms: now, home, state, tries: vec![] });
@@ -118,7 +118,7 @@ impl Outbox {
     }
 
     /// Those that are in the outbox, oldest first, and where they stand there.
-    fn open(&self) -> impl Iterator<Item = (MessageId, &Kept, Place)> {
+    fn open(&self) -> impl Iterator<Item = (MessageId, &Kept, PendingSend)> {
         self.messages.iter().filter_map(|(id, message)| Some((*id, message, message.state.place?)))
     }
 
@@ -138,8 +138,8 @@ impl Outbox {
 
     /// Makes two lanes one, if anything waits in the first. What waits in it stays in line by its number, and leases are held on.
     pub(super) fn join(&mut self, channel: &Arc<str>, thread: &ThreadId, into: &ThreadId) {
-        let lane = Lane::of(channel, thread);
-        let (from, into) = (self.spoken_for(lane.clone()), self.spoken_for(Lane::of(channel, into)));
+        let lane = Lane::new(channel, thread);
+        let (from, into) = (self.spoken_for(lane.clone()), self.spoken_for(Lane::new(channel, into)));
         if from != into && self.is_there(&lane) {
             self.joined.values_mut().filter(|speaker| **speaker == from).for_each(|speaker| speaker.clone_from(&into));
             self.joined.insert(from, into);
@@ -176,7 +176,7 @@ impl Outbox {
         Some(changed)
     }
 
-    pub(super) fn lease(&mut self, ask: &OutboxAsk, now: i64, fence: &mut u64, threads: &Threads) -> Vec<OutboxLease> {
+    pub(super) fn lease(&mut self, ask: &OutboxLeaseRequest, now: i64, fence: &mut u64, threads: &Threads) -> Vec<OutboxLease> {
         let mut leases = Vec::new();
         for (channel, max) in &ask.wants {
             let mut left = *max;
@@ -193,7 +193,7 @@ impl Outbox {
     }
 
     /// The lane to be taken next: by priority of its first message, then by when that is due, then by age.
-    fn next_lane(&self, channel: &Arc<str>, ask: &OutboxAsk, now: i64) -> Option<Lane> {
+    fn next_lane(&self, channel: &Arc<str>, ask: &OutboxLeaseRequest, now: i64) -> Option<Lane> {
         let mut heads: BTreeMap<Lane, (MessageId, &Kept, i64)> = BTreeMap::new();
         for (id, message, place) in self.open() {
             let Some(due_ms) = place.due_ms else { continue };
@@ -215,7 +215,14 @@ impl Outbox {
         self.leases.values().filter(|held| self.lane_of(held.message).as_ref() == Some(lane))
     }
 
-    fn lease_lane(&mut self, lane: &Lane, ask: &OutboxAsk, now: i64, fence: &mut u64, threads: &Threads) -> Option<OutboxLease> {
+    fn lease_lane(
+        &mut self,
+        lane: &Lane,
+        ask: &OutboxLeaseRequest,
+        now: i64,
+        fence: &mut u64,
+        threads: &Threads,
+    ) -> Option<OutboxLease> {
         let lost: Vec<Held> = self.leases_of(lane).cloned().collect();
         let gone = lost.iter().filter(|lost| self.lose(lost, now, "the lease ran out", threads)).count();
         if gone > 0 {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hapax_domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids, status_of_inbound};
 
 use super::MemoryStore;
-use super::state::{Item, Place, Recorded, State};
+use super::state::{Item, ItemPlace, Recorded, State};
 use crate::{
     Answer, AttemptRow, ChannelCounts, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
     MessageRow, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -49,7 +49,7 @@ impl Reads for MemoryStore {
         let wanted = |id: ItemId, item: &Item| {
             query.after.is_none_or(|after| id > after)
                 && query.channel.as_ref().is_none_or(|channel| **channel == *item.channel)
-                && query.parked.is_none_or(|parked| parked != matches!(item.place, Place::InLane(_)))
+                && query.parked.is_none_or(|parked| parked != matches!(item.place, ItemPlace::InLane(_)))
         };
         let rows = state.items.iter().filter(|(id, item)| wanted(**id, item));
         Ok(page(rows.map(|(id, item)| state.inbox_row(*id, item)), query.limit))
@@ -130,7 +130,7 @@ impl Reads for MemoryStore {
                 ItemState::Parked => counts.parked += 1,
                 ItemState::Quarantined => counts.quarantined += 1,
             }
-            if matches!(item.place, Place::InLane(_)) {
+            if matches!(item.place, ItemPlace::InLane(_)) {
                 counts.oldest_ms = Some(counts.oldest_ms.map_or(item.received_ms, |oldest| oldest.min(item.received_ms)));
             }
         }
@@ -187,9 +187,9 @@ impl State {
             None => EventState::Kept,
             Some(item) => match self.items.get(&item).map(|item| item.place) {
                 None => EventState::Delivered,
-                Some(Place::InLane(_)) => EventState::Waiting,
-                Some(Place::Parked) => EventState::Parked,
-                Some(Place::Quarantined) => EventState::Quarantined,
+                Some(ItemPlace::InLane(_)) => EventState::Waiting,
+                Some(ItemPlace::Parked) => EventState::Parked,
+                Some(ItemPlace::Quarantined) => EventState::Quarantined,
             },
         };
         EventRow {
@@ -209,9 +209,9 @@ impl State {
 
     fn inbox_row(&self, id: ItemId, item: &Item) -> InboxRow {
         let state = match item.place {
-            Place::Parked => ItemState::Parked,
-            Place::Quarantined => ItemState::Quarantined,
-            Place::InLane(lane) => {
+            ItemPlace::Parked => ItemState::Parked,
+            ItemPlace::Quarantined => ItemState::Quarantined,
+            ItemPlace::InLane(lane) => {
                 let held = self.lanes.held(lane, id);
                 held.map_or(ItemState::Waiting { due_ms: item.due_ms }, |held| ItemState::Leased {
                     worker: held.worker.to_string(),

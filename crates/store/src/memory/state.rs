@@ -13,8 +13,8 @@ use super::lanes::Lanes;
 use super::outbox::Outbox;
 use super::threads::{Learned, Said, Threads};
 use crate::{
-    Accepted, Answer, Arrival, AttemptRow, Changed, Copies, EntryId, KeptHeaders, LaneRef, NewMessage, OutboxAsk, OutboxLease,
-    Purged, SUSPECTED, SendOutcome, Settled, StoreError, Submitted, Then, suspected,
+    Accepted, Answer, Arrival, AttemptRow, Changed, Copies, Disposition, EntryId, KeptHeaders, LaneRef, NewMessage, OutboxLease,
+    OutboxLeaseRequest, Purged, SUSPECTED, SendOutcome, Settled, StoreError, Submitted, suspected,
 };
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ pub(super) struct Item {
     pub(super) attempt: u32,
     pub(super) failures: u32,
     pub(super) replay: Option<u32>,
-    pub(super) place: Place,
+    pub(super) place: ItemPlace,
     pub(super) why: Option<String>,
     /// Kept, because there was no room for them.
     pub(super) replies: Vec<NewMessage>,
@@ -77,7 +77,7 @@ pub(super) struct Item {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ItemPlace {
     InLane(u64),
     Parked,
     Quarantined,
@@ -104,7 +104,7 @@ impl State {
     pub(super) fn follow_clock(&mut self, now: i64) {
         let back = std::mem::replace(&mut self.seen_ms, now) - now;
         if back > 0 {
-            let waiting = self.items.values_mut().filter(|item| matches!(item.place, Place::InLane(_)));
+            let waiting = self.items.values_mut().filter(|item| matches!(item.place, ItemPlace::InLane(_)));
             waiting.for_each(|item| item.due_ms -= back);
             self.lanes.follow_clock(back, now);
             self.outbox.follow_clock(back, now);
@@ -138,20 +138,20 @@ impl State {
             let suspect = new.event.guard.and_then(|guard| self.guard(guard, id, now + arrival.window_ms, now));
             let is_ours = suspect.is_some() || self.outbox.hear(&new.event, now);
             // An echo of a message that is in the thread already is not said twice.
-            let is_said = !is_ours && !matches!(new.then, Then::Quarantine { .. });
+            let is_said = !is_ours && !matches!(new.disposition, Disposition::Quarantine { .. });
             let thread = if is_said { self.learn_names(&new.event, &arrival.channel) } else { None };
             let lane = self.threads.lane_of(&new.event);
             let mut part = None;
-            let item = match &new.then {
-                Then::Keep => None,
-                Then::Quarantine { why, part: bytes } => {
+            let item = match &new.disposition {
+                Disposition::Keep => None,
+                Disposition::Quarantine { why, part: bytes } => {
                     part = Some(bytes.clone());
-                    Some(self.add_item(id, id, &arrival.channel, Place::Quarantined, Some(why.clone()), now))
+                    Some(self.add_item(id, id, &arrival.channel, ItemPlace::Quarantined, Some(why.clone()), now))
                 }
-                Then::Deliver if suspect.is_some() => {
-                    Some(self.add_item(id, id, &arrival.channel, Place::Parked, suspect.map(suspected), now))
+                Disposition::Deliver if suspect.is_some() => {
+                    Some(self.add_item(id, id, &arrival.channel, ItemPlace::Parked, suspect.map(suspected), now))
                 }
-                Then::Deliver => match lane.as_ref().and_then(|lane| new_items.get(lane)) {
+                Disposition::Deliver => match lane.as_ref().and_then(|lane| new_items.get(lane)) {
                     Some(&item) => {
                         if let Some(open) = self.items.get_mut(&item) {
                             open.events.push(id);
@@ -159,7 +159,7 @@ impl State {
                         Some(item)
                     }
                     None => {
-                        let place = Place::InLane(self.lane(&arrival.channel, new.event.lane(), lane.clone()));
+                        let place = ItemPlace::InLane(self.lane(&arrival.channel, new.event.lane(), lane.clone()));
                         let item = self.add_item(id, id, &arrival.channel, place, None, now);
                         new_items.extend(lane.map(|lane| (lane, item)));
                         Some(item)
@@ -192,12 +192,12 @@ impl State {
         id: EventId,
         event: EventId,
         channel: &Arc<str>,
-        place: Place,
+        place: ItemPlace,
         why: Option<String>,
         now: i64,
     ) -> ItemId {
         let item = ItemId(id.0);
-        if let Place::InLane(lane) = place {
+        if let ItemPlace::InLane(lane) = place {
             self.lanes.put(lane, item);
         }
         let channel = Arc::clone(channel);
@@ -357,7 +357,7 @@ impl State {
         submitted
     }
 
-    pub(super) fn lease_outbox(&mut self, ask: &OutboxAsk, now: i64) -> Vec<OutboxLease> {
+    pub(super) fn lease_outbox(&mut self, ask: &OutboxLeaseRequest, now: i64) -> Vec<OutboxLease> {
         self.outbox.lease(ask, now, &mut self.last_fence, &self.threads)
     }
 

@@ -8,14 +8,14 @@ use crate::{EntryId, ThreadRow};
 
 #[derive(Default)]
 pub(super) struct Threads {
-    rows: BTreeMap<ThreadId, Talk>,
+    rows: BTreeMap<ThreadId, ThreadTail>,
     /// Every name of a peer, and the name its thread goes by. That one leads to itself.
     names: BTreeMap<(String, String), String>,
     /// In the order accepted.
     pub(super) entries: Vec<(ThreadId, EntryId)>,
 }
 
-struct Talk {
+struct ThreadTail {
     channel: String,
     last_ms: i64,
     last_text: Option<String>,
@@ -98,7 +98,7 @@ impl Threads {
     pub(super) fn say(&mut self, thread: ThreadId, said: &Said<'_>, now: i64) {
         self.names.entry((thread.account.clone(), thread.peer.clone())).or_insert_with(|| thread.peer.clone());
         self.entries.push((thread.clone(), said.entry));
-        let row = self.rows.entry(thread).or_insert_with(|| Talk {
+        let row = self.rows.entry(thread).or_insert_with(|| ThreadTail {
             channel: said.channel.to_owned(),
             last_ms: now,
             last_text: None,

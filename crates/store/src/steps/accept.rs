@@ -7,12 +7,14 @@ use async_trait::async_trait;
 use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, EventId, ThreadId, ids};
 
-use super::engine::{First, Pool, Trouble, Tx, Wanted};
-use super::records::{Carried, EventRec, Hash, ItemRec, KeyRec, Place, Queue, inbox_lane, outbox_lane, own_lane, thread_hash};
+use super::engine::{First, Pool, Tx, TxError, Wanted};
+use super::records::{
+    Carried, EventRec, Hash, ItemPlace, ItemRec, KeyRec, Queue, inbox_lane, outbox_lane, own_lane, thread_hash,
+};
 use super::run::Step;
 use super::threads::{Said, names_in, talker};
 use super::work::Work;
-use crate::{Accepted, Arrival, NewEvent, Then, suspected};
+use crate::{Accepted, Arrival, Disposition, NewEvent, suspected};
 
 /// Webhooks that share a transaction.
 pub(super) struct AcceptAll(pub(super) Vec<Arc<Arrival>>);
@@ -40,7 +42,7 @@ impl Step for AcceptAll {
         first
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Vec<Accepted>>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Vec<Accepted>>, TxError> {
         let now_ms = tx.now_ms();
         let numbers: Vec<Vec<u64>> = self.0.iter().map(|arrival| arrival.events.iter().map(|_| tx.number()).collect()).collect();
         let holders = self.claim(tx, &numbers, now_ms).await?;
@@ -75,7 +77,7 @@ impl Step for AcceptAll {
 
 impl AcceptAll {
     /// Who holds each key now, we or others.
-    async fn claim<T: Tx>(&self, tx: &mut T, numbers: &[Vec<u64>], now_ms: i64) -> Result<HashMap<Hash, KeyRec>, Trouble> {
+    async fn claim<T: Tx>(&self, tx: &mut T, numbers: &[Vec<u64>], now_ms: i64) -> Result<HashMap<Hash, KeyRec>, TxError> {
         let mut first: HashMap<Hash, KeyRec> = HashMap::new();
         for (arrival, numbers) in self.0.iter().zip(numbers) {
             for (new, &event) in arrival.events.iter().zip(numbers) {
@@ -103,7 +105,7 @@ impl AcceptAll {
         numbers: &[Vec<u64>],
         verdicts: &[Vec<Accepted>],
         now_ms: i64,
-    ) -> Result<HashMap<u64, EventId>, Trouble> {
+    ) -> Result<HashMap<u64, EventId>, TxError> {
         let mut first: HashMap<Hash, KeyRec> = HashMap::new();
         let mut guarded: Vec<(Hash, u64)> = Vec::new();
         for ((arrival, numbers), verdicts) in self.0.iter().zip(numbers).zip(verdicts) {
@@ -130,7 +132,7 @@ impl AcceptAll {
     }
 
     /// Loads all that the new events may change.
-    async fn load<T: Tx>(&self, tx: &mut T, work: &mut Work, verdicts: &[Vec<Accepted>]) -> Result<(), Trouble> {
+    async fn load<T: Tx>(&self, tx: &mut T, work: &mut Work, verdicts: &[Vec<Accepted>]) -> Result<(), TxError> {
         let fresh = || self.0.iter().zip(verdicts).flat_map(|(arrival, verdicts)| new_in(arrival, verdicts));
         let mut wanted = Wanted::default();
         for (arrival, _, new) in fresh() {
@@ -261,7 +263,7 @@ impl Circles {
 
 /// The thread in whose lane a new event is to wait, as its peer is spelt.
 fn waits_in(new: &NewEvent) -> Option<ThreadId> {
-    new.event.lane().filter(|_| new.then == Then::Deliver)
+    new.event.lane().filter(|_| new.disposition == Disposition::Deliver)
 }
 
 /// The events of an arrival that are new, with their place in it.
@@ -288,17 +290,17 @@ impl Work {
     fn record(&mut self, arrival: &Arrival, numbers: &[u64], verdicts: &[Accepted], suspects: &HashMap<u64, EventId>) {
         let mut items: HashMap<Hash, u64> = HashMap::new();
         let carrier = new_in(arrival, verdicts)
-            .find(|(_, _, new)| !matches!(new.then, Then::Quarantine { .. }))
+            .find(|(_, _, new)| !matches!(new.disposition, Disposition::Quarantine { .. }))
             .and_then(|(_, place, _)| numbers.get(place).copied());
         for (_, place, new) in new_in(arrival, verdicts) {
             let Some(&number) = numbers.get(place) else { continue };
-            let webhook = match &new.then {
-                Then::Quarantine { .. } => number,
-                Then::Keep | Then::Deliver => carrier.unwrap_or(number),
+            let webhook = match &new.disposition {
+                Disposition::Quarantine { .. } => number,
+                Disposition::Keep | Disposition::Deliver => carrier.unwrap_or(number),
             };
             let suspect = suspects.get(&number).copied();
             let is_ours = suspect.is_some() || self.hear_word(&new.event);
-            let part = matches!(new.then, Then::Quarantine { .. });
+            let part = matches!(new.disposition, Disposition::Quarantine { .. });
             // An echo of a message that is in the thread already is not said twice.
             let thread = if part || is_ours { None } else { self.learn_names(&new.event, &arrival.channel) };
             let item = self.line_up(arrival, new, suspect, (number, webhook), &mut items);
@@ -307,9 +309,9 @@ impl Work {
                 let said = Said { channel: &arrival.channel, number, direction, text: new.event.text.as_deref() };
                 self.say(&thread, &said)
             });
-            let body = match &new.then {
-                Then::Quarantine { part, .. } => part,
-                Then::Keep | Then::Deliver => &arrival.body,
+            let body = match &new.disposition {
+                Disposition::Quarantine { part, .. } => part,
+                Disposition::Keep | Disposition::Deliver => &arrival.body,
             };
             let carried = (webhook == number).then(|| Carried {
                 headers: arrival.headers.clone(),
@@ -344,7 +346,7 @@ impl Work {
     fn line_up(
         &mut self,
         arrival: &Arrival,
-        NewEvent { event, then }: &NewEvent,
+        NewEvent { event, disposition }: &NewEvent,
         suspect: Option<EventId>,
         (number, webhook): (u64, u64),
         items: &mut HashMap<Hash, u64>,
@@ -355,7 +357,7 @@ impl Work {
             received_ms: now_ms,
             channel: Arc::clone(&arrival.channel),
             lane: own_lane(Queue::Inbox, number),
-            place: Place::InLane,
+            place: ItemPlace::InLane,
             events: vec![number],
             events_ms: now_ms,
             webhook,
@@ -366,17 +368,17 @@ impl Work {
             due_ms: now_ms,
             replies: Vec::new(),
         };
-        match then {
-            Then::Keep => return None,
-            Then::Quarantine { why, .. } => {
-                item.place = Place::Quarantined;
+        match disposition {
+            Disposition::Keep => return None,
+            Disposition::Quarantine { why, .. } => {
+                item.place = ItemPlace::Quarantined;
                 item.why = Some(why.clone());
             }
-            Then::Deliver if suspect.is_some() => {
-                item.place = Place::Parked;
+            Disposition::Deliver if suspect.is_some() => {
+                item.place = ItemPlace::Parked;
                 item.why = suspect.map(suspected);
             }
-            Then::Deliver => {
+            Disposition::Deliver => {
                 let Some((spelt, thread)) = event.lane().zip(self.thread_of_event(event)) else {
                     self.add_item(item, None);
                     return Some(number);

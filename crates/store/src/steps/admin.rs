@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_domain::{EventId, ItemId, MessageId, Outgoing, ThreadId, ids, limits};
 
-use super::engine::{First, Loaded, Pool, Trouble, Tx, Wanted};
-use super::records::{EventRec, ItemRec, Place, Queue, own_lane, thread_hash};
+use super::engine::{First, Loaded, Pool, Tx, TxError, Wanted};
+use super::records::{EventRec, ItemPlace, ItemRec, Queue, own_lane, thread_hash};
 use super::room::Rooms;
 use super::run::Step;
 use super::work::Work;
@@ -27,7 +27,7 @@ impl Step for ChangeMessage {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Changed, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Changed, TxError> {
         let (ChangeMessage::Retry(id) | ChangeMessage::Cancel(id)) = self;
         let number = ids::number_of(id.0);
         let mut work = Work::new(tx.now_ms());
@@ -81,7 +81,7 @@ impl Step for MarkRead {
         First { names: vec![name.clone()], threads: vec![name], ..First::default() }
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<bool, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<bool, TxError> {
         let mut work = Work::new(tx.now_ms());
         let ThreadId { account, peer } = &self.0;
         let (own, names) = (thread_hash(account, peer), vec![(account.clone(), peer.clone())]);
@@ -119,7 +119,7 @@ impl Step for RedriveParked {
         self.max.saturating_mul(limits::REPLIES_MAX).min(REDRIVEN_REPLIES)
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<usize, TxError> {
         let mut work = Work::new(tx.now_ms());
         let (mut moved, mut after, mut numbers) = (0, 0, self.numbers());
         let mut looks_left = limits::redrive_looks_at(self.max);
@@ -144,7 +144,7 @@ impl Step for RedriveParked {
                 if item.replies.is_empty() {
                     let due_ms = work.now_ms;
                     let event = item.events.first().and_then(|event| work.events.get(event)).cloned();
-                    let item = ItemRec { place: Place::InLane, failures: 0, due_ms, ..item.clone() };
+                    let item = ItemRec { place: ItemPlace::InLane, failures: 0, due_ms, ..item.clone() };
                     work.add_item_again(item, event.as_ref());
                 } else if item.replies.iter().any(|reply| work.is_full_for(reply)) || item.replies.len() > numbers {
                     continue;
@@ -182,7 +182,7 @@ impl Step for Replay {
         1
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Option<ItemId>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Option<ItemId>, TxError> {
         let mut work = Work::new(tx.now_ms());
         let event = ids::number_of(self.0.0);
         work.load(tx, Wanted { locked_events: vec![event], ..Wanted::default() }).await?;
@@ -195,7 +195,7 @@ impl Step for Replay {
             received_ms: work.now_ms,
             channel: Arc::clone(&event.channel),
             lane: own_lane(Queue::Inbox, number),
-            place: Place::InLane,
+            place: ItemPlace::InLane,
             events: vec![event.number],
             events_ms: event.received_ms,
             webhook: event.webhook,

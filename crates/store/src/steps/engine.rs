@@ -18,15 +18,15 @@ use crate::{
 
 /// Why a transaction came to nothing. Nothing of it was kept: an engine makes sure of that before it says so.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum TxError {
     /// Another instance was in the way (a deadlock, a record that somebody else made first): the same step may be run again at once.
-    Again(String),
+    Conflict(String),
     Failed(StoreError),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for TxError {
     fn from(error: StoreError) -> Self {
-        Trouble::Failed(error)
+        TxError::Failed(error)
     }
 }
 
@@ -52,11 +52,11 @@ pub trait Engine: Send + Sync + 'static {
     fn in_flight(&self, pool: Pool) -> usize;
 
     /// Begins a transaction that can hand out `numbers` new numbers.
-    async fn begin(&self, pool: Pool, numbers: usize) -> Result<Self::Tx, Trouble>;
+    async fn begin(&self, pool: Pool, numbers: usize) -> Result<Self::Tx, TxError>;
 
     /// Like [`Engine::begin`], told what the step is sure to look at first: an engine for which every question is a long way fetches it
     /// with the same round trip.
-    async fn begin_for(&self, pool: Pool, numbers: usize, _first: &First) -> Result<Self::Tx, Trouble> {
+    async fn begin_for(&self, pool: Pool, numbers: usize, _first: &First) -> Result<Self::Tx, TxError> {
         self.begin(pool, numbers).await
     }
 
@@ -169,28 +169,28 @@ pub trait Tx: Send {
 
     /// Claims keys that are free or whose window is over, as of [`Tx::now_ms`]; they are all different and sorted. Gives back, for each, who
     /// holds it when somebody else does.
-    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, Trouble>;
+    async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError>;
 
     /// Loads what is there of what is wanted, in the order of the fields of [`Wanted`], each seeing all that was committed before it.
     ///
     /// Lanes, `locked_events`, threads, provider names, messages and messages in the outbox are locked until the end, and read as they are
     /// once locked.
-    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, Trouble>;
+    async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError>;
 
     /// Locks lanes that may be taken now, and skips those that somebody else has locked: by priority, then `due_ms`, then `first`.
     ///
     /// Numbers handed out from then on are above all that were the fences of these lanes: they are drawn once the lanes are locked.
-    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, Trouble>;
+    async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError>;
 
     /// Parked (not quarantined) items above `after`, by number, at most `max`, locked. `Redrive::Event` means any event of the item.
-    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, Trouble>;
+    async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError>;
 
-    /// Writes. What is new must not be there yet: if it is, somebody else was faster, which is [`Trouble::Again`].
-    async fn save(&mut self, changes: &Changes) -> Result<(), Trouble>;
+    /// Writes. What is new must not be there yet: if it is, somebody else was faster, which is [`TxError::Conflict`].
+    async fn save(&mut self, changes: &Changes) -> Result<(), TxError>;
 
     /// Makes it durable. When the answer to the commit is lost, the engine finds out by the transaction's own nonce before it returns:
     /// `Ok` means committed, an error means that it never will be.
-    async fn commit(self) -> Result<(), Trouble>;
+    async fn commit(self) -> Result<(), TxError>;
 }
 
 /// Lanes to look for.

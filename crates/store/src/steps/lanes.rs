@@ -3,15 +3,15 @@
 use hapax_domain::Priority;
 use hapax_domain::limits::LANES_JOINED_MAX;
 
-use super::engine::{Trouble, Tx, Wanted};
-use super::records::{Hash, Held, ItemRec, LaneRec, NEVER_MS, OutRec, Place, Queue};
+use super::engine::{Tx, TxError, Wanted};
+use super::records::{Hash, Held, ItemPlace, ItemRec, LaneRec, NEVER_MS, OutRec, Queue};
 use super::work::Work;
 
 impl Work {
     /// Puts an item in line, in the lane of the thread that goes by `peer`. The lane, if there is one, must have been loaded with those that
     /// it speaks for.
     pub(super) fn add_item(&mut self, mut item: ItemRec, peer: Option<String>) {
-        if item.place == Place::InLane {
+        if item.place == ItemPlace::InLane {
             let fresh =
                 LaneRec { first: item.number, due_ms: item.due_ms, peer, ..empty(Queue::Inbox, item.lane, &item.channel) };
             item.lane = self.enter(fresh);
@@ -52,7 +52,7 @@ impl Work {
 
     pub(super) fn remove_item(&mut self, number: u64) {
         if let Some(item) = self.items.remove(&number)
-            && item.place == Place::InLane
+            && item.place == ItemPlace::InLane
         {
             self.leave(&item.lane, number);
         }
@@ -180,7 +180,7 @@ impl Work {
     }
 
     /// Loads the lanes that speak for those that were loaded, and all that these speak for.
-    pub(super) async fn load_groups<T: Tx>(&mut self, tx: &mut T) -> Result<(), Trouble> {
+    pub(super) async fn load_groups<T: Tx>(&mut self, tx: &mut T) -> Result<(), TxError> {
         let lanes = self.lanes.values().filter_map(|row| row.joined_to).filter(|lane| self.lanes.get(lane).is_none());
         let lanes = lanes.collect();
         self.load(tx, Wanted { lanes, ..Wanted::default() }).await?;

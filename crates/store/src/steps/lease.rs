@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_domain::{Fence, ThreadId};
 
-use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
+use super::engine::{Due, First, Pool, Tx, TxError, Wanted};
 use super::records::{EventRec, Hash, Held, LaneRec, NEVER_MS, Queue};
 use super::run::Step;
 use super::work::Work;
-use crate::{InboxLease, LaneRef, LeaseAsk, LeasedEvent};
+use crate::{InboxLease, LaneRef, LeaseRequest, LeasedEvent};
 
-pub(super) struct LeaseInbox(pub(super) LeaseAsk);
+pub(super) struct LeaseInbox(pub(super) LeaseRequest);
 
 #[async_trait]
 impl Step for LeaseInbox {
@@ -22,7 +22,7 @@ impl Step for LeaseInbox {
         self.0.wants.iter().map(|(_, max)| max).sum()
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<InboxLease>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<InboxLease>, TxError> {
         let mut lanes = Vec::new();
         for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
             let due = Due { queue: Queue::Inbox, channel, resting: &[], max: *max };
@@ -91,7 +91,7 @@ impl Work {
         due_ms.is_none()
     }
 
-    fn lease_item(&mut self, hash: &Hash, ask: &LeaseAsk, number: u64) -> Option<InboxLease> {
+    fn lease_item(&mut self, hash: &Hash, ask: &LeaseRequest, number: u64) -> Option<InboxLease> {
         if !self.may_be_taken(hash) {
             return None;
         }
@@ -197,7 +197,7 @@ impl Step for Extend {
         First { lanes: self.leases.iter().map(|(lane, _)| lane.0).collect(), ..First::default() }
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<bool>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<bool>, TxError> {
         let mut work = Work::new(tx.now_ms());
         let lanes = self.leases.iter().map(|(lane, _)| lane.0).collect();
         work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;

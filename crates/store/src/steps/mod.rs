@@ -14,8 +14,8 @@ mod lanes;
 mod threads;
 
 mod accept;
-mod hearing;
 mod lease;
+mod provider_feedback;
 mod settle;
 
 mod outbox;
@@ -31,7 +31,7 @@ mod room;
 mod run;
 mod store;
 
-pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Trouble, Tx, Wanted};
+pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Tx, TxError, Wanted};
 pub use store::ServerStore;
 
 pub use submit::{rejoin, submit};

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
-use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
-use super::records::{AttemptRec, EventRec, Held, ItemRec, KeyRec, OutRec, Place, Queue, name_hash, thread_hash};
+use super::engine::{Engine, Pool, Tx, TxError, Wanted};
+use super::records::{AttemptRec, EventRec, Held, ItemPlace, ItemRec, KeyRec, OutRec, Queue, name_hash, thread_hash};
 use super::run::{Step, run};
 use super::store::ServerStore;
 use super::work::Work;
@@ -169,12 +169,12 @@ impl<E: Engine> ServerStore<E> {
         let query = InboxQuery { limit, ..InboxQuery::default() };
         let items = self.engine.list_items(&query, after, limit).await?;
         let last = items.last().filter(|_| items.len() >= limit).map(|item| After::Number(item.number));
-        let lanes = items.iter().filter(|item| item.place == Place::InLane).map(|item| item.lane).collect();
+        let lanes = items.iter().filter(|item| item.place == ItemPlace::InLane).map(|item| item.lane).collect();
         let leases = self.leases_of(lanes).await?;
         let now_ms = self.engine.now_ms().await?;
         let mut records = Vec::with_capacity(items.len());
         for item in items {
-            let held = leases.get(&item.number).filter(|_| item.place == Place::InLane);
+            let held = leases.get(&item.number).filter(|_| item.place == ItemPlace::InLane);
             let of = item.events.first().copied().unwrap_or_default();
             records.extend(held.map(|held| ended(Queue::Inbox, of, item.received_ms, held, now_ms)));
             records.push(Moved::Item(ItemRec { attempt: held.map_or(item.attempt, |held| held.attempt), ..item }));
@@ -263,7 +263,7 @@ impl Step for PutAll {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), TxError> {
         let mut any = self.claim(tx).await?;
         let mut work = Work::new(tx.now_ms());
         let (in_line, rest): (Vec<&Moved>, Vec<&Moved>) =
@@ -285,7 +285,7 @@ impl Step for PutAll {
 
 impl PutAll {
     /// Claims the keys; false when there are none.
-    async fn claim<T: Tx>(&self, tx: &mut T) -> Result<bool, Trouble> {
+    async fn claim<T: Tx>(&self, tx: &mut T) -> Result<bool, TxError> {
         let mut keys: Vec<KeyRec> = Vec::new();
         for record in &self.0 {
             if let Moved::Key(key) = record {
@@ -308,7 +308,7 @@ impl PutAll {
 
 impl Work {
     /// Loads the lanes that what was in line in the other store comes to: those that its threads have here.
-    async fn load_lines<T: Tx>(&mut self, tx: &mut T, records: &[&Moved]) -> Result<(), Trouble> {
+    async fn load_lines<T: Tx>(&mut self, tx: &mut T, records: &[&Moved]) -> Result<(), TxError> {
         let (mut events, mut messages) = (Vec::new(), Vec::new());
         for record in records {
             match record {
@@ -337,7 +337,7 @@ impl Work {
                 self.new_events.push(event);
             }
             Moved::Answer(answer) => self.answers.push(answer),
-            Moved::Item(item) if item.place != Place::InLane => self.add_item(item, None),
+            Moved::Item(item) if item.place != ItemPlace::InLane => self.add_item(item, None),
             Moved::Item(item) => {
                 let event = item.events.first().and_then(|event| self.events.get(event)).cloned();
                 self.add_item_again(item, event.as_ref());

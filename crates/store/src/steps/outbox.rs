@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_domain::Fence;
 
-use super::engine::{Due, First, Pool, Trouble, Tx, Wanted};
+use super::engine::{Due, First, Pool, Tx, TxError, Wanted};
 use super::lease::next_fence;
 use super::records::{Hash, Held, OutRec, Queue, name_hash};
 use super::run::Step;
 use super::work::Work;
-use crate::{LaneRef, OutboxAsk, OutboxLease, SendOutcome, Settled};
+use crate::{LaneRef, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled};
 
-pub(super) struct LeaseOutbox(pub(super) OutboxAsk);
+pub(super) struct LeaseOutbox(pub(super) OutboxLeaseRequest);
 
 /// What was leased, and whether lanes were set free that are due at once.
 pub(super) struct LeasedOut {
@@ -39,7 +39,7 @@ impl Step for LeaseOutbox {
         self.0.wants.iter().map(|(_, max)| max).sum()
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<LeasedOut, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<LeasedOut, TxError> {
         let mut lanes = Vec::new();
         for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
             let resting = self.0.resting.iter().filter(|(of, _)| of == channel).map(|(_, account)| account.clone());
@@ -131,7 +131,7 @@ impl Work {
         }
     }
 
-    fn lease_out(&mut self, hash: &Hash, ask: &OutboxAsk, number: u64) -> Option<OutboxLease> {
+    fn lease_out(&mut self, hash: &Hash, ask: &OutboxLeaseRequest, number: u64) -> Option<OutboxLease> {
         let lost = self.leases(hash);
         let fence = next_fence(&lost, number);
         let mut left = false;
@@ -224,7 +224,7 @@ impl Step for BeginAll {
         First { lanes: self.0.iter().map(|(lane, _)| lane.0).collect(), ..First::default() }
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, TxError> {
         let mut work = Work::new(tx.now_ms());
         let held = work.find_held(tx, self.0.iter().copied()).await?;
         let outs: Vec<u64> = held.iter().flatten().map(|held| held.number).collect();
@@ -260,7 +260,7 @@ impl Step for SettleOutbox {
         First { lanes: self.0.iter().map(|(lane, _, _)| lane.0).collect(), ..First::default() }
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, TxError> {
         let mut work = Work::new(tx.now_ms());
         let held = work.find_held(tx, self.0.iter().map(|(lane, fence, _)| (*lane, *fence))).await?;
         let mut wanted = Wanted::default();
@@ -306,7 +306,7 @@ impl Work {
         &mut self,
         tx: &mut T,
         leases: impl Iterator<Item = (LaneRef, Fence)> + Clone + Send,
-    ) -> Result<Vec<Option<Held>>, Trouble> {
+    ) -> Result<Vec<Option<Held>>, TxError> {
         let lanes = leases.clone().map(|(lane, _)| lane.0).collect();
         self.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
         self.load_groups(tx).await?;

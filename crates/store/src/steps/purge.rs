@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use hapax_domain::ThreadId;
 use hapax_domain::age::{Dated, Sifted, sift};
 
-use super::engine::{Engine, Pool, Trouble, Tx, Wanted};
+use super::engine::{Engine, Pool, Tx, TxError, Wanted};
 use super::records::{EventRec, Hash, MessageRec, ThreadRec, thread_hash};
 use super::run::{Step, run};
 use super::work::Work;
@@ -268,7 +268,7 @@ impl Step for PurgeEvents {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<u64, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<u64, TxError> {
         let mut work = Work::new(tx.now_ms());
         let items = self.0.iter().filter_map(|event| event.item).collect();
         let locked_events = self.0.iter().map(|event| event.number).collect();
@@ -301,7 +301,7 @@ impl Step for PurgeMessages {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), TxError> {
         let mut work = Work::new(tx.now_ms());
         let numbers: Vec<u64> = self.0.iter().map(|message| message.number).collect();
         let named = self.0.iter().flat_map(|message| {
@@ -346,7 +346,7 @@ impl Step for PurgeThreads {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), TxError> {
         let mut work = Work::new(tx.now_ms());
         let hash = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
         let threads = self.gone.iter().chain(&self.quiet).map(hash).collect();
@@ -374,7 +374,7 @@ impl Work {
         &mut self,
         tx: &mut T,
         entries: impl Iterator<Item = (Hash, u64)> + Clone + Send,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TxError> {
         let threads = entries.clone().map(|(thread, _)| thread).collect();
         self.load(tx, Wanted { threads, ..Wanted::default() }).await?;
         for (thread, number) in entries {

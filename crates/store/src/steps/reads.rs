@@ -9,7 +9,7 @@ use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, 
 
 use super::engine::{Engine, Entry, Wanted};
 use super::records::{
-    AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, OutRec, Place, Queue, ThreadRec, name_hash, thread_hash,
+    AttemptRec, EventRec, Hash, Held, ItemPlace, ItemRec, LaneRec, MessageRec, OutRec, Queue, ThreadRec, name_hash, thread_hash,
 };
 use super::store::ServerStore;
 use super::threads::root;
@@ -173,7 +173,7 @@ impl<E: Engine> ServerStore<E> {
     }
 
     async fn inbox_rows(&self, items: Vec<ItemRec>) -> Result<Vec<InboxRow>, StoreError> {
-        let lanes = items.iter().filter(|item| item.place == Place::InLane).map(|item| item.lane).collect();
+        let lanes = items.iter().filter(|item| item.place == ItemPlace::InLane).map(|item| item.lane).collect();
         let held = self.leases_of(lanes).await?;
         Ok(items.iter().map(|item| inbox_row(item, held.get(&item.number))).collect())
     }
@@ -227,9 +227,9 @@ fn event_row(event: &EventRec, open: &HashMap<u64, ItemRec>) -> EventRow {
         None => EventState::Kept,
         Some(item) => match open.get(&item).map(|item| item.place) {
             None => EventState::Delivered,
-            Some(Place::InLane) => EventState::Waiting,
-            Some(Place::Parked) => EventState::Parked,
-            Some(Place::Quarantined) => EventState::Quarantined,
+            Some(ItemPlace::InLane) => EventState::Waiting,
+            Some(ItemPlace::Parked) => EventState::Parked,
+            Some(ItemPlace::Quarantined) => EventState::Quarantined,
         },
     };
     EventRow {
@@ -249,10 +249,10 @@ fn event_row(event: &EventRec, open: &HashMap<u64, ItemRec>) -> EventRow {
 
 fn inbox_row(item: &ItemRec, held: Option<&Held>) -> InboxRow {
     let state = match (item.place, held) {
-        (Place::Parked, _) => ItemState::Parked,
-        (Place::Quarantined, _) => ItemState::Quarantined,
-        (Place::InLane, None) => ItemState::Waiting { due_ms: item.due_ms },
-        (Place::InLane, Some(held)) => {
+        (ItemPlace::Parked, _) => ItemState::Parked,
+        (ItemPlace::Quarantined, _) => ItemState::Quarantined,
+        (ItemPlace::InLane, None) => ItemState::Waiting { due_ms: item.due_ms },
+        (ItemPlace::InLane, Some(held)) => {
             ItemState::Leased { worker: held.worker.clone(), until_ms: held.until_ms, fence: Fence(held.fence) }
         }
     };

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use hapax_domain::{Direction, EventId, Kind, Past, Priority, Steps};
 
 use super::records::{
-    Hash, Place, Queue, priority_code, read_hashes, read_numbers, read_past, read_steps, write_hashes, write_numbers, write_past,
-    write_steps,
+    Hash, ItemPlace, Queue, priority_code, read_hashes, read_numbers, read_past, read_steps, write_hashes, write_numbers,
+    write_past, write_steps,
 };
 use crate::{KeptHeaders, NewMessage, read_replies, write_replies};
 
@@ -319,7 +319,7 @@ kept! {
     Bytes: Bytes Bytes, |bytes| &bytes[..], |bytes| Some(bytes.into_owned().into());
     KeptHeaders: Bytes Bytes, |headers| &headers.0[..], |bytes| Some(KeptHeaders(bytes.into_owned()));
     Vec<u64>: Bytes Bytes, |numbers| write_numbers(numbers), |bytes| Some(read_numbers(&bytes));
-    Place: Code Int, |place| place.code(), |code| Place::from_code(code.try_into().ok()?);
+    ItemPlace: Code Int, |place| place.code(), |code| ItemPlace::from_code(code.try_into().ok()?);
     Queue: Code Int, |queue| queue.code(), |code| Queue::from_code(code.try_into().ok()?);
     Priority: Code Int, |priority| priority_code(*priority),
         |code| Priority::ALL.into_iter().find(|known| i64::from(priority_code(*known)) == code);
@@ -425,7 +425,7 @@ mod tests {
             received_ms: 1,
             channel: "shop".into(),
             lane: own_lane(Queue::Inbox, 8),
-            place: Place::Parked,
+            place: ItemPlace::Parked,
             events: vec![7, 9],
             events_ms: 1,
             webhook: 7,

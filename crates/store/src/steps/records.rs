@@ -76,7 +76,7 @@ record! {
     pub received_ms: i64,
     pub channel: Arc<str>,
     pub lane: Hash,
-    pub place: Place,
+    pub place: ItemPlace,
     /// Numbers of its events, in the order of the webhook.
     pub events: Vec<u64>,
     /// When the events were received.
@@ -94,24 +94,24 @@ record! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ItemPlace {
     InLane,
     Parked,
     Quarantined,
 }
 
-impl Place {
+impl ItemPlace {
     /// As engines write it down.
     pub fn code(self) -> i16 {
         match self {
-            Place::InLane => 0,
-            Place::Parked => 1,
-            Place::Quarantined => 2,
+            ItemPlace::InLane => 0,
+            ItemPlace::Parked => 1,
+            ItemPlace::Quarantined => 2,
         }
     }
 
-    pub fn from_code(code: i16) -> Option<Place> {
-        [Place::InLane, Place::Parked, Place::Quarantined].into_iter().find(|place| place.code() == code)
+    pub fn from_code(code: i16) -> Option<ItemPlace> {
+        [ItemPlace::InLane, ItemPlace::Parked, ItemPlace::Quarantined].into_iter().find(|place| place.code() == code)
     }
 }
 
@@ -353,7 +353,7 @@ impl MessageRec {
             provider_id: self.provider_id.take(),
             why: self.why.take(),
             past: std::mem::take(&mut self.past),
-            place: Some(outgoing::Place { attempt, ..outgoing::Place::default() }),
+            place: Some(outgoing::PendingSend { attempt, ..outgoing::PendingSend::default() }),
         };
         state.settle_as_known(now_ms);
         (self.steps, self.provider_id, self.why, self.past) = (state.steps, state.provider_id, state.why, state.past);

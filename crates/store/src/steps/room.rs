@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hapax_domain::limits;
 
-use super::engine::{Trouble, Tx, Wanted};
+use super::engine::{Tx, TxError, Wanted};
 use super::work::Work;
 use crate::NewMessage;
 
@@ -73,7 +73,7 @@ impl Work {
         tx: &mut T,
         rooms: &Rooms,
         messages: impl Iterator<Item = &NewMessage> + Send,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TxError> {
         self.outbox_max = rooms.most();
         let new = messages.filter(|new| self.known_request(new).is_none());
         let uncounted = new.map(outbox_of).filter(|outbox| !self.waiting.contains_key(outbox));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Engine, First, Pool, Trouble, Tx};
+use super::engine::{Engine, First, Pool, Tx, TxError};
 use crate::StoreError;
 use crate::offer::{Offered, offer};
 
@@ -25,7 +25,7 @@ pub(super) trait Step: Send + Sync {
     }
 
     /// Loads, decides and saves; the runner commits.
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble>;
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, TxError>;
 }
 
 /// So often, and so long, another instance may be in the way before the caller is told.
@@ -43,14 +43,14 @@ pub(super) async fn run<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::O
         }
         match once(engine, step).await {
             Ok(out) => return Ok(out),
-            Err(Trouble::Failed(error)) => return Err(error),
-            Err(Trouble::Again(why)) => last = why,
+            Err(TxError::Failed(error)) => return Err(error),
+            Err(TxError::Conflict(why)) => last = why,
         }
     }
     Err(StoreError::Failed { what: "other instances were in the way", retryable: true, source: last.into() })
 }
 
-async fn once<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, Trouble> {
+async fn once<E: Engine, S: Step>(engine: &E, step: &S) -> Result<S::Out, TxError> {
     let mut tx = engine.begin_for(S::POOL, step.numbers(), &step.first()).await?;
     let out = step.run(&mut tx).await?;
     tx.commit().await?;

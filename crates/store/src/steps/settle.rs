@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_domain::Fence;
 
-use super::engine::{First, Pool, Trouble, Tx, Wanted};
-use super::records::{AnswerRec, Hash, Held, Place, Queue};
+use super::engine::{First, Pool, Tx, TxError, Wanted};
+use super::records::{AnswerRec, Hash, Held, ItemPlace, Queue};
 use super::room::Rooms;
 use super::run::Step;
 use super::submit::first_of_submit;
@@ -42,7 +42,7 @@ impl Step for SettleInbox {
         first
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Settled>, TxError> {
         let mut work = Work::new(tx.now_ms());
         let lanes = self.0.iter().map(|(lane, ..)| lane.0).collect();
         work.load(tx, Wanted { lanes, ..Wanted::default() }).await?;
@@ -131,7 +131,7 @@ impl Work {
 
     fn park(&mut self, lane: &Hash, held: &Held, why: String, charge: u32, replies: &[NewMessage]) {
         if let Some(item) = self.items.change(&held.number) {
-            item.place = Place::Parked;
+            item.place = ItemPlace::Parked;
             item.attempt = held.attempt;
             item.failures += charge;
             item.why = Some(why);

@@ -18,8 +18,8 @@ use super::run::{Batch, Batcher, run};
 use super::settle::{Ended, SettleInbox, replies};
 use super::submit::{Asked, SubmitAll};
 use crate::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseAsk, Moving, NewMessage, OutboxAsk, OutboxLease, Outcome,
-    Promise, Purged, Redrive, SendOutcome, Settled, Spelling, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
+    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Spelling, Store, StoreError, Submitted,
 };
 
 /// A store on a server. Any number of instances may share its data.
@@ -103,7 +103,7 @@ impl<E: Engine> Store for ServerStore<E> {
         self.engine.note_copies(&copies).await
     }
 
-    async fn lease_inbox(&self, ask: LeaseAsk) -> Result<Vec<InboxLease>, StoreError> {
+    async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         run(&*self.engine, &LeaseInbox(ask)).await
     }
 
@@ -124,7 +124,7 @@ impl<E: Engine> Store for ServerStore<E> {
         Ok(submitted)
     }
 
-    async fn lease_outbox(&self, mut ask: OutboxAsk) -> Result<Vec<OutboxLease>, StoreError> {
+    async fn lease_outbox(&self, mut ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
         let mut leases: Vec<OutboxLease> = Vec::new();
         loop {
             let leased = match run(&*self.engine, &LeaseOutbox(ask.clone())).await {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, Past, Status, Steps, ThreadId};
 
-use super::engine::{Engine, First, Pool, Trouble, Tx, Wanted};
+use super::engine::{Engine, First, Pool, Tx, TxError, Wanted};
 use super::records::{Hash, MessageRec, OutRec, Queue, outbox_lane, own_lane, request_hash, thread_hash};
 use super::room::{Rooms, outbox_of};
 use super::run::{Step, run};
@@ -37,7 +37,7 @@ impl Step for Rejoin {
         0
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<(), TxError> {
         let mut work = Work::new(tx.now_ms());
         work.load(tx, Wanted { messages: vec![self.0], outs: vec![self.0], ..Wanted::default() }).await?;
         if let Some(out) = work.outs.get(&self.0).filter(|out| out.due_ms.is_some()).cloned() {
@@ -81,7 +81,7 @@ impl Step for SubmitAll {
         first_of_submit(self.0.iter().map(|(new, _)| new))
     }
 
-    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, Trouble> {
+    async fn run<T: Tx>(&self, tx: &mut T) -> Result<Self::Out, TxError> {
         let mut work = Work::new(tx.now_ms());
         let Some((_, rooms)) = self.0.first() else { return Ok(Vec::new()) };
         let messages = || self.0.iter().map(|(new, _)| new);
@@ -104,7 +104,7 @@ impl Work {
         &mut self,
         tx: &mut T,
         messages: impl Iterator<Item = &NewMessage> + Clone + Send,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TxError> {
         let mut wanted = Wanted::default();
         for new in messages.clone() {
             wanted.names.push((new.account.clone(), new.peer.clone()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, Event, Kind, ThreadId, limits};
 
-use super::engine::{Trouble, Tx, Wanted};
+use super::engine::{Tx, TxError, Wanted};
 use super::lanes::empty;
 use super::records::{
     EventRec, Hash, ItemRec, LaneRec, NameRec, Queue, ThreadRec, inbox_lane, outbox_lane, own_lane, thread_hash,
@@ -128,7 +128,7 @@ impl Work {
     }
 
     /// Loads the lanes of events that are put in line again, and of their threads.
-    pub(super) async fn load_lanes_again<T: Tx>(&mut self, tx: &mut T, events: &[EventRec]) -> Result<(), Trouble> {
+    pub(super) async fn load_lanes_again<T: Tx>(&mut self, tx: &mut T, events: &[EventRec]) -> Result<(), TxError> {
         let spelt: Vec<(&Arc<str>, ThreadId)> =
             events.iter().filter_map(|event| Some((&event.channel, event.spelt()?))).collect();
         let names: Vec<(String, String)> =
@@ -156,7 +156,7 @@ impl Work {
     }
 
     /// Loads names and all that they lead to.
-    pub(super) async fn load_names<T: Tx>(&mut self, tx: &mut T, names: Vec<(String, String)>) -> Result<(), Trouble> {
+    pub(super) async fn load_names<T: Tx>(&mut self, tx: &mut T, names: Vec<(String, String)>) -> Result<(), TxError> {
         let mut names: Vec<_> = names.into_iter().filter(|name| !self.asked_names.contains(name)).collect();
         for _ in 0..NAME_HOPS_MAX {
             self.load(tx, Wanted { names, ..Wanted::default() }).await?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash as Hashed;
 
-use super::engine::{Changes, Loaded, Trouble, Tx, Wanted};
+use super::engine::{Changes, Loaded, Tx, TxError, Wanted};
 use super::records::{
     AnswerRec, AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
 };
@@ -132,7 +132,7 @@ impl Work {
     }
 
     /// Loads more; nothing is asked of the engine when nothing is wanted.
-    pub(super) async fn load<T: Tx>(&mut self, tx: &mut T, mut wanted: Wanted) -> Result<(), Trouble> {
+    pub(super) async fn load<T: Tx>(&mut self, tx: &mut T, mut wanted: Wanted) -> Result<(), TxError> {
         wanted.tidy();
         if wanted.is_empty() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Work {
         let loaded = tx.load(&wanted).await?;
         let before = |name| if self.asked_names.contains(name) { self.read_names.get(name) } else { loaded.names.get(name) };
         if wanted.sure_names.iter().any(|name| before(name) != loaded.sure_names.get(name)) {
-            return Err(Trouble::Again("somebody else has learned or forgotten a name meanwhile".to_owned()));
+            return Err(TxError::Conflict("somebody else has learned or forgotten a name meanwhile".to_owned()));
         }
         self.asked_names.extend(wanted.names);
         self.asked_lowest.extend(wanted.lowest_items.into_iter().chain(wanted.lowest_outs));

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::{Api, Arrived, Asked, Purpose};
 
 /// An answer on its way.
-pub(super) struct Answer {
+pub(super) struct WireAnswer {
     status: u16,
     retry_after_s: Option<u32>,
     body: Option<Value>,
 }
 
-impl Answer {
+impl WireAnswer {
     pub(super) fn bare(status: u16) -> Self {
         Self { status, retry_after_s: None, body: None }
     }
@@ -101,7 +101,7 @@ pub(super) fn provider_id(asked: &Asked, number: usize) -> String {
 }
 
 /// The answer to a message that was taken.
-pub(super) fn taken(asked: &Asked, arrived: &Arrived) -> Answer {
+pub(super) fn taken(asked: &Asked, arrived: &Arrived) -> WireAnswer {
     let id = arrived.provider_id.as_str();
     let body = match asked.api {
         Api::Whatsapp => json!({"messaging_product": "whatsapp", "contacts": [{"input": asked.to, "wa_id": asked.to}],
@@ -116,12 +116,12 @@ pub(super) fn taken(asked: &Asked, arrived: &Arrived) -> Answer {
         }
         Api::Generic => json!({"id": id}),
     };
-    Answer::json(200, body)
+    WireAnswer::json(200, body)
 }
 
 /// The answer to a call that puts nothing on a phone.
-pub(super) fn noticed(asked: &Asked) -> Answer {
-    Answer::json(
+pub(super) fn noticed(asked: &Asked) -> WireAnswer {
+    WireAnswer::json(
         200,
         match asked.api {
             Api::Whatsapp => json!({"success": true}),
@@ -132,19 +132,19 @@ pub(super) fn noticed(asked: &Asked) -> Answer {
     )
 }
 
-pub(super) fn too_many(asked: &Asked, retry_after_s: Option<u32>) -> Answer {
+pub(super) fn too_many(asked: &Asked, retry_after_s: Option<u32>) -> WireAnswer {
     let answer = match asked.api {
         Api::Whatsapp => refused(asked, 429, "130429"),
-        Api::Telegram => Answer::json(
+        Api::Telegram => WireAnswer::json(
             429,
             json!({"ok": false, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": retry_after_s}}),
         ),
-        Api::Gowa | Api::Generic => Answer::bare(429),
+        Api::Gowa | Api::Generic => WireAnswer::bare(429),
     };
-    Answer { retry_after_s, ..answer }
+    WireAnswer { retry_after_s, ..answer }
 }
 
-pub(super) fn refused(asked: &Asked, status: u16, code: &str) -> Answer {
+pub(super) fn refused(asked: &Asked, status: u16, code: &str) -> WireAnswer {
     let body = match asked.api {
         Api::Whatsapp => {
             let code = code.parse::<i64>().unwrap_or_default();
@@ -154,11 +154,11 @@ pub(super) fn refused(asked: &Asked, status: u16, code: &str) -> Answer {
         Api::Gowa => json!({"status": status, "code": code, "message": "refused", "results": null}),
         Api::Generic => json!({"error": code}),
     };
-    Answer::json(status, body)
+    WireAnswer::json(status, body)
 }
 
 /// GOWA's page of a chat, newest first, with its filters by time and text.
-pub(super) fn history(asked: &Asked, rows: &[Arrived]) -> Answer {
+pub(super) fn history(asked: &Asked, rows: &[Arrived]) -> WireAnswer {
     let query = asked.path_and_query.split_once('?').map(|(_, query)| query).unwrap_or_default();
     let value_of = |name| form::value_of(query, name);
     let since_ms = value_of("start_time").and_then(|at| at.parse::<jiff::Timestamp>().ok()).map(|at| at.as_millisecond());
@@ -170,7 +170,7 @@ pub(super) fn history(asked: &Asked, rows: &[Arrived]) -> Answer {
     let data: Vec<Value> = rows.iter().rev().filter(fits).map(|row| in_history(asked, row)).collect();
     let page = json!({"limit": 100, "offset": 0, "total": data.len()});
     let results = json!({"data": data, "pagination": page, "chat_info": {"jid": asked.to}});
-    Answer::json(200, json!({"status": 200, "code": "SUCCESS", "message": "ok", "results": results}))
+    WireAnswer::json(200, json!({"status": 200, "code": "SUCCESS", "message": "ok", "results": results}))
 }
 
 fn in_history(asked: &Asked, row: &Arrived) -> Value {

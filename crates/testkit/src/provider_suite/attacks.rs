@@ -116,12 +116,12 @@ fn an_empty_id_falls_back_to_what_the_event_says_or_to_nothing() {
         ("shopify", Identity::Fallback),
         ("slack", Identity::Fallback),
     ] {
-        let parsed = read(&Subject::of(name, &[SECRET]), &with_id(name, "").expect("legal"));
+        let parsed = read(&Subject::new(name, &[SECRET]), &with_id(name, "").expect("legal"));
         assert_eq!((parsed.events.len(), parsed.problems.len()), (1, 0), "{name}");
         assert_eq!(parsed.events[0].identity, identity, "{name}");
         assert_eq!(Identity::of_shown(&parsed.events[0].id), identity, "{name}");
     }
-    let generic = Subject::of("generic", &[SECRET]);
+    let generic = Subject::new("generic", &[SECRET]);
     let key = |body: &str| keys(&read(&generic, &Fixture::named("generic", "content").with_body(body.as_bytes().to_vec())));
     assert_ne!(key(r#"{"id":"","n":1}"#), key(r#"{"id":"","n":2}"#));
     assert_ne!(key(r#"{"event":{"kind":"a"}}"#)[0].0, key(r#"{"event":{"kind":"b"}}"#)[0].0);
@@ -141,7 +141,7 @@ fn whatsapp_message(id: &str, rest: &str) -> String {
 
 #[test]
 fn a_thousand_events_are_read_and_one_problem_stands_for_the_rest() {
-    let subject = Subject::of("whatsapp", &[SECRET]);
+    let subject = Subject::new("whatsapp", &[SECRET]);
     let messages: Vec<String> = (0..EVENTS_PER_WEBHOOK + 5).map(|n| whatsapp_message(&format!("wamid.{n}"), "")).collect();
     let full = read(&subject, &whatsapp_messages(&messages[..EVENTS_PER_WEBHOOK]));
     assert_eq!((full.events.len(), full.problems.len()), (EVENTS_PER_WEBHOOK, 0));
@@ -155,7 +155,7 @@ fn a_thousand_events_are_read_and_one_problem_stands_for_the_rest() {
 
 #[test]
 fn a_depth_bomb_costs_only_the_event_it_is_in() {
-    let subject = Subject::of("whatsapp", &[SECRET]);
+    let subject = Subject::new("whatsapp", &[SECRET]);
     let bomb = |depth: usize| format!(r#","context":{}{}"#, "[".repeat(depth), "]".repeat(depth));
     for depth in [200, 1_000, 100_000] {
         let parsed = read(
@@ -175,7 +175,7 @@ fn a_depth_bomb_costs_only_the_event_it_is_in() {
 
 #[test]
 fn half_an_emoji_does_not_cost_the_message() {
-    let subject = Subject::of("whatsapp", &[SECRET]);
+    let subject = Subject::new("whatsapp", &[SECRET]);
     let half = whatsapp_message("a", "").replace("oi", r"oi \ud83d");
     let parsed = read(&subject, &whatsapp_messages(&[half]));
     assert_eq!(parsed.problems, []);

@@ -10,7 +10,7 @@ const PLATFORMS: [&str; 2] = ["messenger", "instagram"];
 const HANDLE: &str = "msg_0190000000007000800000000000002a";
 
 fn events(platform: &'static str, fixture: &Fixture) -> Vec<Event> {
-    read(&Subject::of(platform, &[SECRET]), fixture).events
+    read(&Subject::new(platform, &[SECRET]), fixture).events
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn what_another_app_answers_is_told_apart_from_what_is_ours_to_answer() {
 #[test]
 fn an_echo_names_our_message_and_the_bot_does_not_see_how() {
     for platform in PLATFORMS {
-        let subject = Subject::of(platform, &[SECRET]);
+        let subject = Subject::new(platform, &[SECRET]);
         let echo = Fixture::named(platform, "echo");
         assert_eq!(events(platform, &echo)[0].handle, None, "a value of the caller's own");
         assert_eq!(subject.provider.restore(&echo.body), None);

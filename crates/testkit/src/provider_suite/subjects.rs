@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hapax_providers::settings::{Encoding, EvolutionProof, GenericSettings, HmacAlgorithm, Place, Settings, SignatureRule};
+use hapax_providers::settings::{Encoding, EvolutionProof, FieldSource, GenericSettings, HmacAlgorithm, Settings, SignatureRule};
 use hapax_providers::{Provider, RawRequest, Refused, build};
 use secrecy::SecretString;
 
@@ -39,10 +39,10 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn all() -> Vec<Subject> {
-        NAMES.into_iter().map(|name| Subject::of(name, &[SECRET])).collect()
+        NAMES.into_iter().map(|name| Subject::new(name, &[SECRET])).collect()
     }
 
-    pub(super) fn of(name: &'static str, secrets: &[&str]) -> Subject {
+    pub(super) fn new(name: &'static str, secrets: &[&str]) -> Subject {
         let secrets: Vec<SecretString> = secrets.iter().map(|secret| SecretString::from(*secret)).collect();
         let settings = match name {
             "whatsapp" => Settings::Whatsapp { secrets, verify_token: Some(SecretString::from("verify me")) },
@@ -86,7 +86,7 @@ impl Subject {
 
 /// The generic channel that the fixtures are written for.
 pub(super) fn generic(signature: SignatureRule) -> Settings {
-    let place = |text| Place::read(text).expect("a place");
+    let place = |text| FieldSource::read(text).expect("a place");
     Settings::Generic(GenericSettings {
         channel: "orders".to_owned(),
         signature,

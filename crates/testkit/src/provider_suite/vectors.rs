@@ -36,32 +36,32 @@ fn request(body: &[u8], headers: &[(&'static str, &str)]) -> RawRequest {
 #[test]
 fn hub_signatures_agree_with_the_official_libraries() {
     for name in ["whatsapp", "messenger", "instagram", "gowa", "github"] {
-        let subject = Subject::of(name, &[SECRET]);
+        let subject = Subject::new(name, &[SECRET]);
         let value = format!("sha256={SHA256}");
         assert_eq!(subject.refusal(&request(BODY, &[("x-hub-signature-256", &value)])), None, "{name}");
         assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, value, "{name}");
     }
-    let documented = Subject::of("github", &["It's a Secret to Everybody"]).provider.sign(unsigned(b"Hello, World!"), NOW_MS);
+    let documented = Subject::new("github", &["It's a Secret to Everybody"]).provider.sign(unsigned(b"Hello, World!"), NOW_MS);
     let value = documented[0].1.to_str().unwrap();
     assert!(value.starts_with("sha256=757107ea") && value.ends_with("3e17"), "{value}");
 }
 
 #[test]
 fn waha_signatures_agree_with_its_documentation() {
-    let subject = Subject::of("waha", &[SECRET]);
+    let subject = Subject::new("waha", &[SECRET]);
     assert_eq!(subject.refusal(&request(BODY, &[("x-webhook-hmac", SHA512)])), None);
     assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, SHA512);
     let documented = "208f8a55dde9e05519e898b10b89bf0d0b3b0fdf11fdbf09b6b90476301b98d8\
                       097c462b2b17a6ce93b6b47a136cf2e78a33a63f6752c2c1631777076153fa89";
     let body = br#"{"event":"message","session":"default","engine":"WEBJS"}"#;
-    let subject = Subject::of("waha", &["my-secret-key"]);
+    let subject = Subject::new("waha", &["my-secret-key"]);
     assert_eq!(subject.refusal(&request(body, &[("x-webhook-hmac", documented)])), None);
     assert_eq!(subject.refusal(&request(BODY, &[("x-webhook-hmac", documented)])), Some(Refused::BadSignature));
 }
 
 #[test]
 fn stripe_signatures_agree_with_the_official_libraries() {
-    let subject = Subject::of("stripe", &["whsec_test"]);
+    let subject = Subject::new("stripe", &["whsec_test"]);
     let code = "8f1baf01dc7e0cb78e87f75ac94f938d154619d167032c8326d50ab1d577aead";
     let signed = format!("t=1700000000,v1={code}");
     assert_eq!(subject.provider.sign(unsigned(BODY), 1_700_000_000_999)[0].1, signed);
@@ -83,7 +83,7 @@ fn stripe_signatures_agree_with_the_official_libraries() {
 /// Signs with the key and checks with another that belongs to it; `at_s` is when it was signed.
 fn standard(key: &'static str, id: &str, at_s: i64, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
     let headers = HeaderMap::from_iter([(HeaderName::from_static("webhook-id"), HeaderValue::from_str(id).unwrap())]);
-    Subject::of("standard", &[key]).provider.sign(Unsigned { url: None, headers: &headers, body }, at_s * 1_000)
+    Subject::new("standard", &[key]).provider.sign(Unsigned { url: None, headers: &headers, body }, at_s * 1_000)
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn standard_webhooks_agree_with_the_official_libraries() {
     assert_eq!((&signed[0].1, &signed[1].1), (&HeaderValue::from_static(CODE), &HeaderValue::from_static("1700000000")));
     let refusal = |names: [&'static str; 3], key: &'static str, time: &str, code: &str, now_s: i64| {
         let request = request(BODY, &[(names[0], "msg_1"), (names[1], time), (names[2], code)]);
-        Subject::of("standard", &[key]).provider.verify(&request, now_s * 1_000).err()
+        Subject::new("standard", &[key]).provider.verify(&request, now_s * 1_000).err()
     };
     let ours = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     let svix = ["svix-id", "svix-timestamp", "svix-signature"];
@@ -113,7 +113,7 @@ fn standard_webhooks_agree_with_the_official_libraries() {
     }
     assert_eq!(refusal(ours, KEY, "1700000001", CODE, 1_700_000_000), Some(Refused::BadSignature));
     let nameless = request(BODY, &[(ours[1], "1700000000"), (ours[2], CODE)]);
-    let subject = Subject::of("standard", &[KEY]);
+    let subject = Subject::new("standard", &[KEY]);
     assert_eq!(subject.provider.verify(&nameless, 1_700_000_000_000).err(), Some(Refused::BadSignature));
 }
 
@@ -129,17 +129,17 @@ fn asymmetric_signatures_agree_with_svix() {
     let signed =
         |body: &[u8]| request(body, &[("webhook-id", id), ("webhook-timestamp", "1614265330"), ("webhook-signature", CODE)]);
     for key in [PAIR, PUBLIC] {
-        let subject = Subject::of("standard", &[key]);
+        let subject = Subject::new("standard", &[key]);
         assert!(subject.provider.verify(&signed(body), at_s * 1_000).is_ok());
         assert_eq!(subject.provider.verify(&signed(b"{}"), at_s * 1_000).err(), Some(Refused::BadSignature));
     }
-    let stranger = Subject::of("standard", &[SECRET]);
+    let stranger = Subject::new("standard", &[SECRET]);
     assert_eq!(stranger.provider.verify(&signed(body), at_s * 1_000).err(), Some(Refused::BadSignature));
 }
 
 #[test]
 fn shopify_signatures_agree_with_the_official_libraries() {
-    let subject = Subject::of("shopify", &[SECRET]);
+    let subject = Subject::new("shopify", &[SECRET]);
     let code = "PA/FU3cDe3dSRLkRaktinpO0aw5qOU2P28KPAFizErU=";
     assert_eq!(subject.provider.sign(unsigned(BODY), NOW_MS)[0].1, code);
     for header in ["x-shopify-hmac-sha256", "shopify-hmac-sha256"] {
@@ -155,7 +155,7 @@ fn shopify_signatures_agree_with_the_official_libraries() {
 
 #[test]
 fn slack_signatures_agree_with_the_official_libraries() {
-    let subject = Subject::of("slack", &[SECRET]);
+    let subject = Subject::new("slack", &[SECRET]);
     let code = "v0=419f74582d46fe65c9b861499d012f286cc474699c71227e3229e9e29729e960";
     assert_eq!(subject.provider.sign(unsigned(BODY), 1_700_000_000_000)[0].1, code);
     let refusal = |code: &str, time: &str, now_s: i64| {
@@ -174,7 +174,7 @@ fn slack_signatures_agree_with_the_official_libraries() {
 
 #[test]
 fn slacks_challenge_is_answered_when_it_is_signed() {
-    let subject = Subject::of("slack", &[SECRET]);
+    let subject = Subject::new("slack", &[SECRET]);
     let asked = |fixture: &Fixture| {
         let request = subject.signed(fixture);
         let verified = subject.provider.verify(&request, NOW_MS).expect("signed");
@@ -189,7 +189,7 @@ fn slacks_challenge_is_answered_when_it_is_signed() {
 
 #[test]
 fn a_mention_in_slack_is_two_events_with_one_name() {
-    let slack = Subject::of("slack", &[SECRET]);
+    let slack = Subject::new("slack", &[SECRET]);
     let of = |name| super::read(&slack, &Fixture::named("slack", name)).events.remove(0);
     let (message, mention) = (of("message"), of("app_mention"));
     assert_eq!((&message.id, &message.peer, message.kind), (&mention.id, &mention.peer, mention.kind));
@@ -198,7 +198,7 @@ fn a_mention_in_slack_is_two_events_with_one_name() {
 
 #[test]
 fn twilio_signatures_agree_with_the_official_libraries() {
-    let subject = Subject::of("twilio", &[SECRET]);
+    let subject = Subject::new("twilio", &[SECRET]);
     let form = b"MessageSid=SM1&From=%2B15550001&Body=hi";
     let code = "ix2gMrzb5vaizrbFw1ybsfS+FlY=";
     let ask = |query: &str, body: &[u8], headers: &[(&'static str, &str)]| {
@@ -222,7 +222,7 @@ fn twilio_signatures_agree_with_the_official_libraries() {
 
 #[test]
 fn twilio_signs_for_the_address_that_the_target_has_and_takes_ports_as_they_come() {
-    let subject = Subject::of("twilio", &[SECRET]);
+    let subject = Subject::new("twilio", &[SECRET]);
     let message = Fixture::named("twilio", "message");
     let sign = |url| subject.provider.sign(Unsigned { url, ..message.unsigned() }, NOW_MS).remove(0).1;
     let refusal = |code: HeaderValue| {
@@ -240,17 +240,17 @@ fn twilio_signs_for_the_address_that_the_target_has_and_takes_ports_as_they_come
 
 #[test]
 fn twilio_hears_an_answer_that_asks_for_nothing() {
-    let thanks = Subject::of("twilio", &[SECRET]).provider.thanks().expect("words of its own");
+    let thanks = Subject::new("twilio", &[SECRET]).provider.thanks().expect("words of its own");
     assert_eq!((thanks.status, thanks.content_type), (200, "text/xml"));
     assert!(thanks.body.ends_with("<Response/>"), "{}", thanks.body);
     for name in ["whatsapp", "slack", "standard", "generic"] {
-        assert_eq!(Subject::of(name, &[SECRET]).provider.thanks(), None, "{name}");
+        assert_eq!(Subject::new(name, &[SECRET]).provider.thanks(), None, "{name}");
     }
 }
 
 #[test]
 fn a_status_of_twilio_brings_our_handle_back() {
-    let subject = Subject::of("twilio", &[SECRET]);
+    let subject = Subject::new("twilio", &[SECRET]);
     let id = "msg_0190000000007000800000000000002a";
     let handle = |query: String| {
         let mut request = RawRequest { query, ..Fixture::named("twilio", "delivered").request() };
@@ -313,7 +313,7 @@ fn generic_signatures_come_in_every_configured_shape() {
 #[test]
 fn only_metas_own_get_with_the_right_token_is_answered() {
     for name in ["whatsapp", "messenger", "instagram"] {
-        handshake(&Subject::of(name, &[SECRET]));
+        handshake(&Subject::new(name, &[SECRET]));
     }
     let tokenless = build(&hapax_providers::settings::Settings::Whatsapp { secrets: vec![], verify_token: None });
     let request = RawRequest {
@@ -349,13 +349,13 @@ fn only_key(subject: &Subject, fixture: &Fixture) -> (EventKey, u32) {
 
 #[test]
 fn what_changes_between_copies_is_no_conflict() {
-    let stripe = Subject::of("stripe", &[SECRET]);
+    let stripe = Subject::new("stripe", &[SECRET]);
     let paid = Fixture::named("stripe", "invoice_paid");
     let text = std::str::from_utf8(&paid.body).unwrap();
     let counted = paid.with_body(text.replace(r#""pending_webhooks": 1"#, r#""pending_webhooks": 0"#).into_bytes());
     assert_ne!(counted.body, paid.body);
     assert_eq!(only_key(&stripe, &counted), only_key(&stripe, &paid));
-    let gowa = Subject::of("gowa", &[SECRET]);
+    let gowa = Subject::new("gowa", &[SECRET]);
     let text = Fixture::named("gowa", "text");
     assert_eq!(only_key(&gowa, &text.with_text("Ana S", "Ana Silva")), only_key(&gowa, &text));
     let call = Fixture::named("gowa", "call");
@@ -367,7 +367,7 @@ fn what_changes_between_copies_is_no_conflict() {
 
 #[test]
 fn a_hostile_contact_cannot_take_anothers_message_id() {
-    let gowa = Subject::of("gowa", &[SECRET]);
+    let gowa = Subject::new("gowa", &[SECRET]);
     let text = Fixture::named("gowa", "text");
     let victim = "551188887777@s.whatsapp.net";
     let key = |fixture: &Fixture| only_key(&gowa, fixture).0;
@@ -383,7 +383,7 @@ fn a_hostile_contact_cannot_take_anothers_message_id() {
 /// What a contact writes, or its client makes up, is no part of the key: Slack names each event itself.
 #[test]
 fn nothing_that_a_slack_user_sends_hides_another_message() {
-    let slack = Subject::of("slack", &[SECRET]);
+    let slack = Subject::new("slack", &[SECRET]);
     let message = Fixture::named("slack", "message");
     let key = |fixture: &Fixture| only_key(&slack, fixture).0;
     let hostile = message.with_text("Ev1", "Ev66").with_text("U1", "U666").with_text("oi <@U9>", "Ev1");
@@ -399,7 +399,7 @@ fn nothing_that_a_slack_user_sends_hides_another_message() {
 /// Twilio names each message itself; what the sender writes cannot pretend to be that name.
 #[test]
 fn nothing_that_is_texted_through_twilio_hides_another_message() {
-    let twilio = Subject::of("twilio", &[SECRET]);
+    let twilio = Subject::new("twilio", &[SECRET]);
     let message = Fixture::named("twilio", "message");
     let (sid, other) = (format!("SM{}", "f".repeat(32)), format!("SM{}", "e".repeat(32)));
     let body = std::str::from_utf8(&message.body).unwrap();
@@ -426,7 +426,7 @@ fn accounts_keep_equal_ids_apart() {
         ("stripe", "connect", "acct_7"),
         ("slack", "message", "T1"),
     ] {
-        let subject = Subject::of(provider, &[SECRET]);
+        let subject = Subject::new(provider, &[SECRET]);
         let fixture = Fixture::named(provider, name);
         assert_ne!(only_key(&subject, &fixture.with_text(from, "another")).0, only_key(&subject, &fixture).0, "{provider}");
     }
@@ -434,7 +434,7 @@ fn accounts_keep_equal_ids_apart() {
 
 #[test]
 fn equal_changes_at_other_times_are_two_changes() {
-    let whatsapp = Subject::of("whatsapp", &[SECRET]);
+    let whatsapp = Subject::new("whatsapp", &[SECRET]);
     let at = |fixture: &Fixture, from: &str, to: &str| {
         let body = std::str::from_utf8(&fixture.body).unwrap();
         assert!(body.contains(from), "{}", fixture.name);
@@ -454,7 +454,7 @@ fn equal_changes_at_other_times_are_two_changes() {
 
 #[test]
 fn a_gowa_message_without_an_id_is_known_by_all_it_says() {
-    let gowa = Subject::of("gowa", &[SECRET]);
+    let gowa = Subject::new("gowa", &[SECRET]);
     let nameless = Fixture::named("gowa", "no_id");
     let key = |fixture: &Fixture| only_key(&gowa, fixture).0;
     assert_eq!(key(&nameless), key(&nameless));
@@ -467,7 +467,7 @@ fn a_gowa_message_without_an_id_is_known_by_all_it_says() {
 
 #[test]
 fn parts_that_are_missing_empty_or_too_large_for_a_number_are_told_apart() {
-    let orders = Subject::of("generic", &[SECRET]);
+    let orders = Subject::new("generic", &[SECRET]);
     let of = |body: &str| {
         let fixture = Fixture::named("generic", "parts").with_body(body.as_bytes().to_vec());
         let event = super::read(&orders, &fixture).events.remove(0);

@@ -12,7 +12,7 @@ use super::subjects::{NOW_MS, SECRET, Subject};
 const PHONE: &str = "551188887777@s.whatsapp.net";
 
 fn only(provider: &'static str, fixture: &Fixture) -> Event {
-    let mut events = read(&Subject::of(provider, &[SECRET]), fixture).events;
+    let mut events = read(&Subject::new(provider, &[SECRET]), fixture).events;
     assert_eq!(events.len(), 1, "{}", fixture.name);
     events.remove(0)
 }
@@ -77,7 +77,7 @@ fn two_edits_of_a_message_are_two_events() {
 
 #[test]
 fn evolutions_history_is_never_delivered() {
-    let history = read(&Subject::of("evolution", &[SECRET]), &Fixture::named("evolution", "history"));
+    let history = read(&Subject::new("evolution", &[SECRET]), &Fixture::named("evolution", "history"));
     assert_eq!((history.events.len(), history.problems.len(), history.ignored), (0, 0, 1));
 }
 
@@ -89,7 +89,7 @@ fn evolution(proof: EvolutionProof, token: Option<&str>) -> std::sync::Arc<dyn P
 fn the_instances_key_is_kept_nowhere_and_comes_back_only_where_it_is_our_own() {
     let fixture = Fixture::named("evolution", "with_apikey");
     let apikey = "B6D711FCDE4D4FD5936544120E713976";
-    let request = Subject::of("evolution", &[SECRET]).signed(&fixture);
+    let request = Subject::new("evolution", &[SECRET]).signed(&fixture);
     for (token, comes_back) in [(Some(apikey), true), (Some("another-key"), false), (None, false)] {
         let provider = evolution(EvolutionProof::Jwt { secrets: vec![SecretString::from(SECRET)] }, token);
         let verified = provider.verify(&request, NOW_MS).expect("a good token");

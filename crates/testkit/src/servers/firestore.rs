@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use super::{Recipe, Trouble, in_path, words};
+use super::{Recipe, ServerError, in_path, words};
 
 pub(super) struct Firestore;
 
@@ -40,7 +40,7 @@ impl Recipe for Firestore {
         [java, emulator].concat()
     }
 
-    async fn greet(&self, port: u16) -> Result<(), Trouble> {
+    async fn greet(&self, port: u16) -> Result<(), ServerError> {
         // Its port is open long before it has loaded what it needs to answer.
         let documents = "projects/hello/databases/(default)/documents";
         let asked = client()?.post(format!("http://127.0.0.1:{port}/v1/{documents}:batchGet")).bearer_auth("owner");
@@ -48,12 +48,12 @@ impl Recipe for Firestore {
         Ok(())
     }
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble> {
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError> {
         // A project's name has no underscores.
         Ok(format!("firestore://{}?emulator=127.0.0.1:{port}", name.replace('_', "-")))
     }
 
-    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), Trouble> {
+    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), ServerError> {
         let parts = url.strip_prefix("firestore://").and_then(|rest| rest.split_once("?emulator="));
         let (project, host) = parts.ok_or("not the emulator's address")?;
         let all = format!("http://{host}/emulator/v1/projects/{project}/databases/(default)/documents");
@@ -62,6 +62,6 @@ impl Recipe for Firestore {
     }
 }
 
-fn client() -> Result<reqwest::Client, Trouble> {
+fn client() -> Result<reqwest::Client, ServerError> {
     Ok(reqwest::Client::builder().no_proxy().tls_certs_only([]).build()?)
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
-use super::{Recipe, Trouble, in_path, is_root, run, words};
+use super::{Recipe, ServerError, in_path, is_root, run, words};
 
 pub(super) struct Mariadb;
 
@@ -26,7 +26,7 @@ impl Recipe for Mariadb {
         in_path("mariadbd")
     }
 
-    async fn prepare(&self, _program: &Path, folder: &Path) -> Result<(), Trouble> {
+    async fn prepare(&self, _program: &Path, folder: &Path) -> Result<(), ServerError> {
         if is_root() {
             run(&[vec!["chown".into(), "mysql".into()], vec![folder.into()]].concat()).await?;
         }
@@ -57,19 +57,19 @@ impl Recipe for Mariadb {
         [vec![program.into(), "--no-defaults".into()], as_mysql(), own, small].concat()
     }
 
-    async fn greet(&self, port: u16) -> Result<(), Trouble> {
+    async fn greet(&self, port: u16) -> Result<(), ServerError> {
         connect(&address(port, "")).await?.ping().await?;
         Ok(())
     }
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble> {
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError> {
         let mut client = connect(&address(port, "")).await?;
         client.query_drop(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")).await?;
         client.disconnect().await?;
         Ok(address(port, name))
     }
 
-    async fn first_rows(&self, url: &str) -> Result<Vec<String>, Trouble> {
+    async fn first_rows(&self, url: &str) -> Result<Vec<String>, ServerError> {
         let mut client = connect(url).await?;
         let mut filled = Vec::new();
         for table in tables(&mut client).await? {
@@ -81,7 +81,7 @@ impl Recipe for Mariadb {
         Ok(filled)
     }
 
-    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), Trouble> {
+    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), ServerError> {
         let mut client = connect(url).await?;
         client.query_drop("SET foreign_key_checks = 0").await?;
         for table in tables(&mut client).await?.iter().filter(|table| !keep.contains(table)) {
@@ -91,7 +91,7 @@ impl Recipe for Mariadb {
         Ok(())
     }
 
-    async fn remove(&self, url: &str) -> Result<(), Trouble> {
+    async fn remove(&self, url: &str) -> Result<(), ServerError> {
         let mut client = connect(url).await?;
         let name: Option<String> = client.query_first("SELECT DATABASE()").await?;
         client.query_drop(format!("DROP DATABASE {}", name.ok_or("no database in the address")?)).await?;
@@ -115,10 +115,10 @@ fn address(port: u16, name: &str) -> String {
     format!("mysql://hapax:hapax@127.0.0.1:{port}/{name}")
 }
 
-async fn connect(address: &str) -> Result<Conn, Trouble> {
+async fn connect(address: &str) -> Result<Conn, ServerError> {
     Ok(Conn::new(Opts::from_url(address)?).await?)
 }
 
-async fn tables(client: &mut Conn) -> Result<Vec<String>, Trouble> {
+async fn tables(client: &mut Conn) -> Result<Vec<String>, ServerError> {
     Ok(client.query("SHOW TABLES").await?)
 }

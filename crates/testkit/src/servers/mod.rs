@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-type Trouble = Box<dyn Error + Send + Sync>;
+type ServerError = Box<dyn Error + Send + Sync>;
 
 /// How one engine's server is found, started and asked.
 #[async_trait]
@@ -146,7 +146,7 @@ trait Recipe: Sync {
     fn program(&self) -> Option<PathBuf>;
 
     /// Fills a new folder.
-    async fn prepare(&self, _program: &Path, _folder: &Path) -> Result<(), Trouble> {
+    async fn prepare(&self, _program: &Path, _folder: &Path) -> Result<(), ServerError> {
         Ok(())
     }
 
@@ -164,17 +164,17 @@ trait Recipe: Sync {
     }
 
     /// Proves that it takes requests.
-    async fn greet(&self, port: u16) -> Result<(), Trouble>;
+    async fn greet(&self, port: u16) -> Result<(), ServerError>;
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble>;
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError>;
 
-    async fn first_rows(&self, _url: &str) -> Result<Vec<String>, Trouble> {
+    async fn first_rows(&self, _url: &str) -> Result<Vec<String>, ServerError> {
         Ok(Vec::new())
     }
 
-    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), Trouble>;
+    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), ServerError>;
 
-    async fn remove(&self, url: &str) -> Result<(), Trouble> {
+    async fn remove(&self, url: &str) -> Result<(), ServerError> {
         self.empty(url, &[]).await
     }
 }
@@ -199,7 +199,7 @@ fn free_ports(count: u16) -> io::Result<u16> {
 }
 
 /// Waits until a server that was just started answers; `gone` says whether it has ended instead.
-async fn answers(recipe: &dyn Recipe, port: u16, folder: &Path, mut gone: impl FnMut() -> bool) -> Result<(), Trouble> {
+async fn answers(recipe: &dyn Recipe, port: u16, folder: &Path, mut gone: impl FnMut() -> bool) -> Result<(), ServerError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let error = match greeted(recipe, port).await {
@@ -216,7 +216,7 @@ async fn answers(recipe: &dyn Recipe, port: u16, folder: &Path, mut gone: impl F
 }
 
 /// A stopped server accepts connections and says nothing: that is no answer either.
-async fn greeted(recipe: &dyn Recipe, port: u16) -> Result<(), Trouble> {
+async fn greeted(recipe: &dyn Recipe, port: u16) -> Result<(), ServerError> {
     tokio::time::timeout(Duration::from_secs(20), recipe.greet(port)).await.unwrap_or_else(|late| Err(late.into()))
 }
 
@@ -227,7 +227,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// Runs a command to its end.
-async fn run(line: &[OsString]) -> Result<(), Trouble> {
+async fn run(line: &[OsString]) -> Result<(), ServerError> {
     let output = Command::new(&line[0]).args(&line[1..]).stdin(Stdio::null()).output().await?;
     match output.status.success() {
         true => Ok(()),

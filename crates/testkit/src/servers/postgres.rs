@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rustix::process::Signal;
 use tokio_postgres::{Client, NoTls};
 
-use super::{Recipe, Trouble, in_path, is_root, run, words};
+use super::{Recipe, ServerError, in_path, is_root, run, words};
 
 pub(super) struct Postgres;
 
@@ -30,7 +30,7 @@ impl Recipe for Postgres {
         found.pop().or_else(|| in_path("postgres"))
     }
 
-    async fn prepare(&self, program: &Path, folder: &Path) -> Result<(), Trouble> {
+    async fn prepare(&self, program: &Path, folder: &Path) -> Result<(), ServerError> {
         if is_root() {
             run(&[vec!["chown".into(), "postgres".into()], vec![folder.into()]].concat()).await?;
         }
@@ -49,18 +49,18 @@ impl Recipe for Postgres {
         Signal::INT
     }
 
-    async fn greet(&self, port: u16) -> Result<(), Trouble> {
+    async fn greet(&self, port: u16) -> Result<(), ServerError> {
         connect(&address(port)).await?.simple_query("SELECT 1").await?;
         Ok(())
     }
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble> {
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError> {
         let address = address(port);
         connect(&address).await?.batch_execute(&format!("CREATE SCHEMA {name}")).await?;
         Ok(format!("{address}?options=-csearch_path%3D{name}"))
     }
 
-    async fn first_rows(&self, url: &str) -> Result<Vec<String>, Trouble> {
+    async fn first_rows(&self, url: &str) -> Result<Vec<String>, ServerError> {
         let client = connect(url).await?;
         let mut filled = Vec::new();
         for table in tables(&client).await? {
@@ -71,7 +71,7 @@ impl Recipe for Postgres {
         Ok(filled)
     }
 
-    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), Trouble> {
+    async fn empty(&self, url: &str, keep: &[String]) -> Result<(), ServerError> {
         let client = connect(url).await?;
         let mut script = String::from("BEGIN; SET LOCAL session_replication_role = replica;");
         for table in tables(&client).await?.iter().filter(|table| !keep.contains(table)) {
@@ -81,7 +81,7 @@ impl Recipe for Postgres {
         Ok(())
     }
 
-    async fn remove(&self, url: &str) -> Result<(), Trouble> {
+    async fn remove(&self, url: &str) -> Result<(), ServerError> {
         let client = connect(url).await?;
         let schema: String = client.query_one("SELECT current_schema()::text", &[]).await?.get(0);
         client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await?;
@@ -101,14 +101,14 @@ fn address(port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/postgres")
 }
 
-async fn connect(address: &str) -> Result<Client, Trouble> {
+async fn connect(address: &str) -> Result<Client, ServerError> {
     let (client, connection) = tokio_postgres::connect(address, NoTls).await?;
     // It ends with the client.
     tokio::spawn(connection);
     Ok(client)
 }
 
-async fn tables(client: &Client) -> Result<Vec<String>, Trouble> {
+async fn tables(client: &Client) -> Result<Vec<String>, ServerError> {
     let rows = client.query("SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()", &[]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }

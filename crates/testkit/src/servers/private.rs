@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::{Engine, PATIENCE, Server, Trouble, answers, free_ports, new_folder};
+use super::{Engine, PATIENCE, Server, ServerError, answers, free_ports, new_folder};
 
 /// Reads the server's process id at every start. When nobody can tell it another, the test is gone: it ends the server and removes the
 /// folder. `$0` is the folder, then comes the signal to stop on.
@@ -36,7 +36,7 @@ pub struct Private {
 }
 
 impl Private {
-    pub(super) async fn start(engine: Engine, program: PathBuf) -> Result<Self, Trouble> {
+    pub(super) async fn start(engine: Engine, program: PathBuf) -> Result<Self, ServerError> {
         let recipe = engine.recipe();
         let folder = new_folder(recipe.name())?;
         let mut guard = Command::new("sh");
@@ -100,7 +100,7 @@ impl Private {
         self.signal_all(Signal::CONT);
     }
 
-    async fn up(&mut self) -> Result<(), Trouble> {
+    async fn up(&mut self) -> Result<(), ServerError> {
         if let Some(id) = self.child.id() {
             writeln!(self.guard, "{id}")?;
         }
@@ -147,7 +147,7 @@ fn children_of(parent: Pid) -> Vec<Pid> {
 }
 
 /// In a process group of its own: the guard ends it, not whatever ends the test.
-fn spawn(server: &Server, program: &std::path::Path, folder: &std::path::Path) -> Result<Child, Trouble> {
+fn spawn(server: &Server, program: &std::path::Path, folder: &std::path::Path) -> Result<Child, ServerError> {
     let log = std::fs::File::options().create(true).append(true).open(folder.join("log"))?;
     let line = server.engine.recipe().line(program, folder, server.port);
     let mut command = tokio::process::Command::new(&line[0]);

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Value};
 
-use super::{Recipe, Trouble, in_path, words};
+use super::{Recipe, ServerError, in_path, words};
 
 pub(super) struct Redis;
 
@@ -31,24 +31,24 @@ impl Recipe for Redis {
         [own, settings].concat()
     }
 
-    async fn greet(&self, port: u16) -> Result<(), Trouble> {
+    async fn greet(&self, port: u16) -> Result<(), ServerError> {
         let mut connection = connect(&format!("redis://127.0.0.1:{port}/0")).await?;
         redis::cmd("PING").exec_async(&mut connection).await?;
         Ok(())
     }
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble> {
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError> {
         Ok(format!("redis://127.0.0.1:{port}/0?prefix={name}"))
     }
 
-    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), Trouble> {
+    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), ServerError> {
         let (server, prefix) = url.split_once("?prefix=").ok_or("no prefix in the address")?;
         unlink(server, prefix).await
     }
 }
 
 /// Removes all keys of a store from a server. One that is a replica gets that from its master.
-pub(super) async fn unlink(server: &str, prefix: &str) -> Result<(), Trouble> {
+pub(super) async fn unlink(server: &str, prefix: &str) -> Result<(), ServerError> {
     let mut connection = connect(server).await?;
     let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
     if role.first() != Some(&Value::BulkString(b"master".to_vec())) {
@@ -75,6 +75,6 @@ pub(super) async fn unlink(server: &str, prefix: &str) -> Result<(), Trouble> {
     }
 }
 
-pub(super) async fn connect(address: &str) -> Result<MultiplexedConnection, Trouble> {
+pub(super) async fn connect(address: &str) -> Result<MultiplexedConnection, ServerError> {
     Ok(Client::open(address)?.get_multiplexed_async_connection().await?)
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redis::Value;
 
 use super::redis::{connect, unlink};
-use super::{Recipe, Trouble, in_path};
+use super::{Recipe, ServerError, in_path};
 
 const MASTERS: u16 = 3;
 
@@ -68,7 +68,7 @@ impl Recipe for RedisCluster {
     }
 
     /// Every node must know all of the cluster, and every replica its master's data: until then they send their callers astray.
-    async fn greet(&self, port: u16) -> Result<(), Trouble> {
+    async fn greet(&self, port: u16) -> Result<(), ServerError> {
         for node in port..port + self.nodes() {
             let mut connection = connect(&format!("redis://127.0.0.1:{node}/")).await?;
             let state: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut connection).await?;
@@ -85,11 +85,11 @@ impl Recipe for RedisCluster {
         Ok(())
     }
 
-    async fn fresh(&self, port: u16, name: &str) -> Result<String, Trouble> {
+    async fn fresh(&self, port: u16, name: &str) -> Result<String, ServerError> {
         Ok(format!("redis://127.0.0.1:{port}/0?prefix={name}"))
     }
 
-    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), Trouble> {
+    async fn empty(&self, url: &str, _keep: &[String]) -> Result<(), ServerError> {
         let (server, prefix) = url.split_once("/0?prefix=").ok_or("no prefix in the address")?;
         let (_, port) = server.rsplit_once(':').ok_or("no port in the address")?;
         let first: u16 = port.parse()?;

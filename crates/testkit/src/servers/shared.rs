@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Recipe, Trouble, answers, free_ports, greeted, new_folder};
+use super::{Recipe, ServerError, answers, free_ports, greeted, new_folder};
 
 /// `$0` is the lock, then come the folder, the signal to stop on, and the server's command.
 const KEEPER: &str = r#"
@@ -34,7 +34,7 @@ rm -rf "$folder"
 "#;
 
 /// Gives the port of the server that is there, or of one that it starts.
-pub(super) async fn join(recipe: &'static dyn Recipe, program: &Path) -> Result<u16, Trouble> {
+pub(super) async fn join(recipe: &'static dyn Recipe, program: &Path) -> Result<u16, ServerError> {
     let home = std::env::temp_dir().join(format!("hapax-servers-{}", rustix::process::geteuid().as_raw()));
     std::fs::create_dir_all(&home)?;
     let lock = home.join(format!("{}.lock", recipe.name()));
@@ -58,7 +58,7 @@ pub(super) async fn join(recipe: &'static dyn Recipe, program: &Path) -> Result<
     Ok(port)
 }
 
-async fn locked(path: PathBuf, take: fn(&File) -> io::Result<()>) -> Result<File, Trouble> {
+async fn locked(path: PathBuf, take: fn(&File) -> io::Result<()>) -> Result<File, ServerError> {
     let waiting = tokio::task::spawn_blocking(move || {
         let file = File::options().create(true).append(true).open(path)?;
         take(&file)?;

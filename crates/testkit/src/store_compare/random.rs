@@ -4,10 +4,10 @@ use bytes::Bytes;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use crate::store_bed::{message, notice, webhook_then};
+use crate::store_fixture::{message, notice, webhook_then};
 use crate::store_suite::sending::outgoing;
 use hapax_domain::{Event, EventKey, Kind, MessageId, Priority};
-use hapax_store::{Arrival, NewMessage, Then};
+use hapax_store::{Arrival, Disposition, NewMessage};
 
 /// People, and names that may turn out to be theirs.
 const PEERS: [&str; 6] = ["ana", "bob", "cid", "lid", "phone", "bsuid"];
@@ -29,15 +29,15 @@ pub(super) fn random_webhook(random: &mut StdRng, named_twice: f64, all_teach: b
         let event = match random.random_range(0..8) {
             0 | 1 => notice(&id),
             2 => {
-                let key = EventKey::of("generic", "acc", Kind::Reaction, &id, &[]);
+                let key = EventKey::new("generic", "acc", Kind::Reaction, &id, &[]);
                 Event { kind: Kind::Reaction, key, ..message(&id, &random_peer(random)) }
             }
             _ => message(&id, &random_peer(random)),
         };
         let then = match random.random_range(0..10) {
-            0 => Then::Keep,
-            1 => Then::Quarantine { why: "odd".to_owned(), part: Bytes::from_static(b"odd") },
-            _ => Then::Deliver,
+            0 => Disposition::Keep,
+            1 => Disposition::Quarantine { why: "odd".to_owned(), part: Bytes::from_static(b"odd") },
+            _ => Disposition::Deliver,
         };
         let text = Some(format!("hello {id}"));
         let echo = random.random_bool(0.1);

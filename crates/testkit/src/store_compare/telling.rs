@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use hapax_store::{EventDetail, InboxLease, ItemState, MessageRow, OutboxState};
 
-pub(super) fn told_message(row: &MessageRow) -> impl PartialEq + Debug {
+pub(super) fn shown_message(row: &MessageRow) -> impl PartialEq + Debug {
     let tries: Vec<_> = row.tries.iter().map(|row| (row.attempt, row.leased_ms, row.ended_ms, row.outcome.clone())).collect();
     let place = row.outbox.as_ref().map(|place| {
         let due = match place.state {
@@ -31,7 +31,7 @@ pub(super) fn facts(lease: &InboxLease) -> ((u32, u32), Option<u32>, i64, u32, i
 }
 
 /// What a detail says, without the names that engines choose for themselves.
-pub(super) fn told(detail: &EventDetail) -> impl PartialEq + Debug {
+pub(super) fn shown(detail: &EventDetail) -> impl PartialEq + Debug {
     let row = &detail.row;
     let attempts: Vec<_> =
         detail.attempts.iter().map(|row| (row.attempt, row.leased_ms, row.ended_ms, row.outcome.clone())).collect();

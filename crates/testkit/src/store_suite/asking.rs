@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hapax_domain::ids::number_of;
 use hapax_domain::{Event, EventKey, Kind, ThreadId};
-use hapax_store::{Arrival, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store, Then};
+use hapax_store::{Arrival, Disposition, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store};
 
-use crate::store_bed::{Bed, HOLD_MS, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
+use crate::store_fixture::{HOLD_MS, StoreFixture, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
 use crate::store_suite::sending::outgoing;
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
@@ -25,11 +25,11 @@ async fn purge_all(store: &dyn Store, keep_ms: i64) -> u64 {
     }
 }
 
-pub async fn kept_and_quarantined_events_are_shown_and_not_delivered(bed: &dyn Bed) {
-    let store = bed.open();
-    let odd = Event { key: EventKey::of_content("generic", "acc", b"odd"), ..notice("") };
-    let quarantine = Then::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"odd") };
-    let accepted = accept(&*store, webhook_then(vec![(odd, quarantine), (message("m1", "ana"), Then::Keep)])).await;
+pub async fn kept_and_quarantined_events_are_shown_and_not_delivered(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let odd = Event { key: EventKey::from_content("generic", "acc", b"odd"), ..notice("") };
+    let quarantine = Disposition::Quarantine { why: "no id".to_owned(), part: Bytes::from_static(b"odd") };
+    let accepted = accept(&*store, webhook_then(vec![(odd, quarantine), (message("m1", "ana"), Disposition::Keep)])).await;
     assert!(lease(&*store, 10).await.is_empty());
     let odd = fine(store.event(accepted[0].event()).await).unwrap_or_else(|| unreachable!("it is there"));
     assert_eq!((odd.row.state, &odd.body[..]), (EventState::Quarantined, &b"odd"[..]));
@@ -42,14 +42,14 @@ pub async fn kept_and_quarantined_events_are_shown_and_not_delivered(bed: &dyn B
     assert_eq!(fine(store.redrive(hapax_store::Redrive::All, 10).await), 0);
 }
 
-pub async fn states_and_attempts_tell_the_story(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn states_and_attempts_tell_the_story(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     lease(&*store, 1).await;
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 1).await.remove(0);
     fine(store.settle_inbox(held.lane, held.fence, Outcome::Retry { wait_ms: 10, why: "503".to_owned() }).await);
-    bed.clock().advance(10);
+    fixture.clock().advance(10);
     let held = lease(&*store, 1).await.remove(0);
     let open = fine(store.inbox(InboxQuery { limit: 10, ..InboxQuery::default() }).await).rows.remove(0);
     let leased = ItemState::Leased { worker: "worker".to_owned(), until_ms: held.until_ms, fence: held.fence };
@@ -63,13 +63,13 @@ pub async fn states_and_attempts_tell_the_story(bed: &dyn Bed) {
     assert!(detail.open.is_empty());
 }
 
-pub async fn lists_are_paged_and_filtered(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn lists_are_paged_and_filtered(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut sent = Vec::new();
     for n in 0..7 {
         let peer = if n % 2 == 0 { "ana" } else { "bob" };
         sent.push(accept_one(&*store, message(&format!("m{n}"), peer)).await);
-        bed.clock().advance(700);
+        fixture.clock().advance(700);
     }
     let note = accept_one(&*store, notice("n1")).await;
     let (mut seen, mut before) = (Vec::new(), None);
@@ -97,8 +97,8 @@ pub async fn lists_are_paged_and_filtered(bed: &dyn Bed) {
     assert_eq!((rest.rows.len(), rest.more), (3, false));
 }
 
-pub async fn purge_forgets_old_events_and_nothing_open(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn purge_forgets_old_events_and_nothing_open(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut ids = Vec::new();
     for n in 0..30 {
         ids.push(accept_one(&*store, notice(&format!("n{n}"))).await);
@@ -109,22 +109,22 @@ pub async fn purge_forgets_old_events_and_nothing_open(bed: &dyn Bed) {
         fine(store.settle_inbox(held.lane, held.fence, outcome).await);
     }
     assert_eq!(purge_all(&*store, 1_000).await, 0, "too young");
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     assert_eq!(purge_all(&*store, 1_000).await, 27);
     let left = fine(store.events(EventQuery { limit: 50, ..EventQuery::default() }).await);
     assert_eq!(left.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[29], ids[28], ids[3]]);
     assert!(!accept(&*store, webhook(vec![notice("n0")])).await[0].is_new(), "its key is remembered for the window");
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let fresh = accept_one(&*store, notice("fresh")).await;
     assert!(!ids.contains(&fresh), "no id is given twice");
-    bed.clock().advance(WINDOW_MS + 120_000);
+    fixture.clock().advance(WINDOW_MS + 120_000);
     purge_all(&*store, WINDOW_MS * 2).await;
     assert!(accept(&*store, webhook(vec![notice("n0")])).await[0].is_new());
 }
 
-pub async fn purge_keeps_a_body_that_others_need(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn purge_keeps_a_body_that_others_need(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let batch = webhook(vec![message("m1", "ana"), message("m2", "bob")]);
     let accepted = accept(&*store, batch).await;
     for held in lease(&*store, 10).await {
@@ -132,19 +132,19 @@ pub async fn purge_keeps_a_body_that_others_need(bed: &dyn Bed) {
             fine(store.settle_inbox(held.lane, held.fence, DELIVERED).await);
         }
     }
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     purge_all(&*store, 1_000).await;
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!(&held.body[..], b"{\"events\":2}");
 }
 
-pub async fn a_purge_step_removes_a_bounded_number(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_purge_step_removes_a_bounded_number(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     for webhook in 0..5 {
-        let events = (0..100).map(|n| (notice(&format!("n{webhook}.{n}")), Then::Keep)).collect();
+        let events = (0..100).map(|n| (notice(&format!("n{webhook}.{n}")), Disposition::Keep)).collect();
         accept(&*store, webhook_then(events)).await;
     }
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     let mut steps = Vec::new();
     loop {
         let step = fine(store.purge(&[("shop".to_owned(), 1_000)], 150).await);
@@ -158,24 +158,24 @@ pub async fn a_purge_step_removes_a_bounded_number(bed: &dyn Bed) {
 }
 
 /// What one channel keeps for long is looked at in every round, and ends it nevertheless.
-pub async fn a_purge_with_two_retentions_comes_to_its_end(bed: &dyn Bed) {
+pub async fn a_purge_with_two_retentions_comes_to_its_end(fixture: &dyn StoreFixture) {
     const SHORT_MS: i64 = 1_000;
     const LONG_MS: i64 = 1_000_000;
-    let store = bed.open();
+    let store = fixture.open();
     let thread = |peer: String| ThreadId { account: "acc".to_owned(), peer };
     let mut kept = Vec::new();
     for n in 0..5 {
         for (channel, peer) in [("long", format!("kept {n}")), ("shop", format!("silent {n}"))] {
-            let said = webhook_then(vec![(message(&format!("of {peer}"), &peer), Then::Keep)]);
+            let said = webhook_then(vec![(message(&format!("of {peer}"), &peer), Disposition::Keep)]);
             accept(&*store, Arrival { channel: channel.into(), ..said }).await;
         }
         let sent = NewMessage { channel: "long".into(), ..outgoing(&format!("r{n}"), &format!("written to {n}")) };
         let id = fine(store.submit(sent).await).message();
         fine(store.cancel_message(id).await);
         kept.push(id);
-        bed.clock().advance(10);
+        fixture.clock().advance(10);
     }
-    bed.clock().advance(SHORT_MS);
+    fixture.clock().advance(SHORT_MS);
     let retention = [("shop".to_owned(), SHORT_MS), ("long".to_owned(), LONG_MS)];
     for max in [1, 2] {
         let mut steps = 0;
@@ -193,7 +193,7 @@ pub async fn a_purge_with_two_retentions_comes_to_its_end(bed: &dyn Bed) {
     for id in kept {
         assert!(fine(store.message(id).await).is_some(), "{id}");
     }
-    bed.clock().advance(LONG_MS);
+    fixture.clock().advance(LONG_MS);
     let mut steps = 0;
     while fine(store.purge(&retention, 2).await).more {
         steps += 1;
@@ -204,8 +204,8 @@ pub async fn a_purge_with_two_retentions_comes_to_its_end(bed: &dyn Bed) {
     assert_eq!(fine(store.thread(&thread("written to 0".to_owned())).await), None);
 }
 
-pub async fn the_number_of_a_replay_is_not_given_twice(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn the_number_of_a_replay_is_not_given_twice(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let event = accept_one(&*store, notice("n1")).await;
     let item = fine(store.replay(event).await).unwrap_or_else(|| unreachable!("it is there"));
     for _ in 0..2 {
@@ -214,21 +214,21 @@ pub async fn the_number_of_a_replay_is_not_given_twice(bed: &dyn Bed) {
         }
     }
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let next = accept_one(&*store, notice("n2")).await;
     assert!(number_of(next.0) > number_of(item.0), "{next} after {item}");
 }
 
-pub async fn a_setting_is_remembered_once(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_setting_is_remembered_once(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     assert_eq!(fine(store.remember("token", "a").await), "a");
-    assert_eq!(fine(bed.open().remember("token", "b").await), "a");
+    assert_eq!(fine(fixture.open().remember("token", "b").await), "a");
     drop(store);
-    assert_eq!(fine(bed.crash().remember("token", "c").await), "a");
+    assert_eq!(fine(fixture.crash().remember("token", "c").await), "a");
 }
 
-pub async fn a_setting_is_amended_only_as_it_was_seen(bed: &dyn Bed) {
-    let (one, other) = (bed.open(), bed.open());
+pub async fn a_setting_is_amended_only_as_it_was_seen(fixture: &dyn StoreFixture) {
+    let (one, other) = (fixture.open(), fixture.open());
     let is = |text: &str| Some(text.to_owned());
     assert_eq!(fine(one.amend("s", None, None).await), None);
     assert_eq!(fine(one.amend("s", Some("a"), Some("b")).await), None, "nothing was there");
@@ -243,14 +243,14 @@ pub async fn a_setting_is_amended_only_as_it_was_seen(bed: &dyn Bed) {
     let won = fine(other.amend("s", None, None).await).expect("one has won");
     assert!(values.contains(&won) && said.iter().all(|said| said.as_ref() == Some(&won)), "{said:?}");
     drop((one, other));
-    let again = bed.crash();
+    let again = fixture.crash();
     assert_eq!(fine(again.remember("s", "c").await), won);
     assert_eq!(fine(again.amend("s", Some(&won), None).await), None);
     assert_eq!(fine(again.amend("s", None, Some("d")).await), is("d"));
 }
 
-pub async fn stats_count_what_is_there(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn stats_count_what_is_there(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     for n in 0..4 {
         accept_one(&*store, notice(&format!("n{n}"))).await;
     }
@@ -261,5 +261,5 @@ pub async fn stats_count_what_is_there(bed: &dyn Bed) {
     assert_eq!((stats.keys, stats.events), (4, 4));
     let [shop] = &stats.channels[..] else { unreachable!("one channel, not {}", stats.channels.len()) };
     assert_eq!((shop.waiting, shop.leased, shop.parked, shop.quarantined), (1, 1, 1, 0));
-    assert_eq!(shop.oldest_ms, Some(crate::store_bed::START_MS));
+    assert_eq!(shop.oldest_ms, Some(crate::store_fixture::START_MS));
 }

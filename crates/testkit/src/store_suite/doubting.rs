@@ -5,11 +5,11 @@ use hapax_domain::limits::ROUNDS_MAX;
 use hapax_store::{Changed, SendOutcome, Settled};
 
 use super::sending::{fine, outgoing, row, sent, settle, status, submit, take};
-use crate::store_bed::{Bed, accept, webhook};
+use crate::store_fixture::{StoreFixture, accept, webhook};
 
 /// After so many rounds a new message has to be written: the first round's name is still no name of the last.
-pub async fn a_message_is_retried_so_often(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_message_is_retried_so_often(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     for round in 0..=ROUNDS_MAX {
         let held = take(&*store, 1).await.remove(0);
@@ -25,8 +25,8 @@ pub async fn a_message_is_retried_so_often(bed: &dyn Bed) {
 }
 
 /// Sent but unheard, sent again by choice, and then refused: nobody can say that it did not go out.
-pub async fn a_doubt_outlives_the_tries_after_it(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_doubt_outlives_the_tries_after_it(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -53,15 +53,15 @@ pub async fn a_doubt_outlives_the_tries_after_it(bed: &dyn Bed) {
 }
 
 /// The word that it went out comes while it waits to be sent again: it is not.
-pub async fn one_that_was_heard_of_is_not_sent_again(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn one_that_was_heard_of_is_not_sent_again(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let next = submit(&*store, outgoing("r2", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     settle(&*store, &held, SendOutcome::Resend { wait_ms: 500, why: "cut".to_owned() }).await;
     accept(&*store, webhook(vec![status("wamid.1", Status::Delivered, Some(id), 5)])).await;
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let taken: Vec<_> = take(&*store, 10).await.iter().map(|held| held.message).collect();
     assert_eq!(taken, [next]);
     let message = row(&*store, id).await;
@@ -69,8 +69,8 @@ pub async fn one_that_was_heard_of_is_not_sent_again(bed: &dyn Bed) {
 }
 
 /// The word comes between the lease and the first byte: nothing leaves, and what its worker gives back is known to be sent.
-pub async fn one_that_was_heard_of_after_its_lease_is_not_begun(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn one_that_was_heard_of_after_its_lease_is_not_begun(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let next = submit(&*store, outgoing("r2", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
@@ -95,8 +95,8 @@ pub async fn one_that_was_heard_of_after_its_lease_is_not_begun(bed: &dyn Bed) {
 }
 
 /// What the message was called before a person's retry is in the history too, and is not the new try.
-pub async fn a_name_of_an_earlier_round_is_not_found_again(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_name_of_an_earlier_round_is_not_found_again(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -113,7 +113,7 @@ pub async fn a_name_of_an_earlier_round_is_not_found_again(bed: &dyn Bed) {
     settle(&*store, &held, found(&["3EB0"])).await;
     let message = row(&*store, id).await;
     assert_eq!((message.steps.status(), message.provider_id), (Status::Unknown, None));
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let held = take(&*store, 10).await.remove(0);
     settle(&*store, &held, found(&["3EB0", "3EB1"])).await;
     let message = row(&*store, id).await;
@@ -121,8 +121,8 @@ pub async fn a_name_of_an_earlier_round_is_not_found_again(bed: &dyn Bed) {
 }
 
 /// It was begun and given back, and no doubt was written down.
-pub async fn a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut ids = Vec::new();
     for peer in ["ana", "bob"] {
         ids.push(submit(&*store, outgoing(peer, peer)).await);

@@ -1,9 +1,9 @@
 //! One person under several names: once the names are known to be one, so are their lanes, whatever was in flight.
 
 use super::sending::{fine, outgoing, row, sent, settle, submit, take};
-use crate::store_bed::{Bed, HOLD_MS, accept, accept_one, ask, ids, lease, message, webhook, webhook_then};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask, ids, lease, message, webhook, webhook_then};
 use hapax_domain::{Event, EventId, EventKey, Kind, ThreadId};
-use hapax_store::{Arrival, InboxLease, LeaseAsk, NewMessage, Outcome, Redrive, SendOutcome, Settled, Store, Then};
+use hapax_store::{Arrival, Disposition, InboxLease, LeaseRequest, NewMessage, Outcome, Redrive, SendOutcome, Settled, Store};
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
@@ -14,7 +14,7 @@ fn by(id: &str, peer: &str, aliases: &[&str]) -> Event {
 /// Lets a message say that these are one person, without putting it in line.
 async fn teach(store: &dyn Store, peer: &str, alias: &str) {
     let event = by(&format!("{peer} is {alias}"), peer, &[alias]);
-    accept(store, webhook_then(vec![(event, Then::Keep)])).await;
+    accept(store, webhook_then(vec![(event, Disposition::Keep)])).await;
 }
 
 async fn end(store: &dyn Store, held: &InboxLease, outcome: Outcome) -> Settled {
@@ -46,8 +46,8 @@ async fn attempts(store: &dyn Store, id: EventId) -> Vec<(u32, String)> {
     detail.attempts.into_iter().map(|row| (row.attempt, row.outcome)).collect()
 }
 
-pub async fn joined_lanes_are_one_line(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn joined_lanes_are_one_line(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut waiting = Vec::new();
     for (id, peer) in [("m1", "ana"), ("m2", "lid"), ("m3", "lid"), ("m4", "ana")] {
         waiting.push(accept_one(&*store, message(id, peer)).await);
@@ -63,8 +63,8 @@ pub async fn joined_lanes_are_one_line(bed: &dyn Bed) {
     assert_eq!(drain(&*store).await, waiting[2..]);
 }
 
-pub async fn what_is_in_flight_at_the_join_may_end(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_is_in_flight_at_the_join_may_end(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     accept_one(&*store, message("m2", "lid")).await;
     let held = lease(&*store, 10).await;
@@ -85,8 +85,8 @@ pub async fn what_is_in_flight_at_the_join_may_end(bed: &dyn Bed) {
     assert_eq!(drain(&*store).await, next[1..]);
 }
 
-pub async fn what_comes_again_after_a_join_is_in_line_by_its_number(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_comes_again_after_a_join_is_in_line_by_its_number(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
     let second = accept_one(&*store, message("m2", "lid")).await;
     let held = lease(&*store, 10).await;
@@ -95,9 +95,9 @@ pub async fn what_comes_again_after_a_join_is_in_line_by_its_number(bed: &dyn Be
     let of = |id: EventId| held.iter().find(|held| ids(held) == [id]).unwrap_or_else(|| unreachable!("{id} is out"));
     end(&*store, of(second), Outcome::Retry { wait_ms: 500, why: "503".to_owned() }).await;
     end(&*store, of(first), Outcome::HandBack { wait_ms: 1_000, called: None }).await;
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     assert!(lease(&*store, 10).await.is_empty(), "the first of all waits, and all behind it");
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let mut order = Vec::new();
     for _ in 0..3 {
         let held = lease(&*store, 10).await.remove(0);
@@ -107,17 +107,17 @@ pub async fn what_comes_again_after_a_join_is_in_line_by_its_number(bed: &dyn Be
     assert_eq!(order, [(first, 1, 0), (second, 2, 1), (third, 1, 0)]);
 }
 
-pub async fn joined_leases_that_run_out_are_taken_over_together(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn joined_leases_that_run_out_are_taken_over_together(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
     let early = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     let second = accept_one(&*store, message("m2", "lid")).await;
     let late = lease(&*store, 10).await.remove(0);
     teach(&*store, "ana", "lid").await;
-    bed.clock().advance(HOLD_MS - 1_000);
+    fixture.clock().advance(HOLD_MS - 1_000);
     assert!(lease(&*store, 10).await.is_empty(), "one of them holds on");
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     let held = lease(&*store, 10).await;
     assert_eq!(held.iter().map(|held| (ids(held), held.attempt)).collect::<Vec<_>>(), [(vec![first], 2)]);
     for lost in [&early, &late] {
@@ -130,15 +130,15 @@ pub async fn joined_leases_that_run_out_are_taken_over_together(bed: &dyn Bed) {
     assert_eq!((ids(&held), held.attempt), (vec![second], 2));
 }
 
-pub async fn a_late_answer_counts_until_the_joined_lane_is_taken(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_late_answer_counts_until_the_joined_lane_is_taken(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let second = accept_one(&*store, message("m2", "lid")).await;
     let held = lease(&*store, 10).await;
     let of_second = held.iter().find(|held| ids(held) == [second]).unwrap_or_else(|| unreachable!("it is out"));
     let of_first = held.iter().find(|held| ids(held) != [second]).unwrap_or_else(|| unreachable!("it is out"));
     teach(&*store, "ana", "lid").await;
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     assert_eq!(end(&*store, of_first, DELIVERED).await, Settled::Done, "nobody else has begun");
     let again = lease(&*store, 10).await.remove(0);
     assert_eq!((ids(&again), again.attempt), (vec![second], 2));
@@ -147,24 +147,24 @@ pub async fn a_late_answer_counts_until_the_joined_lane_is_taken(bed: &dyn Bed) 
 }
 
 /// The lease that ran out is of the second; the first is not due.
-pub async fn a_wait_is_not_cut_short_by_a_join(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_wait_is_not_cut_short_by_a_join(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
     end(&*store, &held, Outcome::Retry { wait_ms: 2 * HOLD_MS, why: "503".to_owned() }).await;
     let second = accept_one(&*store, message("m2", "lid")).await;
     assert_eq!(lease(&*store, 10).await.len(), 1);
     teach(&*store, "ana", "lid").await;
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     assert!(lease(&*store, 10).await.is_empty());
     assert_eq!(attempts(&*store, second).await, [(1, "lost".to_owned())]);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((ids(&held), held.attempt), (vec![first], 2));
 }
 
-pub async fn three_names_of_a_person_are_one_lane(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn three_names_of_a_person_are_one_lane(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut waiting = vec![accept_one(&*store, by("m1", "5511", &["BR.1"])).await];
     waiting.push(accept_one(&*store, message("m2", "99@lid")).await);
     let held = lease(&*store, 10).await;
@@ -187,8 +187,8 @@ pub async fn three_names_of_a_person_are_one_lane(bed: &dyn Bed) {
     assert_eq!(drain(&*store).await, waiting[3..]);
 }
 
-pub async fn joined_lanes_are_joined_again(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn joined_lanes_are_joined_again(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let peers = ["ana", "lid", "bob", "bid"];
     let (mut out, mut behind) = (Vec::new(), Vec::new());
     for peer in peers {
@@ -217,8 +217,8 @@ pub async fn joined_lanes_are_joined_again(bed: &dyn Bed) {
     assert_eq!(drain(&*store).await, behind[2..]);
 }
 
-pub async fn a_lane_is_joined_into_one_where_nothing_waits(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_lane_is_joined_into_one_where_nothing_waits(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m0", "lid")).await;
     assert_eq!(drain(&*store).await.len(), 1);
     let first = accept_one(&*store, message("m1", "ana")).await;
@@ -238,8 +238,8 @@ pub async fn a_lane_is_joined_into_one_where_nothing_waits(bed: &dyn Bed) {
     assert_eq!(drain(&*store).await.len(), 2);
 }
 
-pub async fn what_is_delivered_again_waits_in_the_lane_of_today(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_is_delivered_again_waits_in_the_lane_of_today(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let parked = accept_one(&*store, message("m1", "lid")).await;
     let held = lease(&*store, 10).await.remove(0);
     end(&*store, &held, Outcome::Parked { why: "no".to_owned(), charged: true }).await;
@@ -259,11 +259,11 @@ pub async fn what_is_delivered_again_waits_in_the_lane_of_today(bed: &dyn Bed) {
 }
 
 /// A reaction waits with the messages of whom it is from, by any of their names, and teaches nothing.
-pub async fn what_teaches_no_names_goes_by_those_that_are_known(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_teaches_no_names_goes_by_those_that_are_known(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, by("m1", "ana", &["lid"])).await;
     let reaction = |id: &str, peer: &str, aliases: &[&str]| {
-        let key = EventKey::of("generic", "acc", Kind::Reaction, id, &[]);
+        let key = EventKey::new("generic", "acc", Kind::Reaction, id, &[]);
         Event { kind: Kind::Reaction, key, ..by(id, peer, aliases) }
     };
     let by_lid = accept_one(&*store, reaction("e1", "lid", &[])).await;
@@ -286,8 +286,8 @@ pub async fn what_teaches_no_names_goes_by_those_that_are_known(bed: &dyn Bed) {
 }
 
 /// One webhook that says it in its middle: what came before is joined, what comes after is in line already.
-pub async fn names_are_joined_in_the_middle_of_a_webhook(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn names_are_joined_in_the_middle_of_a_webhook(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m0", "ana")).await;
     let events = vec![message("m1", "lid"), message("m2", "ana"), by("m3", "ana", &["lid"]), message("m4", "lid")];
     let new: Vec<EventId> = accept(&*store, webhook(events)).await.iter().map(|one| one.event()).collect();
@@ -300,8 +300,8 @@ pub async fn names_are_joined_in_the_middle_of_a_webhook(bed: &dyn Bed) {
     assert_eq!(items[1..], [vec![new[0]], vec![new[1], new[2], new[3]]]);
 }
 
-pub async fn joined_lanes_outlive_a_crash(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn joined_lanes_outlive_a_crash(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut waiting = Vec::new();
     for (id, peer) in [("m1", "ana"), ("m2", "lid"), ("m3", "lid"), ("m4", "ana")] {
         waiting.push(accept_one(&*store, message(id, peer)).await);
@@ -310,16 +310,16 @@ pub async fn joined_lanes_outlive_a_crash(bed: &dyn Bed) {
     assert_eq!(held.len(), 2);
     teach(&*store, "ana", "lid").await;
     drop(store);
-    let store = bed.crash();
-    bed.clock().advance(HOLD_MS);
+    let store = fixture.crash();
+    fixture.clock().advance(HOLD_MS);
     assert_eq!(drain(&*store).await, waiting);
     for held in &held {
         assert_eq!(end(&*store, held, DELIVERED).await, Settled::Lost);
     }
 }
 
-pub async fn many_that_wait_are_joined(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn many_that_wait_are_joined(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut waiting = Vec::new();
     for n in 0..300 {
         let pair = webhook(vec![message(&format!("a{n}"), "ana"), message(&format!("l{n}"), "lid")]);
@@ -335,8 +335,8 @@ pub async fn many_that_wait_are_joined(bed: &dyn Bed) {
 }
 
 /// Names are the account's, lanes are the channel's: those of another channel are joined when something under the old name comes there.
-pub async fn lanes_of_another_channel_are_joined_when_the_name_comes_there(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn lanes_of_another_channel_are_joined_when_the_name_comes_there(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let elsewhere = |events: Vec<Event>| Arrival { channel: "other".into(), ..webhook(events) };
     let mut waiting = Vec::new();
     for (id, peer) in [("m1", "ana"), ("m2", "lid")] {
@@ -345,7 +345,7 @@ pub async fn lanes_of_another_channel_are_joined_when_the_name_comes_there(bed: 
     teach(&*store, "ana", "lid").await;
     waiting.extend(accept(&*store, elsewhere(vec![message("m3", "lid")])).await.iter().map(|one| one.event()));
     for event in waiting {
-        let ask = LeaseAsk { wants: vec![("other".into(), 10)], ..ask(0) };
+        let ask = LeaseRequest { wants: vec![("other".into(), 10)], ..ask(0) };
         let held = fine(store.lease_inbox(ask).await);
         assert_eq!(held.iter().map(ids).collect::<Vec<_>>(), [vec![event]]);
         assert_eq!(threads(&held[0]), ["ana"]);
@@ -354,8 +354,8 @@ pub async fn lanes_of_another_channel_are_joined_when_the_name_comes_there(bed: 
 }
 
 /// Two instances learn at once that the one is the other and the other the one.
-pub async fn names_learned_at_once_lead_to_one(bed: &dyn Bed) {
-    let instances = [bed.open(), bed.open()];
+pub async fn names_learned_at_once_lead_to_one(fixture: &dyn StoreFixture) {
+    let instances = [fixture.open(), fixture.open()];
     for n in 0..8 {
         let (ana, lid) = (format!("ana{n}"), format!("lid{n}"));
         accept_one(&*instances[0], message(&format!("m{n}"), &ana)).await;
@@ -367,8 +367,8 @@ pub async fn names_learned_at_once_lead_to_one(bed: &dyn Bed) {
     }
 }
 
-pub async fn joined_lanes_send_in_one_line(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn joined_lanes_send_in_one_line(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut queued = Vec::new();
     for (request, peer) in [("r1", "ana"), ("r2", "lid"), ("r3", "lid"), ("r4", "ana")] {
         queued.push(submit(&*store, outgoing(request, peer)).await);
@@ -383,8 +383,8 @@ pub async fn joined_lanes_send_in_one_line(bed: &dyn Bed) {
     }
 }
 
-pub async fn what_is_being_sent_at_the_join_may_end(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_is_being_sent_at_the_join_may_end(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     submit(&*store, outgoing("r1", "ana")).await;
     let second = submit(&*store, outgoing("r2", "lid")).await;
     let held = take(&*store, 10).await;
@@ -400,7 +400,7 @@ pub async fn what_is_being_sent_at_the_join_may_end(bed: &dyn Bed) {
     let retry = SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: true };
     assert_eq!(settle(&*store, &held[1], retry).await, Settled::Done);
     assert!(take(&*store, 10).await.is_empty(), "the next waits behind it");
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let again = take(&*store, 10).await;
     assert_eq!(again.iter().map(|held| (held.message, held.attempt)).collect::<Vec<_>>(), [(second, 2)]);
     assert!(again[0].fence > held[0].fence && again[0].fence > held[1].fence);
@@ -408,14 +408,14 @@ pub async fn what_is_being_sent_at_the_join_may_end(bed: &dyn Bed) {
     assert_eq!(take(&*store, 10).await.iter().map(|held| held.message).collect::<Vec<_>>(), [third]);
 }
 
-pub async fn sends_of_joined_lanes_that_were_lost_are_handed_out_in_turn(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn sends_of_joined_lanes_that_were_lost_are_handed_out_in_turn(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = submit(&*store, outgoing("r1", "ana")).await;
     let second = submit(&*store, outgoing("r2", "lid")).await;
     let held = take(&*store, 10).await;
     fine(store.begin(held[0].lane, held[0].fence).await);
     teach(&*store, "ana", "lid").await;
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let again = take(&*store, 10).await;
     assert_eq!(again.iter().map(|held| held.message).collect::<Vec<_>>(), [first]);
     assert!(again[0].in_doubt_since_ms.is_some(), "it was begun");
@@ -432,8 +432,8 @@ pub async fn sends_of_joined_lanes_that_were_lost_are_handed_out_in_turn(bed: &d
 }
 
 /// Messages that left their thread's lane before the join come back to the one that there is now.
-pub async fn what_comes_back_to_its_thread_comes_to_the_joined_lane(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_comes_back_to_its_thread_comes_to_the_joined_lane(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let doubted = submit(&*store, outgoing("r1", "lid")).await;
     let checked = submit(&*store, outgoing("r2", "lid")).await;
     let unknown = |check_ms| SendOutcome::Unknown { why: "cut".to_owned(), check_ms };
@@ -442,13 +442,13 @@ pub async fn what_comes_back_to_its_thread_comes_to_the_joined_lane(bed: &dyn Be
         fine(store.begin(held.lane, held.fence).await);
         settle(&*store, &held, unknown(check_ms)).await;
     }
-    let at_ms = hapax_store::clock::Clock::now_ms(bed.clock()) + 500;
+    let at_ms = hapax_store::clock::Clock::now_ms(fixture.clock()) + 500;
     let later = submit(&*store, NewMessage { send_at_ms: Some(at_ms), ..outgoing("r3", "lid") }).await;
     submit(&*store, outgoing("r4", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     teach(&*store, "ana", "lid").await;
     fine(store.retry_message(doubted).await);
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     // Of those in doubt, the one that is to be looked up keeps nobody waiting, and nobody keeps it.
     let looked_up = take(&*store, 10).await;
     assert_eq!(looked_up.iter().map(|held| held.message).collect::<Vec<_>>(), [checked]);

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hapax_domain::Kind;
-use hapax_store::{LeaseAsk, Outcome, Settled};
+use hapax_store::{LeaseRequest, Outcome, Settled};
 
-use crate::store_bed::{Bed, HOLD_MS, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
-pub async fn a_lease_carries_what_came(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_lease_carries_what_came(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let arrival = webhook(vec![message("m1", "ana")]);
     let id = accept(&*store, arrival.clone()).await[0].event();
     let leases = lease(&*store, 10).await;
@@ -24,8 +24,8 @@ pub async fn a_lease_carries_what_came(bed: &dyn Bed) {
     assert!(lease.until_ms >= lease.received_ms + HOLD_MS);
 }
 
-pub async fn events_of_one_lane_in_one_webhook_are_one_item(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn events_of_one_lane_in_one_webhook_are_one_item(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let batch = webhook(vec![message("a1", "ana"), message("b1", "bob"), message("a2", "ana"), notice("n1"), notice("n2")]);
     let accepted: Vec<_> = accept(&*store, batch).await.into_iter().map(|one| one.event()).collect();
     let leases = lease(&*store, 10).await;
@@ -35,8 +35,8 @@ pub async fn events_of_one_lane_in_one_webhook_are_one_item(bed: &dyn Bed) {
     assert_eq!(leases.iter().find(|lease| lease.events.len() == 2).map(|lease| lease.events[1].index), Some(2));
 }
 
-pub async fn a_lane_gives_one_item_at_a_time_in_order(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_lane_gives_one_item_at_a_time_in_order(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut sent = Vec::new();
     for n in 0..5 {
         sent.push(accept_one(&*store, message(&format!("m{n}"), "ana")).await);
@@ -51,8 +51,8 @@ pub async fn a_lane_gives_one_item_at_a_time_in_order(bed: &dyn Bed) {
     assert_eq!(got, sent);
 }
 
-pub async fn lanes_do_not_wait_for_each_other(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn lanes_do_not_wait_for_each_other(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     for peer in ["ana", "ana", "bob", "cid"] {
         accept_one(&*store, message(&format!("{peer}{}", rand::random::<u64>()), peer)).await;
     }
@@ -61,13 +61,13 @@ pub async fn lanes_do_not_wait_for_each_other(bed: &dyn Bed) {
     assert_eq!((leases.len(), peers.len()), (3, 3));
 }
 
-pub async fn channels_are_leased_apart(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn channels_are_leased_apart(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let mut other = webhook(vec![notice("n1")]);
     other.channel = "other".into();
     accept(&*store, other).await;
-    let ask = |channel: &str| LeaseAsk { wants: vec![(channel.into(), 10)], ..ask_as("w", 0) };
+    let ask = |channel: &str| LeaseRequest { wants: vec![(channel.into(), 10)], ..ask_as("w", 0) };
     for channel in ["nothing", "other", "shop"] {
         let leases = store.lease_inbox(ask(channel)).await.unwrap_or_else(|error| unreachable!("{error}"));
         assert!(leases.iter().all(|lease| &*lease.channel == channel));
@@ -75,41 +75,41 @@ pub async fn channels_are_leased_apart(bed: &dyn Bed) {
     }
 }
 
-pub async fn a_lease_that_ran_out_is_taken_over(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_lease_that_ran_out_is_taken_over(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     let first = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS - 1);
+    fixture.clock().advance(HOLD_MS - 1);
     assert!(lease(&*store, 10).await.is_empty());
-    bed.clock().advance(1);
+    fixture.clock().advance(1);
     let second = lease(&*store, 10).await.remove(0);
     assert_eq!((ids(&second), second.attempt), (vec![id], 2));
     assert!(second.fence > first.fence);
 }
 
-pub async fn an_extended_lease_stays(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_extended_lease_stays(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
     for _ in 0..3 {
-        bed.clock().advance(HOLD_MS - 1);
+        fixture.clock().advance(HOLD_MS - 1);
         assert_eq!(store.extend(vec![(held.lane, held.fence)], HOLD_MS).await.ok(), Some(vec![true]));
         assert!(lease(&*store, 10).await.is_empty());
     }
 }
 
-pub async fn an_extension_after_takeover_is_refused(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_extension_after_takeover_is_refused(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let late = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
     let answers = store.extend(vec![(late.lane, late.fence), (held.lane, held.fence)], HOLD_MS).await;
     assert_eq!(answers.ok(), Some(vec![false, true]));
 }
 
-pub async fn two_instances_never_hold_the_same_lane(bed: &dyn Bed) {
-    let instances = [bed.open(), bed.open()];
+pub async fn two_instances_never_hold_the_same_lane(fixture: &dyn StoreFixture) {
+    let instances = [fixture.open(), fixture.open()];
     for n in 0..200 {
         accept_one(&*instances[0], message(&format!("m{n}"), &format!("p{}", n % 20))).await;
     }
@@ -146,31 +146,31 @@ pub async fn two_instances_never_hold_the_same_lane(bed: &dyn Bed) {
     assert_eq!((done.len(), done.iter().collect::<HashSet<_>>().len()), (200, 200));
 }
 
-pub async fn a_dead_instances_lease_holds_until_it_ends(bed: &dyn Bed) {
-    let (dying, living) = (bed.open(), bed.open());
+pub async fn a_dead_instances_lease_holds_until_it_ends(fixture: &dyn StoreFixture) {
+    let (dying, living) = (fixture.open(), fixture.open());
     accept_one(&*dying, message("m1", "ana")).await;
     assert_eq!(lease(&*dying, 10).await.len(), 1);
     drop(dying);
     assert!(lease(&*living, 10).await.is_empty());
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     assert_eq!(lease(&*living, 10).await.len(), 1);
 }
 
-pub async fn a_crash_gives_the_work_back_with_a_higher_fence(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_crash_gives_the_work_back_with_a_higher_fence(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     let before = lease(&*store, 10).await.remove(0);
     drop(store);
-    let store = bed.crash();
-    bed.clock().advance(HOLD_MS);
+    let store = fixture.crash();
+    fixture.clock().advance(HOLD_MS);
     let after = lease(&*store, 10).await.remove(0);
     assert_eq!((ids(&after), after.attempt), (vec![id], 2));
     assert!(after.fence > before.fence);
     assert_eq!(store.settle_inbox(before.lane, before.fence, DELIVERED).await.ok(), Some(Settled::Lost));
 }
 
-pub async fn new_work_wakes_who_waits(bed: &dyn Bed) {
-    let (store, other) = (bed.open(), bed.open());
+pub async fn new_work_wakes_who_waits(fixture: &dyn StoreFixture) {
+    let (store, other) = (fixture.open(), fixture.open());
     let hint = store.wait();
     accept_one(&*other, message("m1", "ana")).await;
     hint.await;

@@ -7,7 +7,7 @@ use hapax_store::{
     InboxQuery, ItemState, NewMessage, OutboxQuery, Outcome, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
 };
 
-use crate::store_bed::{Bed, accept_one, lease, message};
+use crate::store_fixture::{StoreFixture, accept_one, lease, message};
 use crate::store_suite::sending::{ask_out, outgoing};
 
 fn fine<T>(result: Result<T, StoreError>) -> T {
@@ -35,8 +35,8 @@ async fn send_one(store: &dyn Store) -> MessageId {
     held.message
 }
 
-pub async fn an_outbox_takes_so_many_of_an_account(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_outbox_takes_so_many_of_an_account(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     store.limit_outbox(2);
     let first = fine(store.submit(outgoing("r1", "ana")).await).message();
     fine(store.submit(outgoing("r2", "bob")).await);
@@ -52,7 +52,7 @@ pub async fn an_outbox_takes_so_many_of_an_account(bed: &dyn Bed) {
     assert!(!refuses(&*store, outgoing("r3", "ana")).await);
     assert!(refuses(&*store, outgoing("r4", "ana")).await);
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     store.limit_outbox(2);
     assert!(refuses(&*store, outgoing("r4", "ana")).await, "a restart makes no room");
     fine(store.retry_message(held.message).await);
@@ -63,8 +63,8 @@ pub async fn an_outbox_takes_so_many_of_an_account(bed: &dyn Bed) {
     assert!(!refuses(&*store, outgoing("r4", "ana")).await);
 }
 
-pub async fn replies_are_not_refused_for_the_rest(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn replies_are_not_refused_for_the_rest(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     store.limit_outbox(1);
     let bulk = NewMessage { priority: Priority::Bulk, ..outgoing("b1", "bob") };
     fine(store.submit(bulk).await);
@@ -77,8 +77,8 @@ pub async fn replies_are_not_refused_for_the_rest(bed: &dyn Bed) {
     assert!(fine(store.event(id).await).is_some_and(|event| event.open.is_empty()));
 }
 
-pub async fn replies_without_room_are_kept_with_the_item(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn replies_without_room_are_kept_with_the_item(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     store.limit_outbox(1);
     fine(store.submit(reply("r1")).await);
     accept_one(&*store, message("m1", "ana")).await;
@@ -102,8 +102,8 @@ pub async fn replies_without_room_are_kept_with_the_item(bed: &dyn Bed) {
 }
 
 /// Many whose replies find no room: a redrive looks at some of them, not at all.
-pub async fn a_redrive_looks_at_so_many(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_redrive_looks_at_so_many(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     store.limit_outbox(1);
     fine(store.submit(reply("r1")).await);
     let stuck = redrive_looks_at(1);
@@ -122,13 +122,13 @@ pub async fn a_redrive_looks_at_so_many(bed: &dyn Bed) {
     assert_eq!(lease(&*store, 9).await.first().map(|held| held.item), Some(item));
 }
 
-pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn kept_replies_go_out_by_redrive(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     store.limit_outbox(1);
     fine(store.submit(reply("r1")).await);
     let kept = accept_one(&*store, message("m1", "ana")).await;
     accept_one(&*store, message("m2", "bob")).await;
-    let later = NewMessage { send_at_ms: Some(bed.clock().now_ms() + 60_000), ..reply("a2") };
+    let later = NewMessage { send_at_ms: Some(fixture.clock().now_ms() + 60_000), ..reply("a2") };
     for held in lease(&*store, 2).await {
         let outcome = match held.events[0].id == kept {
             true => Outcome::Delivered { status: 200, answer: None, replies: vec![reply("a1"), later.clone()] },
@@ -137,7 +137,7 @@ pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
         fine(store.settle_inbox(held.lane, held.fence, outcome).await);
     }
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     store.limit_outbox(1);
     assert_eq!(fine(store.redrive(Redrive::Event(kept), 9).await), 0, "there is no room yet");
     assert_eq!(fine(store.redrive(Redrive::All, 1).await), 1, "one that stays does not stand in the way of another");
@@ -154,7 +154,7 @@ pub async fn kept_replies_go_out_by_redrive(bed: &dyn Bed) {
     let sent = SendOutcome::Sent { provider_id: "w a1".to_owned() };
     fine(store.settle_outbox(held[0].lane, held[0].fence, sent).await);
     assert!(fine(store.lease_outbox(ask_out(9)).await).is_empty(), "the other one is for later");
-    bed.clock().advance(60_000);
+    fixture.clock().advance(60_000);
     assert_eq!(send_one(&*store).await, fine(store.submit(later).await).message());
     assert_eq!(fine(store.redrive(Redrive::All, 9).await), 0);
 }

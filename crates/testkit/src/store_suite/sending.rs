@@ -6,11 +6,11 @@ use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Fence, Kind, MessageId, Priority, Status, ThreadId};
 use hapax_store::clock::Clock;
 use hapax_store::{
-    Changed, MessageRow, NewMessage, OutboxAsk, OutboxLease, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled, Store,
-    StoreError, Submitted, asked_request_id,
+    Changed, MessageRow, NewMessage, OutboxLease, OutboxLeaseRequest, OutboxQuery, OutboxState, Outcome, SendOutcome, Settled,
+    Store, StoreError, Submitted, asked_request_id,
 };
 
-use crate::store_bed::{Bed, HOLD_MS, accept, accept_one, lease, message as inbound, webhook};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, lease, message as inbound, webhook};
 
 pub(super) fn fine<T>(result: Result<T, StoreError>) -> T {
     result.unwrap_or_else(|error| unreachable!("{error}"))
@@ -32,8 +32,8 @@ pub fn outgoing(request_id: &str, peer: &str) -> NewMessage {
     }
 }
 
-pub fn ask_out(max: usize) -> OutboxAsk {
-    OutboxAsk { worker: "sender".into(), wants: vec![("shop".into(), max)], resting: vec![], hold_ms: HOLD_MS }
+pub fn ask_out(max: usize) -> OutboxLeaseRequest {
+    OutboxLeaseRequest { worker: "sender".into(), wants: vec![("shop".into(), max)], resting: vec![], hold_ms: HOLD_MS }
 }
 
 pub(super) async fn submit(store: &dyn Store, message: NewMessage) -> MessageId {
@@ -62,16 +62,16 @@ fn unknown(check_ms: Option<i64>) -> SendOutcome {
 
 /// A status webhook about the message that the provider calls so.
 pub fn status(provider_id: &str, status: Status, handle: Option<MessageId>, at_ms: i64) -> Event {
-    let key = EventKey::of("generic", "acc", Kind::Status, provider_id, &[status.name()]);
+    let key = EventKey::new("generic", "acc", Kind::Status, provider_id, &[status.name()]);
     let event = Event::new(Kind::Status, "acc", provider_id, key, 7);
     Event { status: Some(status), handle, at_ms: Some(at_ms), peer: Some("ana".to_owned()), ..event }
 }
 
-pub async fn a_message_is_recorded_before_it_leaves(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_message_is_recorded_before_it_leaves(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let message = row(&*store, id).await;
     assert_eq!((message.steps.status(), message.request_id.as_str()), (Status::Queued, "r1"));
     assert!(matches!(message.outbox.map(|place| place.state), Some(OutboxState::Waiting { .. })));
@@ -89,8 +89,8 @@ pub async fn a_message_is_recorded_before_it_leaves(bed: &dyn Bed) {
     assert!(take(&*store, 10).await.is_empty());
 }
 
-pub async fn the_same_request_is_one_message(bed: &dyn Bed) {
-    let instances = [bed.open(), bed.open()];
+pub async fn the_same_request_is_one_message(fixture: &dyn StoreFixture) {
+    let instances = [fixture.open(), fixture.open()];
     let mut tasks = Vec::new();
     for caller in 0..8 {
         let store = Arc::clone(&instances[caller % 2]);
@@ -111,8 +111,8 @@ pub async fn the_same_request_is_one_message(bed: &dyn Bed) {
 }
 
 /// Two channels of one account: neither takes the other's request ids, nor hears of them.
-pub async fn a_request_id_belongs_to_its_channel(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_request_id_belongs_to_its_channel(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let help = |request: &str| NewMessage { channel: "help".into(), fingerprint: [2; 32], ..outgoing(request, "ana") };
     let first = submit(&*store, outgoing("r1", "ana")).await;
     let second = submit(&*store, help("r1")).await;
@@ -129,14 +129,14 @@ pub async fn a_request_id_belongs_to_its_channel(bed: &dyn Bed) {
         fine(store.begin(held.lane, held.fence).await);
         settle(&*store, &held, sent("wamid.1")).await;
     }
-    bed.clock().advance(10_000);
+    fixture.clock().advance(10_000);
     while fine(store.purge(&[("shop".to_owned(), 1_000), ("help".to_owned(), 99_000)], 100).await).more {}
     assert_eq!(fine(store.message(first).await), None);
     assert_eq!(fine(store.submit(help("r1")).await), Submitted::Replayed(second));
 }
 
-pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn messages_of_a_thread_leave_in_order(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let mut ids = Vec::new();
     for n in 0..3 {
         ids.push(submit(&*store, outgoing(&format!("a{n}"), "ana")).await);
@@ -146,7 +146,7 @@ pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
     assert_eq!(first.iter().map(|held| held.message).collect::<Vec<_>>(), [ids[0], bob]);
     settle(&*store, &first[0], SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: true }).await;
     assert!(take(&*store, 10).await.is_empty(), "the next one waits behind the first");
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     for (n, id) in ids.iter().enumerate() {
         let held = take(&*store, 10).await.remove(0);
         assert_eq!((held.message, held.attempt), (*id, if n == 0 { 2 } else { 1 }));
@@ -154,9 +154,9 @@ pub async fn messages_of_a_thread_leave_in_order(bed: &dyn Bed) {
     }
 }
 
-pub async fn a_message_for_later_keeps_nobody_waiting(bed: &dyn Bed) {
-    let store = bed.open();
-    let at_ms = bed.clock().now_ms() + 90_000;
+pub async fn a_message_for_later_keeps_nobody_waiting(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let at_ms = fixture.clock().now_ms() + 90_000;
     let later = NewMessage { send_at_ms: Some(at_ms), ..outgoing("later", "ana") };
     let id = submit(&*store, later.clone()).await;
     assert_eq!(fine(store.submit(later).await), Submitted::Replayed(id));
@@ -169,22 +169,22 @@ pub async fn a_message_for_later_keeps_nobody_waiting(bed: &dyn Bed) {
     settle(&*store, &held[0], sent("w1")).await;
     assert_eq!(fine(store.cancel_message(unwanted).await), Changed::Done);
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let message = row(&*store, id).await;
     assert_eq!(message.steps.status(), Status::Queued);
     let place = message.outbox.map(|place| place.state);
     assert!(matches!(place, Some(OutboxState::Waiting { due_ms }) if due_ms == at_ms), "{place:?}");
-    bed.clock().advance(89_999);
+    fixture.clock().advance(89_999);
     assert!(take(&*store, 10).await.is_empty());
-    bed.clock().advance(1);
+    fixture.clock().advance(1);
     let held = take(&*store, 10).await;
     assert_eq!(held.iter().map(|held| (held.message, held.attempt)).collect::<Vec<_>>(), [(id, 1)]);
     assert_eq!(settle(&*store, &held[0], sent("w2")).await, Settled::Done);
 }
 
-pub async fn a_message_for_later_joins_its_thread_when_it_is_due(bed: &dyn Bed) {
-    let store = bed.open();
-    let at_ms = bed.clock().now_ms() + 500;
+pub async fn a_message_for_later_joins_its_thread_when_it_is_due(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let at_ms = fixture.clock().now_ms() + 500;
     let mut later = Vec::new();
     for (id, peer) in [("later1", "ana"), ("later2", "ana"), ("later3", "bob")] {
         later.push(submit(&*store, NewMessage { send_at_ms: Some(at_ms), ..outgoing(id, peer) }).await);
@@ -192,7 +192,7 @@ pub async fn a_message_for_later_joins_its_thread_when_it_is_due(bed: &dyn Bed) 
     let (ana, behind) = (submit(&*store, outgoing("now", "ana")).await, submit(&*store, outgoing("behind", "ana")).await);
     let first = take(&*store, 10).await.remove(0);
     assert_eq!(first.message, ana);
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let due = take(&*store, 10).await;
     assert_eq!(due.iter().map(|held| held.message).collect::<Vec<_>>(), [later[2]], "one of a thread at a time");
     settle(&*store, &first, sent("w1")).await;
@@ -203,25 +203,25 @@ pub async fn a_message_for_later_joins_its_thread_when_it_is_due(bed: &dyn Bed) 
     }
 }
 
-pub async fn replies_go_before_the_rest(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn replies_go_before_the_rest(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let of = |id: &str, priority| NewMessage { priority, ..outgoing(id, id) };
     let bulk = submit(&*store, of("bulk", Priority::Bulk)).await;
     let normal = submit(&*store, of("normal", Priority::Normal)).await;
-    bed.clock().advance(10);
+    fixture.clock().advance(10);
     let reply = submit(&*store, of("reply", Priority::Reply)).await;
     let order: Vec<_> = take(&*store, 10).await.iter().map(|held| held.message).collect();
     assert_eq!(order, [reply, normal, bulk]);
 }
 
-pub async fn resting_and_paused_accounts_send_nothing(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn resting_and_paused_accounts_send_nothing(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let of = |account: &str| NewMessage { account: account.to_owned(), ..outgoing("r", "ana") };
     for account in ["resting", "paused", "awake"] {
         submit(&*store, of(account)).await;
     }
     fine(store.pause_account("shop", "paused", Some("token expired")).await);
-    let ask = || OutboxAsk { resting: vec![("shop".into(), "resting".to_owned())], ..ask_out(10) };
+    let ask = || OutboxLeaseRequest { resting: vec![("shop".into(), "resting".to_owned())], ..ask_out(10) };
     let taken = fine(store.lease_outbox(ask()).await);
     assert_eq!(taken.iter().map(|held| held.account.as_str()).collect::<Vec<_>>(), ["awake"]);
     let paused = fine(store.paused_accounts().await);
@@ -234,11 +234,11 @@ pub async fn resting_and_paused_accounts_send_nothing(bed: &dyn Bed) {
     assert_eq!(take(&*store, 10).await.len(), 1);
 }
 
-pub async fn a_send_not_begun_is_handed_out_again(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_send_not_begun_is_handed_out_again(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     submit(&*store, outgoing("r1", "ana")).await;
     let late = take(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = take(&*store, 10).await.remove(0);
     assert_eq!((held.attempt, held.in_doubt_since_ms), (2, None));
     assert!(held.fence > late.fence);
@@ -249,34 +249,34 @@ pub async fn a_send_not_begun_is_handed_out_again(bed: &dyn Bed) {
     assert_eq!(take(&*store, 10).await.remove(0).attempt, 2, "handing back does not count");
 }
 
-pub async fn a_begun_send_that_was_lost_is_in_doubt(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_begun_send_that_was_lost_is_in_doubt(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     drop(store);
-    let store = bed.crash();
-    bed.clock().advance(HOLD_MS);
+    let store = fixture.crash();
+    fixture.clock().advance(HOLD_MS);
     let doubted = take(&*store, 10).await.remove(0);
     assert!(doubted.in_doubt_since_ms.is_some(), "nobody may simply send it");
     assert_eq!((doubted.message, doubted.attempt), (id, 1));
     settle(&*store, &doubted, unknown(None)).await;
-    bed.clock().advance(100 * HOLD_MS);
+    fixture.clock().advance(100 * HOLD_MS);
     assert!(take(&*store, 10).await.is_empty(), "it is never sent by itself");
     assert_eq!(row(&*store, id).await.steps.status(), Status::Unknown);
     let held = fine(store.outbox(OutboxQuery { unknown: true, limit: 10, ..OutboxQuery::default() }).await);
     assert_eq!(held.rows.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
 }
 
-pub async fn one_in_doubt_keeps_nobody_waiting(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn one_in_doubt_keeps_nobody_waiting(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = submit(&*store, outgoing("r1", "ana")).await;
     let second = submit(&*store, outgoing("r2", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     settle(&*store, &held, unknown(Some(5_000))).await;
     assert_eq!(take(&*store, 10).await.remove(0).message, second);
-    bed.clock().advance(5_000);
+    fixture.clock().advance(5_000);
     let checked = take(&*store, 10).await.remove(0);
     assert_eq!(checked.message, first);
     assert!(checked.in_doubt_since_ms.is_some());
@@ -284,8 +284,8 @@ pub async fn one_in_doubt_keeps_nobody_waiting(bed: &dyn Bed) {
     assert_eq!(row(&*store, first).await.steps.status(), Status::Sent);
 }
 
-pub async fn a_status_settles_a_send_in_doubt(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_status_settles_a_send_in_doubt(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -299,20 +299,20 @@ pub async fn a_status_settles_a_send_in_doubt(bed: &dyn Bed) {
 }
 
 /// The webhook overtakes the answer, and then the worker dies: the send is known to have happened.
-pub async fn a_status_during_the_send_is_proof(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_status_during_the_send_is_proof(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     accept(&*store, webhook(vec![status("wamid.1", Status::Sent, Some(id), 5)])).await;
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     assert!(take(&*store, 10).await.is_empty());
     let message = row(&*store, id).await;
     assert_eq!((message.steps.status(), message.outbox), (Status::Sent, None));
 }
 
-pub async fn early_statuses_are_taken_over(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn early_statuses_are_taken_over(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -323,15 +323,15 @@ pub async fn early_statuses_are_taken_over(bed: &dyn Bed) {
     assert!(steps.iter().any(|step| step == (Status::Delivered, 7)));
 }
 
-pub async fn an_early_status_is_given_up_after_the_longest_retention(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_early_status_is_given_up_after_the_longest_retention(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
     accept(&*store, webhook(vec![status("lost", Status::Read, None, 1), status("kept", Status::Delivered, None, 2)])).await;
-    bed.clock().advance(600);
+    fixture.clock().advance(600);
     accept(&*store, webhook(vec![status("kept", Status::Read, None, 3)])).await;
-    bed.clock().advance(400);
+    fixture.clock().advance(400);
     while fine(store.purge(&[("shop".to_owned(), 10), ("other".to_owned(), 1_000)], 10).await).more {}
     settle(&*store, &held, sent("wamid.1")).await;
     for (name, expected) in [("lost", Status::Sent), ("kept", Status::Read)] {
@@ -343,8 +343,8 @@ pub async fn an_early_status_is_given_up_after_the_longest_retention(bed: &dyn B
 }
 
 /// The same text may be typed by a person on the phone: only an echo that names the message says anything about it.
-pub async fn an_echo_settles_only_the_message_it_names(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_echo_settles_only_the_message_it_names(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -360,8 +360,8 @@ pub async fn an_echo_settles_only_the_message_it_names(bed: &dyn Bed) {
 }
 
 /// A look-up by content may find the message of another send: that is decided where it is settled, whoever looked.
-pub async fn what_a_look_up_found_is_no_other_message_of_ours(bed: &dyn Bed) {
-    let instances = [bed.open(), bed.open()];
+pub async fn what_a_look_up_found_is_no_other_message_of_ours(fixture: &dyn StoreFixture) {
+    let instances = [fixture.open(), fixture.open()];
     let mut held = Vec::new();
     for (peer, store) in ["ana", "bob"].iter().zip(&instances) {
         submit(&**store, outgoing(peer, peer)).await;
@@ -377,7 +377,7 @@ pub async fn what_a_look_up_found_is_no_other_message_of_ours(bed: &dyn Bed) {
     assert_eq!(rows.iter().filter(|row| row.steps.status() == Status::Sent).count(), 1, "{rows:?}");
     let other = rows.into_iter().find(|row| row.steps.status() == Status::Unknown).unwrap_or_else(|| unreachable!());
     assert_eq!((other.provider_id, other.why.as_deref()), (None, Some("taken")));
-    bed.clock().advance(500);
+    fixture.clock().advance(500);
     let again = take(&*instances[0], 10).await.remove(0);
     assert_eq!(again.message, other.id);
     let next =
@@ -387,8 +387,8 @@ pub async fn what_a_look_up_found_is_no_other_message_of_ours(bed: &dyn Bed) {
 }
 
 /// Sent, failed by status, sent once more, cut: what was said of the first message says nothing about the second.
-pub async fn a_persons_retry_is_a_new_try_with_its_own_id(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_persons_retry_is_a_new_try_with_its_own_id(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     fine(store.begin(held.lane, held.fence).await);
@@ -405,7 +405,7 @@ pub async fn a_persons_retry_is_a_new_try_with_its_own_id(bed: &dyn Bed) {
     accept(&*store, webhook(vec![status("wamid.1", Status::Sent, Some(id), 4), status("wamid.1", Status::Delivered, None, 6)]))
         .await;
     assert_eq!(row(&*store, id).await.steps.status(), Status::Sending, "the old id says nothing about the new try");
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let doubted = take(&*store, 10).await.remove(0);
     assert!(doubted.in_doubt_since_ms.is_some(), "it must not be declared sent under the old id");
     settle(&*store, &doubted, unknown(None)).await;
@@ -422,8 +422,8 @@ pub async fn a_persons_retry_is_a_new_try_with_its_own_id(bed: &dyn Bed) {
 }
 
 /// What concerns the whole account or the network is told apart from what the message failed by.
-pub async fn only_its_own_failures_are_charged_to_a_message(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn only_its_own_failures_are_charged_to_a_message(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     for (charged, failures) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
         let held = take(&*store, 10).await.remove(0);
@@ -431,9 +431,9 @@ pub async fn only_its_own_failures_are_charged_to_a_message(bed: &dyn Bed) {
         fine(store.begin(held.lane, held.fence).await);
         settle(&*store, &held, SendOutcome::Retry { wait_ms: 0, why: "no".to_owned(), charged }).await;
     }
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let lost = take(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = take(&*store, 10).await.remove(0);
     assert_eq!((lost.attempt, held.attempt, held.failures), (5, 6, 2), "a lease that ran out is not its fault");
     let place = row(&*store, id).await.outbox.unwrap_or_else(|| unreachable!());
@@ -445,8 +445,8 @@ pub async fn only_its_own_failures_are_charged_to_a_message(bed: &dyn Bed) {
 }
 
 /// Between two tries a message is queued again; from `sent` on its status only moves forward.
-pub async fn a_message_between_two_tries_is_queued(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_message_between_two_tries_is_queued(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     let held = take(&*store, 10).await.remove(0);
     assert_eq!(row(&*store, id).await.steps.status(), Status::Queued);
@@ -466,8 +466,8 @@ pub async fn a_message_between_two_tries_is_queued(bed: &dyn Bed) {
     assert_eq!(row(&*store, id).await.steps.status(), Status::Delivered);
 }
 
-pub async fn retry_and_cancel_do_what_a_person_says(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn retry_and_cancel_do_what_a_person_says(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = submit(&*store, outgoing("r1", "ana")).await;
     assert_eq!(fine(store.retry_message(id).await), Changed::TooLate, "it is on its way");
     let held = take(&*store, 10).await.remove(0);
@@ -494,13 +494,13 @@ pub async fn retry_and_cancel_do_what_a_person_says(bed: &dyn Bed) {
     assert_eq!((again.message, again.in_doubt_since_ms), (doubted, None), "a person may send it again");
 }
 
-pub async fn replies_enter_the_outbox_with_the_completion(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn replies_enter_the_outbox_with_the_completion(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, inbound("m1", "ana")).await;
     let replies =
         || Outcome::Delivered { status: 200, answer: None, replies: vec![outgoing("evt.0", "ana"), outgoing("evt.1", "ana")] };
     let late = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!(fine(store.settle_inbox(late.lane, late.fence, replies()).await), Settled::Lost);
     assert!(take(&*store, 10).await.is_empty(), "a late worker's replies do not count");
@@ -515,8 +515,8 @@ pub async fn replies_enter_the_outbox_with_the_completion(bed: &dyn Bed) {
     assert!(take(&*store, 10).await.is_empty());
 }
 
-pub async fn two_workers_share_the_outbox(bed: &dyn Bed) {
-    let instances = [bed.open(), bed.open()];
+pub async fn two_workers_share_the_outbox(fixture: &dyn StoreFixture) {
+    let instances = [fixture.open(), fixture.open()];
     for n in 0..60 {
         submit(&*instances[0], outgoing(&format!("r{n}"), &format!("p{}", n % 12))).await;
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hapax_store::{Answer, EventState, InboxLease, Outcome, Redrive, Settled, Store};
 
-use crate::store_bed::{Bed, HOLD_MS, accept, accept_one, ids, lease, message, webhook};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ids, lease, message, webhook};
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
@@ -23,24 +23,24 @@ async fn state(store: &dyn Store, id: hapax_domain::EventId) -> Option<EventStat
     store.event(id).await.unwrap_or_else(|error| unreachable!("{error}")).map(|detail| detail.row.state)
 }
 
-pub async fn a_delivered_item_is_gone(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_delivered_item_is_gone(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!(state(&*store, id).await, Some(EventState::Waiting));
     assert_eq!(settle(&*store, &held, DELIVERED).await, Settled::Done);
     assert_eq!(state(&*store, id).await, Some(EventState::Delivered));
-    bed.clock().advance(10 * HOLD_MS);
+    fixture.clock().advance(10 * HOLD_MS);
     assert!(lease(&*store, 10).await.is_empty());
     drop(store);
-    assert!(lease(&*bed.crash(), 10).await.is_empty());
+    assert!(lease(&*fixture.crash(), 10).await.is_empty());
 }
 
-pub async fn a_late_answer_is_refused(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_late_answer_is_refused(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let late = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(HOLD_MS);
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
     for outcome in [
         DELIVERED,
@@ -55,8 +55,8 @@ pub async fn a_late_answer_is_refused(bed: &dyn Bed) {
     assert_eq!(settle(&*store, &held, DELIVERED).await, Settled::Done);
 }
 
-pub async fn an_answer_counts_once(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_answer_counts_once(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     accept_one(&*store, message("m2", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
@@ -65,56 +65,56 @@ pub async fn an_answer_counts_once(bed: &dyn Bed) {
     assert_eq!(lease(&*store, 10).await.len(), 1, "the second message is still there");
 }
 
-pub async fn a_lease_that_ran_out_untaken_may_still_be_settled(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_lease_that_ran_out_untaken_may_still_be_settled(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
-    bed.clock().advance(10 * HOLD_MS);
+    fixture.clock().advance(10 * HOLD_MS);
     assert_eq!(settle(&*store, &held, DELIVERED).await, Settled::Done);
 }
 
-pub async fn a_retry_waits_and_counts(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_retry_waits_and_counts(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let first = accept_one(&*store, message("m1", "ana")).await;
     accept_one(&*store, message("m2", "ana")).await;
     for attempt in 1..4 {
         let held = lease(&*store, 10).await.remove(0);
         assert_eq!((ids(&held), held.attempt, held.failures), (vec![first], attempt, attempt - 1), "the first one stays first");
         settle(&*store, &held, Outcome::Retry { wait_ms: 5_000, why: "503".to_owned() }).await;
-        bed.clock().advance(4_999);
+        fixture.clock().advance(4_999);
         assert!(lease(&*store, 10).await.is_empty());
-        bed.clock().advance(1);
+        fixture.clock().advance(1);
     }
 }
 
-pub async fn handing_back_does_not_count(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn handing_back_does_not_count(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept_one(&*store, message("m1", "ana")).await;
     for _ in 0..3 {
         let held = lease(&*store, 10).await.remove(0);
         assert_eq!((held.attempt, held.failures), (1, 0));
         settle(&*store, &held, handed_back(1_000, None)).await;
         assert!(lease(&*store, 10).await.is_empty());
-        bed.clock().advance(1_000);
+        fixture.clock().advance(1_000);
     }
 }
 
 /// What may have reached the target counts as an attempt and stands in the story, whoever cut it; only failures are charged.
-pub async fn a_call_that_was_cut_counts_and_is_not_charged(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_call_that_was_cut_counts_and_is_not_charged(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
     settle(&*store, &held, handed_back(1_000, Some("hapax stopped"))).await;
     assert!(lease(&*store, 10).await.is_empty());
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((held.attempt, held.failures), (2, 0));
     settle(&*store, &held, Outcome::Retry { wait_ms: 0, why: "500".to_owned() }).await;
     // Its worker dies.
     lease(&*store, 10).await;
     drop(store);
-    let store = bed.crash();
-    bed.clock().advance(HOLD_MS);
+    let store = fixture.crash();
+    fixture.clock().advance(HOLD_MS);
     let held = lease(&*store, 10).await.remove(0);
     assert_eq!((held.attempt, held.failures), (4, 1), "a crash counts and charges nothing");
     settle(&*store, &held, handed_back(0, None)).await;
@@ -132,8 +132,8 @@ pub async fn a_call_that_was_cut_counts_and_is_not_charged(bed: &dyn Bed) {
     assert_eq!((detail.attempts[0].detail.as_str(), detail.open[0].failures), ("hapax stopped", 0));
 }
 
-pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let poison = accept_one(&*store, message("m1", "ana")).await;
     let next = accept_one(&*store, message("m2", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
@@ -144,7 +144,7 @@ pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn B
     settle(&*store, &held, DELIVERED).await;
     assert!(lease(&*store, 10).await.is_empty());
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     assert_eq!(store.redrive(Redrive::Item(hapax_domain::ItemId(poison.0)), 10).await.ok(), Some(1));
     assert_eq!(state(&*store, poison).await, Some(EventState::Waiting));
     let held = lease(&*store, 10).await.remove(0);
@@ -158,8 +158,8 @@ pub async fn a_parked_item_leaves_the_lane_and_comes_back_by_redrive(bed: &dyn B
     assert_eq!(state(&*store, poison).await, Some(EventState::Delivered));
 }
 
-pub async fn redrive_by_event_channel_and_all(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn redrive_by_event_channel_and_all(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let batch = webhook(vec![message("m1", "ana"), message("m2", "ana"), message("m3", "bob"), message("m4", "cid")]);
     let accepted = accept(&*store, batch).await;
     for held in lease(&*store, 10).await {
@@ -174,13 +174,13 @@ pub async fn redrive_by_event_channel_and_all(bed: &dyn Bed) {
     assert_eq!(lease(&*store, 10).await.len(), 3);
 }
 
-pub async fn a_replay_is_delivered_again_with_a_nonce(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_replay_is_delivered_again_with_a_nonce(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let id = accept_one(&*store, message("m1", "ana")).await;
     let held = lease(&*store, 10).await.remove(0);
     settle(&*store, &held, DELIVERED).await;
     for nonce in 1..3 {
-        bed.clock().advance(1_500);
+        fixture.clock().advance(1_500);
         let item = store.replay(id).await.unwrap_or_else(|error| unreachable!("{error}"));
         let held = lease(&*store, 10).await.remove(0);
         assert_eq!((Some(held.item), ids(&held), held.replay, held.attempt), (item, vec![id], Some(nonce), 1));
@@ -191,14 +191,14 @@ pub async fn a_replay_is_delivered_again_with_a_nonce(bed: &dyn Bed) {
     assert_eq!(store.replay(unknown).await.ok(), Some(None));
 }
 
-pub async fn an_answer_is_kept_for_every_event_of_the_item(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_answer_is_kept_for_every_event_of_the_item(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let accepted = accept(&*store, webhook(vec![message("m1", "ana"), message("m2", "ana")])).await;
     let held = lease(&*store, 10).await.remove(0);
     let answer = Answer { status: 201, content_type: Some("text/plain".to_owned()), body: Bytes::from_static(b"thanks") };
     settle(&*store, &held, Outcome::Delivered { status: 201, answer: Some(answer.clone()), replies: vec![] }).await;
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     for one in accepted {
         assert_eq!(store.answer(one.event()).await.ok(), Some(Some(answer.clone())));
     }

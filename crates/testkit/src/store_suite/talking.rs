@@ -3,7 +3,7 @@
 use hapax_domain::{Direction, Event, EventKey, Kind, Status, ThreadId};
 use hapax_store::{EntryId, Outcome, Redrive, Store, StoreError, ThreadQuery};
 
-use crate::store_bed::{Bed, accept, accept_one, lease, message, webhook};
+use crate::store_fixture::{StoreFixture, accept, accept_one, lease, message, webhook};
 use crate::store_suite::sending::outgoing;
 
 fn fine<T>(result: Result<T, StoreError>) -> T {
@@ -18,16 +18,16 @@ fn thread(account: &str, peer: &str) -> ThreadId {
     ThreadId { account: account.to_owned(), peer: peer.to_owned() }
 }
 
-pub async fn a_message_makes_and_updates_its_thread(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_message_makes_and_updates_its_thread(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept(&*store, webhook(vec![said("m1", "ana", "hi"), said("m2", "ana", "there")])).await;
-    bed.clock().advance(1_000);
+    fixture.clock().advance(1_000);
     fine(store.submit(outgoing("r1", "ana")).await);
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let row = fine(store.thread(&thread("acc", "ana")).await).unwrap_or_else(|| unreachable!("it is there"));
     assert_eq!((row.unread, row.last_direction, row.last_text.as_deref()), (2, Direction::Out, Some("hello r1")));
-    assert_eq!(row.last_ms, crate::store_bed::START_MS + 1_000);
+    assert_eq!(row.last_ms, crate::store_fixture::START_MS + 1_000);
     assert!(fine(store.mark_read(&row.id).await));
     assert!(!fine(store.mark_read(&thread("acc", "nobody")).await));
     accept(&*store, webhook(vec![said("m1", "ana", "hi"), said("m3", "ana", "again")])).await;
@@ -35,10 +35,10 @@ pub async fn a_message_makes_and_updates_its_thread(bed: &dyn Bed) {
     assert_eq!((row.unread, row.last_text.as_deref()), (1, Some("again")), "a copy says nothing");
 }
 
-pub async fn two_accounts_never_share_a_thread(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn two_accounts_never_share_a_thread(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let of = |account: &str| {
-        let key = EventKey::of("generic", account, Kind::Message, "m1", &[]);
+        let key = EventKey::new("generic", account, Kind::Message, "m1", &[]);
         Event { account: account.to_owned(), key, ..said("m1", "ana", account) }
     };
     accept(&*store, webhook(vec![of("one"), of("two")])).await;
@@ -49,8 +49,8 @@ pub async fn two_accounts_never_share_a_thread(bed: &dyn Bed) {
     }
 }
 
-pub async fn one_person_is_one_thread(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn one_person_is_one_thread(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let by = |id: &str, peer: &str, aliases: &[&str]| Event {
         aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
         ..said(id, peer, id)
@@ -58,7 +58,7 @@ pub async fn one_person_is_one_thread(bed: &dyn Bed) {
     accept(&*store, webhook(vec![by("m1", "5511", &["BR.1"])])).await;
     accept(&*store, webhook(vec![by("m2", "BR.1", &[])])).await;
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     accept(&*store, webhook(vec![by("m3", "99@lid", &["5511"])])).await;
     fine(store.submit(outgoing("r1", "99@lid")).await);
     let threads = fine(store.threads(ThreadQuery { limit: 10, ..ThreadQuery::default() }).await);
@@ -83,21 +83,21 @@ async fn purge(store: &dyn Store) {
     while fine(store.purge(&[("shop".to_owned(), KEEP_MS)], 10).await).more {}
 }
 
-pub async fn a_thread_goes_with_the_last_of_what_was_said(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_thread_goes_with_the_last_of_what_was_said(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let named = Event { aliases: vec!["BR.1".to_owned()], ..said("m1", "5511", "a secret") };
     accept(&*store, webhook(vec![named])).await;
     accept(&*store, webhook(vec![said("m2", "bob", "kept")])).await;
     deliver_all(&*store).await;
-    bed.clock().advance(KEEP_MS - 1);
+    fixture.clock().advance(KEEP_MS - 1);
     accept(&*store, webhook(vec![said("m3", "bob", "young")])).await;
     deliver_all(&*store).await;
     purge(&*store).await;
     assert!(fine(store.thread(&thread("acc", "BR.1")).await).is_some(), "too young");
-    bed.clock().advance(1);
+    fixture.clock().advance(1);
     purge(&*store).await;
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     for name in ["5511", "BR.1"] {
         assert_eq!(fine(store.thread(&thread("acc", name)).await), None);
         assert!(!fine(store.mark_read(&thread("acc", name)).await));
@@ -112,18 +112,18 @@ pub async fn a_thread_goes_with_the_last_of_what_was_said(bed: &dyn Bed) {
     assert_eq!((&anew.id, &anew.aliases[..], anew.unread), (&thread("acc", "BR.1"), &[][..], 1));
 }
 
-pub async fn last_words_do_not_outlive_what_said_them(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn last_words_do_not_outlive_what_said_them(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     accept(&*store, webhook(vec![said("m1", "ana", "parked")])).await;
     for held in lease(&*store, 10).await {
         fine(store.settle_inbox(held.lane, held.fence, Outcome::Parked { why: "no".to_owned(), charged: true }).await);
     }
     accept(&*store, webhook(vec![said("m2", "ana", "a secret")])).await;
     deliver_all(&*store).await;
-    bed.clock().advance(KEEP_MS);
+    fixture.clock().advance(KEEP_MS);
     purge(&*store).await;
     drop(store);
-    let store = bed.crash();
+    let store = fixture.crash();
     let row = fine(store.thread(&thread("acc", "ana")).await).unwrap_or_else(|| unreachable!("something of it is left"));
     assert_eq!(row.last_text, None);
     fine(store.redrive(Redrive::All, 10).await);
@@ -132,10 +132,10 @@ pub async fn last_words_do_not_outlive_what_said_them(bed: &dyn Bed) {
     assert_eq!(fine(store.thread(&thread("acc", "ana")).await), None);
 }
 
-pub async fn an_outgoing_message_keeps_its_thread(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn an_outgoing_message_keeps_its_thread(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     fine(store.submit(outgoing("r1", "ana")).await);
-    bed.clock().advance(KEEP_MS);
+    fixture.clock().advance(KEEP_MS);
     purge(&*store).await;
     assert!(fine(store.thread(&thread("acc", "ana")).await).is_some(), "it was not sent yet");
     let rows = fine(store.thread_messages(&thread("acc", "ana"), None, 10).await).rows;
@@ -145,13 +145,13 @@ pub async fn an_outgoing_message_keeps_its_thread(bed: &dyn Bed) {
     assert_eq!(fine(store.thread(&thread("acc", "ana")).await), None);
 }
 
-pub async fn a_thread_is_read_backwards_in_pages(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn a_thread_is_read_backwards_in_pages(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     for n in 0..5 {
         accept(&*store, webhook(vec![said(&format!("m{n}"), "ana", &format!("in {n}")), said(&format!("b{n}"), "bob", "x")]))
             .await;
         fine(store.submit(outgoing(&format!("r{n}"), "ana")).await);
-        bed.clock().advance(700);
+        fixture.clock().advance(700);
     }
     let (mut seen, mut before) = (Vec::new(), None);
     loop {
@@ -171,8 +171,8 @@ pub async fn a_thread_is_read_backwards_in_pages(bed: &dyn Bed) {
     assert_eq!(out.count(), 5);
 }
 
-pub async fn what_came_in_is_delivered_and_read_once_it_was_marked(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn what_came_in_is_delivered_and_read_once_it_was_marked(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     let thread = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
     let shown = async || {
         let page = store.thread_messages(&thread, None, 10).await.unwrap_or_else(|error| unreachable!("{error}"));
@@ -190,11 +190,11 @@ pub async fn what_came_in_is_delivered_and_read_once_it_was_marked(bed: &dyn Bed
     assert_eq!(shown().await, [delivered, (Direction::Out, None), read, read], "up to when it was marked");
 }
 
-pub async fn threads_are_listed_newest_first(bed: &dyn Bed) {
-    let store = bed.open();
+pub async fn threads_are_listed_newest_first(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
     for (n, peer) in ["ana", "bob", "cid", "ana"].into_iter().enumerate() {
         accept(&*store, webhook(vec![said(&format!("m{n}"), peer, "x")])).await;
-        bed.clock().advance(1_000);
+        fixture.clock().advance(1_000);
     }
     let (mut seen, mut before) = (Vec::new(), None);
     loop {

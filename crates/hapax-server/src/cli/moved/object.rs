@@ -7,7 +7,7 @@ use base64::display::Base64Display;
 use base64::prelude::BASE64_STANDARD;
 use hapax_domain::{Direction, EventId, Priority, Status, Steps};
 use hapax_store::steps::record::{Column, Field, Kept, Record, Source, Type, Value};
-use hapax_store::steps::records::{Place, Queue, read_numbers, read_steps, write_numbers};
+use hapax_store::steps::records::{ItemPlace, Queue, read_numbers, read_steps, write_numbers};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -17,7 +17,8 @@ use super::Odd;
 /// The fields of a webhook's body, on the event that carries it.
 const BODY: &str = "carried";
 
-const PLACES: [(&str, Place); 3] = [("waiting", Place::InLane), ("parked", Place::Parked), ("quarantined", Place::Quarantined)];
+const PLACES: [(&str, ItemPlace); 3] =
+    [("waiting", ItemPlace::InLane), ("parked", ItemPlace::Parked), ("quarantined", ItemPlace::Quarantined)];
 const QUEUES: [(&str, Queue); 2] = [("inbox", Queue::Inbox), ("outbox", Queue::Outbox)];
 const DIRECTIONS: [(&str, Direction); 2] = [("in", Direction::In), ("out", Direction::Out)];
 

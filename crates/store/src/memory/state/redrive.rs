@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_domain::{EventId, ItemId, limits};
 
-use super::{Item, Place, State};
+use super::{Item, ItemPlace, State};
 use crate::Redrive;
 
 impl State {
@@ -16,7 +16,8 @@ impl State {
             Redrive::Channel(channel) => *item.channel == **channel && !item.is_suspected(),
             Redrive::All => !item.is_suspected(),
         };
-        let parked = self.items.iter().filter(|(id, item)| item.place == Place::Parked && wanted(**id, item)).map(|(id, _)| *id);
+        let parked =
+            self.items.iter().filter(|(id, item)| item.place == ItemPlace::Parked && wanted(**id, item)).map(|(id, _)| *id);
         let parked: Vec<ItemId> = parked.take(limits::redrive_looks_at(max)).collect();
         let mut moved = 0;
         for id in &parked {
@@ -35,7 +36,7 @@ impl State {
             let number = self.lane_again(event, &channel);
             self.lanes.put(number, *id);
             if let Some(item) = self.items.get_mut(id) {
-                item.place = Place::InLane(number);
+                item.place = ItemPlace::InLane(number);
                 item.failures = 0;
                 item.due_ms = now;
             }
@@ -48,7 +49,7 @@ impl State {
         let channel = Arc::clone(&recorded.channel);
         let replays_before = self.replays_of(event);
         let number = EventId(self.id(now));
-        let place = Place::InLane(self.lane_again(event, &channel));
+        let place = ItemPlace::InLane(self.lane_again(event, &channel));
         let id = self.add_item(number, event, &channel, place, None, now);
         let item = self.items.get_mut(&id)?;
         item.replay = Some(replays_before + 1);

@@ -1,8 +1,8 @@
 //! What becomes of our own messages: the records of one are loaded as a whole, the rule of `domain` decides, and what it says is kept.
 
-use hapax_domain::{Event, Outgoing, Place, Status, Steps, Word, ids};
+use hapax_domain::{Event, Outgoing, PendingSend, Status, Steps, Word, ids};
 
-use super::engine::{Trouble, Tx, Wanted};
+use super::engine::{Tx, TxError, Wanted};
 use super::records::{Hash, MessageRec, OutRec, ProviderNameRec, Queue, name_hash, outbox_lane, own_lane, thread_hash};
 use super::work::Work;
 
@@ -10,7 +10,7 @@ impl Work {
     /// A message as the rules see it. Its records, and those of its lane, must have been loaded.
     pub(super) fn outgoing(&self, number: u64) -> Option<Outgoing> {
         let message = self.messages.get(&number)?;
-        let place = |out: &OutRec| Place {
+        let place = |out: &OutRec| PendingSend {
             attempt: self.held_of(out).map_or(out.attempt, |held| held.attempt),
             failures: out.failures,
             due_ms: out.due_ms,
@@ -93,7 +93,7 @@ impl Work {
     }
 
     /// Loads the lanes to which messages may come back. The messages must have been loaded.
-    pub(super) async fn load_homes<T: Tx>(&mut self, tx: &mut T, numbers: Vec<u64>) -> Result<(), Trouble> {
+    pub(super) async fn load_homes<T: Tx>(&mut self, tx: &mut T, numbers: Vec<u64>) -> Result<(), TxError> {
         let messages: Vec<MessageRec> = numbers.iter().filter_map(|number| self.messages.get(number)).cloned().collect();
         let names: Vec<(String, String)> = messages.iter().map(|of| (of.account.clone(), of.peer.clone())).collect();
         self.load_names(tx, names.clone()).await?;

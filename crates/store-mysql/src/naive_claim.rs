@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_store::{BY_HAND_CONNECTIONS, ByHand, StoreError};
+use hapax_store::{NAIVE_CLAIM_CONNECTIONS, NaiveClaim, StoreError};
 
 use super::link::Links;
 use super::open;
@@ -14,15 +14,15 @@ const DUPLICATE: u16 = 1062;
 
 struct OneByOne(Arc<Links>);
 
-pub async fn by_hand(address: &str) -> Result<impl ByHand + use<>, StoreError> {
+pub async fn naive_claim(address: &str) -> Result<impl NaiveClaim + use<>, StoreError> {
     let server = open::server(address).await?;
-    let links = Links::new(server.opts, server.setup, BY_HAND_CONNECTIONS);
+    let links = Links::new(server.opts, server.setup, NAIVE_CLAIM_CONNECTIONS);
     links.ask_on_new(TABLE).await.map_err(|failure| failure.into_error("making the table"))?;
     Ok(OneByOne(links))
 }
 
 #[async_trait]
-impl ByHand for OneByOne {
+impl NaiveClaim for OneByOne {
     fn what(&self) -> &'static str {
         "one INSERT"
     }

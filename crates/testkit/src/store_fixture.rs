@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use hapax_domain::{Event, EventId, EventKey, Kind};
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Accepted, Arrival, InboxLease, KeptHeaders, LeaseAsk, NewEvent, Store, Then};
+use hapax_store::{Accepted, Arrival, Disposition, InboxLease, KeptHeaders, LeaseRequest, NewEvent, Store};
 
 use super::hand_clock::HandClock;
 
 /// One engine's data. Each `open` is another instance on it; `crash` ends all of them without a goodbye and opens anew.
-pub trait Bed: Send + Sync {
+pub trait StoreFixture: Send + Sync {
     fn clock(&self) -> &HandClock;
     fn open(&self) -> Arc<dyn Store>;
     fn crash(&self) -> Arc<dyn Store>;
@@ -28,22 +28,22 @@ pub trait Bed: Send + Sync {
 
 /// What a suite may be given: a bed, or none where the engine's server is not installed.
 pub trait MaybeBed {
-    type Bed: Bed;
-    fn bed(self) -> Option<Self::Bed>;
+    type StoreFixture: StoreFixture;
+    fn fixture(self) -> Option<Self::StoreFixture>;
 }
 
-impl<B: Bed> MaybeBed for B {
-    type Bed = B;
+impl<B: StoreFixture> MaybeBed for B {
+    type StoreFixture = B;
 
-    fn bed(self) -> Option<B> {
+    fn fixture(self) -> Option<B> {
         Some(self)
     }
 }
 
-impl<B: Bed> MaybeBed for Option<B> {
-    type Bed = B;
+impl<B: StoreFixture> MaybeBed for Option<B> {
+    type StoreFixture = B;
 
-    fn bed(self) -> Option<B> {
+    fn fixture(self) -> Option<B> {
         self
     }
 }
@@ -59,7 +59,7 @@ pub struct MemoryBed {
 }
 
 impl MemoryBed {
-    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
+    #[expect(clippy::new_without_default, reason = "a test fixture is made on purpose")]
     pub fn new() -> Self {
         Self::at(START_MS)
     }
@@ -70,7 +70,7 @@ impl MemoryBed {
     }
 }
 
-impl Bed for MemoryBed {
+impl StoreFixture for MemoryBed {
     fn clock(&self) -> &HandClock {
         &self.clock
     }
@@ -106,7 +106,7 @@ impl SqliteBed {
     }
 }
 
-impl Bed for SqliteBed {
+impl StoreFixture for SqliteBed {
     fn clock(&self) -> &HandClock {
         &self.clock
     }
@@ -132,36 +132,38 @@ impl Drop for SqliteBed {
 
 /// A message of `peer` under the provider's id `id`.
 pub fn message(id: &str, peer: &str) -> Event {
-    let key = EventKey::of("generic", "acc", Kind::Message, id, &[]);
+    let key = EventKey::new("generic", "acc", Kind::Message, id, &[]);
     Event { peer: Some(peer.to_owned()), ..Event::new(Kind::Message, "acc", id, key, 7) }
 }
 
 /// Something that belongs to no thread.
 pub fn notice(id: &str) -> Event {
-    Event::new(Kind::Notice, "acc", id, EventKey::of("generic", "acc", Kind::Notice, id, &[]), 7)
+    Event::new(Kind::Notice, "acc", id, EventKey::new("generic", "acc", Kind::Notice, id, &[]), 7)
 }
 
 /// A webhook with these events, all to be delivered.
 pub fn webhook(events: Vec<Event>) -> Arrival {
-    webhook_then(events.into_iter().map(|event| (event, Then::Deliver)).collect())
+    webhook_then(events.into_iter().map(|event| (event, Disposition::Deliver)).collect())
 }
 
-pub fn webhook_then(events: Vec<(Event, Then)>) -> Arrival {
+pub fn webhook_then(events: Vec<(Event, Disposition)>) -> Arrival {
     let mut headers = KeptHeaders::default();
     headers.push("content-type", b"application/json");
     let body = Bytes::from(format!("{{\"events\":{}}}", events.len()));
-    let number =
-        |(index, (event, then)): (usize, (Event, Then))| NewEvent { event: Event { index: index as u32, ..event }, then };
+    let number = |(index, (event, disposition)): (usize, (Event, Disposition))| NewEvent {
+        event: Event { index: index as u32, ..event },
+        disposition,
+    };
     let events = events.into_iter().enumerate().map(number).collect();
     Arrival { channel: "shop".into(), window_ms: WINDOW_MS, headers, body, events }
 }
 
-pub fn ask(max: usize) -> LeaseAsk {
+pub fn ask(max: usize) -> LeaseRequest {
     ask_as("worker", max)
 }
 
-pub fn ask_as(worker: &str, max: usize) -> LeaseAsk {
-    LeaseAsk { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS }
+pub fn ask_as(worker: &str, max: usize) -> LeaseRequest {
+    LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS }
 }
 
 /// Accepts and expects the store to work.

@@ -18,12 +18,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Ends with the last clone of the store.
-pub(super) struct News {
+pub(super) struct Notifications {
     pub(super) work: Arc<Notify>,
     listener: JoinHandle<()>,
 }
 
-impl News {
+impl Notifications {
     /// Listens from now on; when the connection is lost, it is made again for ever.
     pub(super) async fn listen(nodes: Arc<Nodes>, channel: String) -> RedisResult<Self> {
         let work = Arc::new(Notify::new());
@@ -33,7 +33,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for Notifications {
     fn drop(&mut self) {
         self.listener.abort();
     }

@@ -8,7 +8,7 @@ use hapax_store::{NewMessage, Origin};
 use super::value::{Doc, plain_json};
 
 /// A document's fields, checked.
-pub(super) struct Wish {
+pub(super) struct OutboxRequest {
     pub(super) channel: Option<String>,
     pub(super) account: Option<String>,
     pub(super) to: String,
@@ -18,7 +18,7 @@ pub(super) struct Wish {
     priority: Priority,
 }
 
-impl Wish {
+impl OutboxRequest {
     pub(super) fn read(doc: &Doc, now_ms: i64) -> Result<Self, String> {
         let (channel, account) = (doc.maybe_text("channel"), doc.maybe_text("account"));
         let to = doc.maybe_text("to").or_else(|| doc.maybe_int("to").map(|to| to.to_string()));

@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{CONNECT, Server};
-use super::trouble::Failure;
+use super::failure::Failure;
 
 /// A hint that was lost costs no more than this.
 const POLL: Duration = Duration::from_millis(500);
@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-pub(super) struct Bell {
+pub(super) struct Notifier {
     /// Wakes those who wait in this instance.
     here: Arc<Notify>,
     /// Asks the task to tell the other instances.
@@ -26,7 +26,7 @@ pub(super) struct Bell {
     _ringer: AbortOnDropHandle<()>,
 }
 
-impl Bell {
+impl Notifier {
     /// Instances in the same schema of the same database hear each other.
     pub(super) fn new(server: Server, schema: &str) -> Self {
         let (here, out) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -34,7 +34,7 @@ impl Bell {
         Self { here, out, _ringer: AbortOnDropHandle::new(ringer) }
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         self.here.notify_waiters();
         self.out.notify_one();
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_domain::EventKey;
 use hapax_providers::{RawRequest, Verified};
-use hapax_store::{Arrival, KeptHeaders, NewEvent, StoreError, Then};
+use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent, StoreError};
 use http::StatusCode;
 
 use super::answer::{Reply, later, passed_on};
 use super::spool::Spooled;
-use super::{Door, Ingress, Nonce, headers};
+use super::{Ingress, IngressChannel, Nonce, headers};
 use crate::delivery::{Passage, Passed};
 use crate::settings::OnStoreFailure;
 use crate::telemetry::RefusedWhy;
@@ -28,79 +28,85 @@ impl Ingress {
     /// Does what the channel chose for a store that fails. The signature was checked long before.
     pub(super) async fn in_trouble(
         &self,
-        door: &Door,
+        channel: &IngressChannel,
         verified: &Verified<'_>,
         arrival: &Arrival,
         nonce: &Nonce,
         error: &StoreError,
     ) -> Reply {
         self.telemetry.store_unavailable("accept", error);
-        match door.on_store_failure {
-            OnStoreFailure::Retry => refuse(door, if matches!(error, StoreError::Busy) { 1 } else { RETRY_AFTER_S }),
-            OnStoreFailure::Spool => self.put_in_spool(door, verified, &arrival.events, nonce).await,
-            OnStoreFailure::Pass => self.pass(door, arrival).await,
+        match channel.on_store_failure {
+            OnStoreFailure::Retry => refuse(channel, if matches!(error, StoreError::Busy) { 1 } else { RETRY_AFTER_S }),
+            OnStoreFailure::Spool => self.put_in_spool(channel, verified, &arrival.events, nonce).await,
+            OnStoreFailure::Pass => self.pass(channel, arrival).await,
             OnStoreFailure::Drop => {
                 let ids: Vec<_> = arrival.events.iter().map(|new| new.event.id.as_str()).take(IDS_LOGGED).collect();
-                door.telemetry.dropped(arrival.events.len(), &ids);
-                door.counted(0, 0, false)
+                channel.telemetry.dropped(arrival.events.len(), &ids);
+                channel.counted(0, 0, false)
             }
         }
     }
 
     /// Keeps the webhook on our own disk, behind those that wait there.
-    pub(super) async fn put_in_spool(&self, door: &Door, verified: &Verified<'_>, events: &[NewEvent], nonce: &Nonce) -> Reply {
-        let (Some(spool), Some(gate)) = (&self.spool, &door.gate) else { return refuse(door, RETRY_AFTER_S) };
-        let headers = headers::keep_for_reading(verified.headers(), door.provider.signature_headers(), nonce);
+    pub(super) async fn put_in_spool(
+        &self,
+        channel: &IngressChannel,
+        verified: &Verified<'_>,
+        events: &[NewEvent],
+        nonce: &Nonce,
+    ) -> Reply {
+        let (Some(spool), Some(gate)) = (&self.spool, &channel.gate) else { return refuse(channel, RETRY_AFTER_S) };
+        let headers = headers::keep_for_reading(verified.headers(), channel.provider.signature_headers(), nonce);
         let body = verified.body().clone();
         // An id in a header that is not kept, say: read again it would be another event, and the provider's copy would be new.
-        let again = door.read_back(&headers, &body);
-        if identity(door, &again.events) != identity(door, events) {
-            return refuse(door, RETRY_AFTER_S);
+        let again = channel.read_back(&headers, &body);
+        if identity(channel, &again.events) != identity(channel, events) {
+            return refuse(channel, RETRY_AFTER_S);
         }
-        let window_ms = again.events.iter().map(|new| again.window_of(&new.event)).min().unwrap_or(door.window_ms);
-        let webhook = Spooled { channel: Arc::clone(&door.name), key: identity(door, events), window_ms, headers, body };
+        let window_ms = again.events.iter().map(|new| again.window_of(&new.event)).min().unwrap_or(channel.window_ms);
+        let webhook = Spooled { channel: Arc::clone(&channel.name), key: identity(channel, events), window_ms, headers, body };
         match spool.put(gate, webhook).await {
             Ok(true) => {
-                door.telemetry.spooled(events.len());
-                door.counted(events.len(), 0, false)
+                channel.telemetry.spooled(events.len());
+                channel.counted(events.len(), 0, false)
             }
-            Ok(false) => door.counted(0, events.len(), false),
+            Ok(false) => channel.counted(0, events.len(), false),
             Err(error) => {
                 self.telemetry.store_unavailable("spool", &error);
-                refuse(door, RETRY_AFTER_S)
+                refuse(channel, RETRY_AFTER_S)
             }
         }
     }
 
     /// Hands the webhook to the target as it is. What the target would not get anyway is left for the provider to send again.
-    async fn pass(&self, door: &Door, Arrival { headers, body, events, .. }: &Arrival) -> Reply {
-        let wanted = || events.iter().filter(|new| new.then == Then::Deliver).map(|new| &new.event);
+    async fn pass(&self, channel: &IngressChannel, Arrival { headers, body, events, .. }: &Arrival) -> Reply {
+        let wanted = || events.iter().filter(|new| new.disposition == Disposition::Deliver).map(|new| &new.event);
         let thread = wanted().next().and_then(|first| first.thread());
         let passed = Passed {
             headers: headers.clone(),
             body: body.clone(),
             events: events.len(),
             keep: wanted().map(|event| event.index).collect(),
-            once: hex::encode(identity(door, events).0),
+            once: hex::encode(identity(channel, events).0),
             thread: thread.filter(|thread| wanted().all(|event| event.thread().as_ref() == Some(thread))),
         };
         if passed.keep.is_empty() {
-            return refuse(door, RETRY_AFTER_S);
+            return refuse(channel, RETRY_AFTER_S);
         }
-        match self.delivery.pass(&door.name, passed).await {
+        match self.delivery.pass(&channel.name, passed).await {
             Passage::Taken(answer) => {
-                door.telemetry.passed(events.len());
-                answer.map_or_else(|| door.counted(events.len(), 0, false), passed_on)
+                channel.telemetry.passed(events.len());
+                answer.map_or_else(|| channel.counted(events.len(), 0, false), passed_on)
             }
             Passage::NotTaken(why) => {
-                door.telemetry.not_passed(&why);
-                refuse(door, RETRY_AFTER_S)
+                channel.telemetry.not_passed(&why);
+                refuse(channel, RETRY_AFTER_S)
             }
         }
     }
 }
 
-impl Door {
+impl IngressChannel {
     /// What a webhook that was verified when it came holds, read from what was kept of it.
     pub(super) fn read_back(&self, kept: &KeptHeaders, body: &Bytes) -> Arrival {
         let headers = headers::read_back(kept);
@@ -112,16 +118,16 @@ impl Door {
 }
 
 /// The same for two webhooks with the same events and contents.
-fn identity(door: &Door, events: &[NewEvent]) -> EventKey {
+fn identity(channel: &IngressChannel, events: &[NewEvent]) -> EventKey {
     let mut parts = Vec::with_capacity(events.len() * 36);
     for NewEvent { event, .. } in events {
         parts.extend_from_slice(&event.key.0);
         parts.extend_from_slice(&event.fingerprint.to_le_bytes());
     }
-    EventKey::of_content("webhook", &door.name, &parts)
+    EventKey::from_content("webhook", &channel.name, &parts)
 }
 
-fn refuse(door: &Door, after_s: u32) -> Reply {
-    door.telemetry.refused(RefusedWhy::Store);
+fn refuse(channel: &IngressChannel, after_s: u32) -> Reply {
+    channel.telemetry.refused(RefusedWhy::Store);
     later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_store::{ByHand, StoreError};
+use hapax_store::{NaiveClaim, StoreError};
 
 use super::value::Fields;
 use super::writes::Writes;
@@ -11,12 +11,12 @@ use super::{FirestoreEngine, open_engine};
 
 struct OneByOne(Arc<FirestoreEngine>);
 
-pub async fn by_hand(address: &str) -> Result<impl ByHand + use<>, StoreError> {
+pub async fn naive_claim(address: &str) -> Result<impl NaiveClaim + use<>, StoreError> {
     Ok(OneByOne(open_engine(address, None).await?))
 }
 
 #[async_trait]
-impl ByHand for OneByOne {
+impl NaiveClaim for OneByOne {
     fn what(&self) -> &'static str {
         "one create"
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hapax_store::{Awaited, EventQuery, Promise, Store, StoreError};
+use hapax_store::{DeferredStore, EventQuery, Promise, Store, StoreError};
 use hapax_store_firestore as firestore;
 use hapax_store_mysql as mysql;
 use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::store_bed::{Bed, MemoryBed, accept, message, webhook};
+use hapax_testkit::store_fixture::{MemoryBed, StoreFixture, accept, message, webhook};
 use tokio::runtime::Handle;
 
 use crate::rig::eventually;
@@ -19,9 +19,9 @@ fn away() -> StoreError {
 }
 
 /// Comes with the try of this number, and is one that it was not at those before.
-fn comes_with(number: usize, store: Arc<dyn Store>) -> Arc<Awaited> {
+fn comes_with(number: usize, store: Arc<dyn Store>) -> Arc<DeferredStore> {
     let tries = AtomicUsize::new(1);
-    Awaited::store(
+    DeferredStore::store(
         &away(),
         Box::new(move || {
             let came = tries.fetch_add(1, Ordering::SeqCst) >= number;
@@ -41,7 +41,7 @@ impl AwaitedBed {
     }
 }
 
-impl Bed for AwaitedBed {
+impl StoreFixture for AwaitedBed {
     fn clock(&self) -> &HandClock {
         self.0.clock()
     }

@@ -7,7 +7,7 @@ use hapax_store::steps::ServerStore;
 
 use super::PlainEngine;
 use crate::hand_clock::HandClock;
-use crate::store_bed::{Bed, START_MS};
+use crate::store_fixture::{START_MS, StoreFixture};
 
 /// All instances share one engine.
 pub struct PlainBed {
@@ -16,14 +16,14 @@ pub struct PlainBed {
 }
 
 impl PlainBed {
-    #[expect(clippy::new_without_default, reason = "a test bed is made on purpose")]
+    #[expect(clippy::new_without_default, reason = "a test fixture is made on purpose")]
     pub fn new() -> Self {
         let clock = HandClock::at(START_MS);
         Self { engine: Arc::new(PlainEngine::new(Arc::new(clock.clone()))), clock }
     }
 }
 
-impl Bed for PlainBed {
+impl StoreFixture for PlainBed {
     fn clock(&self) -> &HandClock {
         &self.clock
     }

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::PoolError;
 use hapax_store::StoreError;
-use hapax_store::steps::Trouble;
+use hapax_store::steps::TxError;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -79,11 +79,11 @@ impl From<Failure> for StoreError {
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for TxError {
     fn from(failure: Failure) -> Self {
         match failure.is_collision() {
-            true => Trouble::Again(failure.to_string()),
-            false => Trouble::Failed(failure.into()),
+            true => TxError::Conflict(failure.to_string()),
+            false => TxError::Failed(failure.into()),
         }
     }
 }

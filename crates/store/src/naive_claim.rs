@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::StoreError;
 
 #[async_trait]
-pub trait ByHand: Send + Sync {
+pub trait NaiveClaim: Send + Sync {
     /// How a person would call it: `one INSERT`, `one SET NX`.
     fn what(&self) -> &'static str;
 

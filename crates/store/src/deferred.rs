@@ -15,7 +15,7 @@ type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-pub struct Awaited {
+pub struct DeferredStore {
     opened: OnceLock<Arc<dyn Store>>,
     came: watch::Sender<bool>,
     /// Why it could not be opened the last time.
@@ -25,7 +25,7 @@ pub struct Awaited {
     outbox_max: Mutex<Option<usize>>,
 }
 
-impl Awaited {
+impl DeferredStore {
     /// Tries to open it until that succeeds, or nobody has it any more. `why` it could not be opened the first time.
     pub fn store(why: &StoreError, open: Open) -> Arc<Self> {
         let this = Arc::new(Self {
@@ -75,7 +75,7 @@ impl Awaited {
 }
 
 /// A store that refuses us is asked again too: whoever put it back may not be done yet.
-async fn keep_opening(store: Weak<Awaited>, open: Open) {
+async fn keep_opening(store: Weak<DeferredStore>, open: Open) {
     let mut pause = FIRST_PAUSE;
     loop {
         tokio::time::sleep(pause).await;
@@ -92,7 +92,7 @@ async fn keep_opening(store: Weak<Awaited>, open: Open) {
     }
 }
 
-impl StoreWrapper for Awaited {
+impl StoreWrapper for DeferredStore {
     async fn reach(&self) -> Result<&dyn Store, StoreError> {
         self.there()
     }

@@ -1,7 +1,7 @@
 //! What becomes of our own messages: one is loaded as a whole, the rule of `domain` decides, and what it says is kept. And what a person
 //! says: retry, cancel, pause.
 
-use hapax_domain::{Changed, Event, MessageId, Outgoing, Place, Status, Steps, Word};
+use hapax_domain::{Changed, Event, MessageId, Outgoing, PendingSend, Status, Steps, Word};
 use hapax_store::steps::records::{read_past, write_past};
 use rusqlite::{OptionalExtension, params};
 
@@ -33,7 +33,7 @@ impl Writer {
                     Some(attempt) => {
                         let (unknown, alone): (bool, bool) = (row.get(12)?, row.get(13)?);
                         let (due_ms, begun_ms, held) = (row.get(10)?, row.get(11)?, alone && !unknown);
-                        Some(Place { attempt, failures: row.get(9)?, due_ms, begun_ms, unknown, held })
+                        Some(PendingSend { attempt, failures: row.get(9)?, due_ms, begun_ms, unknown, held })
                     }
                 };
                 let account: String = row.get(5)?;

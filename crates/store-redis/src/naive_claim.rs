@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_store::{ByHand, StoreError};
+use hapax_store::{NaiveClaim, StoreError};
 use redis::Value;
 
 use super::address::Address;
@@ -16,13 +16,13 @@ struct OneByOne {
     prefix: String,
 }
 
-pub async fn by_hand(address: &str) -> Result<impl ByHand + use<>, StoreError> {
+pub async fn naive_claim(address: &str) -> Result<impl NaiveClaim + use<>, StoreError> {
     let address = Address::read(address)?;
     Ok(OneByOne { nodes: Nodes::find(&address).await?, prefix: address.prefix })
 }
 
 #[async_trait]
-impl ByHand for OneByOne {
+impl NaiveClaim for OneByOne {
     fn what(&self) -> &'static str {
         "one SET NX EX"
     }

@@ -8,19 +8,19 @@ use futures_util::future::join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
+use super::failure::Failure;
 use super::rows::Param;
-use super::trouble::Failure;
 
 /// We stop waiting a moment after the server would have ended the statement by itself.
 pub(super) const SILENCE: Duration = Duration::from_secs(6);
 
 /// One statement and its parameters.
-pub(super) struct Ask<'a> {
+pub(super) struct SqlCall<'a> {
     pub(super) sql: Cow<'a, str>,
     pub(super) params: Vec<Param<'a>>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> SqlCall<'a> {
     pub(super) fn new(sql: impl Into<Cow<'a, str>>, params: Vec<Param<'a>>) -> Self {
         Self { sql: sql.into(), params }
     }
@@ -29,7 +29,7 @@ impl<'a> Ask<'a> {
 /// Runs statements in one round trip, in this order, and gives back their rows.
 ///
 /// The first failure is the answer: in a transaction those after it fail because of it.
-pub(super) async fn run(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+pub(super) async fn run(client: &ClientWrapper, asks: &[SqlCall<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
     in_time(async {
         let statements = prepare(client, asks).await?;
         let answers = join_all(asks.iter().zip(&statements).map(|(ask, statement)| send(client, statement, ask))).await;
@@ -39,7 +39,7 @@ pub(super) async fn run(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<Vec<
 }
 
 /// Like [`run`], for one statement.
-pub(super) async fn run_one(client: &ClientWrapper, ask: Ask<'_>) -> Result<Vec<Row>, Failure> {
+pub(super) async fn run_one(client: &ClientWrapper, ask: SqlCall<'_>) -> Result<Vec<Row>, Failure> {
     Ok(run(client, &[ask]).await?.pop().unwrap_or_default())
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Failure>>) -
 }
 
 /// Costs a round trip for a statement that is new to the connection, and nothing later.
-pub(super) async fn prepare(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<Vec<Statement>, Failure> {
+pub(super) async fn prepare(client: &ClientWrapper, asks: &[SqlCall<'_>]) -> Result<Vec<Statement>, Failure> {
     let mut statements = Vec::with_capacity(asks.len());
     for ask in asks {
         statements.push(client.prepare_cached(&ask.sql).await?);
@@ -57,7 +57,7 @@ pub(super) async fn prepare(client: &ClientWrapper, asks: &[Ask<'_>]) -> Result<
 }
 
 /// Is on its way when first polled.
-pub(super) async fn send(client: &ClientWrapper, statement: &Statement, ask: &Ask<'_>) -> Result<Vec<Row>, Failure> {
+pub(super) async fn send(client: &ClientWrapper, statement: &Statement, ask: &SqlCall<'_>) -> Result<Vec<Row>, Failure> {
     let params: Vec<&(dyn ToSql + Sync)> = ask.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
     Ok(client.query(statement, &params).await?)
 }

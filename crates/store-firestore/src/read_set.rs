@@ -23,7 +23,7 @@ pub(super) struct MessagePlace {
 
 /// All that a transaction has seen: what it writes is only written if that is still so.
 #[derive(Default)]
-pub(super) struct Sight {
+pub(super) struct ReadSet {
     /// By name: when it was last changed, or `None` when it was not there.
     pub(super) times: HashMap<String, Option<String>>,
     pub(super) lanes: HashMap<Hash, LaneRec>,
@@ -42,7 +42,7 @@ pub(super) struct Sight {
     request_docs: HashMap<Hash, String>,
 }
 
-impl Sight {
+impl ReadSet {
     /// The paths of what a step will look at.
     pub(super) fn expect(&mut self, first: &First) -> Vec<String> {
         let mut expected: BTreeSet<String> = BTreeSet::new();
