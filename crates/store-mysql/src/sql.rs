@@ -4,6 +4,8 @@
 //! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. What is large goes beside
 //! the text, as a parameter ([`super::link::Packet::Body`]).
 
+use std::fmt::Write as _;
+
 use hapax_domain::key::KeyHasher;
 use hapax_store::StoreError;
 use hapax_store::steps::record::Value;
@@ -26,7 +28,8 @@ macro_rules! plain_literals {
     ($($kind:ty),*) => {$(
         impl Literal for $kind {
             fn put(&self, sql: &mut String) {
-                sql.push_str(&self.to_string());
+                // Writing to a text cannot fail.
+                let _ = write!(sql, "{self}");
             }
         }
     )*};
@@ -58,9 +61,12 @@ impl Literal for [u8] {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         sql.reserve(self.len() * 2 + 3);
         sql.push_str("X'");
-        for byte in self {
-            sql.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            sql.push(char::from(DIGITS[usize::from(byte & 15)]));
+        let mut hex = [0; 128];
+        for some in self.chunks(hex.len() / 2) {
+            for (byte, digits) in some.iter().zip(hex.as_chunks_mut::<2>().0) {
+                *digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+            }
+            sql.push_str(str::from_utf8(&hex[..some.len() * 2]).unwrap_or_default());
         }
         sql.push('\'');
     }
@@ -283,6 +289,14 @@ mod tests {
 3B202D2D', NULL, (1,2);"
         );
         assert!(!packet.contains("trap"));
+    }
+
+    #[test]
+    fn every_byte_has_its_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut sql = String::new();
+        bytes.as_slice().put(&mut sql);
+        assert_eq!(sql, format!("X'{}'", hex::encode_upper(&bytes)));
     }
 
     #[test]

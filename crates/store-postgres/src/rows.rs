@@ -75,30 +75,40 @@ pub(super) fn changed_arrays<'r, R: InTable>(records: &[&'r R], changes: &[&str]
 }
 
 fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
-    Box::new(records.iter().map(|record| Cell((field.value)(record))).collect::<Vec<Cell<'r>>>())
+    let values = records.iter().map(|record| (field.value)(record));
+    let int = |value: Value<'r>| match value {
+        Value::Int(number) => Some(number),
+        _ => None,
+    };
+    let flag = |value: Value<'r>| match value {
+        Value::Bool(flag) => Some(flag),
+        _ => None,
+    };
+    match field.column.kind {
+        Type::Number | Type::Millis => Box::new(values.map(int).collect::<Vec<_>>()),
+        // The server knows no numbers without a sign.
+        Type::Small => Box::new(values.map(|value| int(value).map(|small| small as u32 as i32)).collect::<Vec<_>>()),
+        Type::Code => Box::new(values.map(|value| int(value).map(|code| code as i16)).collect::<Vec<_>>()),
+        Type::Bool => Box::new(values.map(flag).collect::<Vec<_>>()),
+        Type::Text | Type::Hash | Type::Id | Type::Bytes => Box::new(values.map(Cell).collect::<Vec<_>>()),
+    }
 }
 
-/// A value on its way; its column says in how many bytes a number goes.
+/// A text or bytes on their way.
 #[derive(Debug)]
 struct Cell<'v>(Value<'v>);
 
 impl ToSql for Cell<'_> {
     fn to_sql(&self, kind: &types::Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match &self.0 {
-            Value::Null => Ok(IsNull::Yes),
-            Value::Int(number) if *kind == types::Type::INT2 => i16::try_from(*number)?.to_sql(kind, out),
-            // The server knows no numbers without a sign.
-            Value::Int(number) if *kind == types::Type::INT4 => (*number as u32 as i32).to_sql(kind, out),
-            Value::Int(number) => number.to_sql(kind, out),
-            Value::Bool(flag) => flag.to_sql(kind, out),
             Value::Text(text) => escape(text).to_sql(kind, out),
             Value::Bytes(bytes) => bytes.as_ref().to_sql(kind, out),
+            Value::Null | Value::Int(_) | Value::Bool(_) => Ok(IsNull::Yes),
         }
     }
 
     fn accepts(kind: &types::Type) -> bool {
-        use types::Type;
-        [Type::INT8, Type::INT4, Type::INT2, Type::BOOL, Type::TEXT, Type::BYTEA].contains(kind)
+        [types::Type::TEXT, types::Type::BYTEA].contains(kind)
     }
 
     to_sql_checked!();
