@@ -193,7 +193,8 @@ async fn cuts_under_load_lose_and_double_nothing() {
     let submits = tokio::spawn(submit_until(enough.clone(), listening));
 
     let mut random = StdRng::seed_from_u64(SEED);
-    for cut in 0..cuts {
+    // A machine that is busy elsewhere answers little between two cuts: then there are more of them.
+    for cut in (0..cuts * 20).take_while(|cut| *cut < cuts || load.ids() <= cuts * 5) {
         // Some kills in between, after which what was not synced is still seen, and may be answered for.
         for _ in 0..=cut % 3 {
             let mut process = bench.hapax.start().expect("it starts");
