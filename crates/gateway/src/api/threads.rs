@@ -1,10 +1,12 @@
 //! `/v1/threads`: who talks with whom, and what was said.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +15,17 @@ use super::list::{ASKED_AT_ONCE, Asked, List, page_limit, page_of};
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
-use hapax_domain::limits::PAGE_MAX;
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
 
-/// How often the store is asked for one page of a token of some channels: threads of others in its accounts are passed over.
-const LOOKS_FOR_PAGE: usize = 10;
-/// Accounts whose threads such a token is shown, beside those that its channels began.
+/// Accounts whose threads a token of some channels is shown, beside those that its channels began.
 const ACCOUNTS_MAX: usize = 32;
+/// Newest threads and events of each channel that tell its accounts.
+const LOOK_FOR_ACCOUNTS: usize = 20;
+/// Threads that are looked at for one page of such a token, beside twice as many as it wants: others' in its accounts are passed over.
+const LOOK_FOR_PAGE: usize = 100;
+/// Threads that are asked for at once, at least.
+const LOOK_AT_ONCE: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,61 +75,120 @@ pub(super) async fn list(
     Asked(ask): Asked<ThreadsParams>,
 ) -> Result<Json<List<Thread>>, Problem> {
     let cursors = Cursors::new(&api, &caller, "threads", "");
-    let mut before = cursors.place(ask.before.as_deref(), read_place)?;
+    let before = cursors.place(ask.before.as_deref(), read_place)?;
     let limit = page_limit(ask.limit);
-    let parts = parts(&api, &caller, ask.channel, ask.account).await?;
-    let newest_first = |a: &ThreadRow, b: &ThreadRow| (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id));
-    let (mut rows, mut next) = (Vec::new(), None);
-    for _ in 0..LOOKS_FOR_PAGE {
-        let wanted = limit - rows.len();
-        let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit: wanted, ..part });
-        let page = page_of(parts.clone(), wanted, of, newest_first).await?;
-        let last = page.rows.last().filter(|_| page.more).map(|row| (row.last_ms, row.id.clone()));
-        let views = page.rows.into_iter().map(|row| thread_view::view(&api, &caller, row, LOOK_IN_LIST));
-        let views: Vec<Option<View>> = stream::iter(views).buffered(ASKED_AT_ONCE).try_collect().await?;
-        rows.extend(views.into_iter().flatten().map(|view| Thread::from(view.row)));
-        next = last.as_ref().map(|last| cursors.write(&write_place(last)));
-        before = last;
-        if before.is_none() || rows.len() >= limit {
-            break;
-        }
-    }
-    Ok(Json(List { name: "threads", rows, next }))
+    let own: Vec<ThreadQuery> = caller
+        .narrow(ask.channel.clone())?
+        .into_iter()
+        .map(|channel| ThreadQuery { channel, account: ask.account.clone(), ..ThreadQuery::default() })
+        .collect();
+    let shown = if caller.is_limited() {
+        let shared = shared_parts(&api, &caller, ask.channel, ask.account).await?;
+        let all = own.iter().cloned().chain(shared).collect();
+        let shown = look(&api, &caller, all, before.clone(), limit).await?;
+        // Behind so many of others' there may still be what its own channels began.
+        if shown.rows.is_empty() { look(&api, &caller, own, before, limit).await? } else { shown }
+    } else {
+        let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit, ..part });
+        let page = page_of(own, limit, of, newest_first).await?;
+        let next = page.rows.last().filter(|_| page.more).map(place_of);
+        Shown { rows: page.rows, next }
+    };
+    let next = shown.next.map(|place| cursors.write(&write_place(&place)));
+    Ok(Json(List { name: "threads", rows: shown.rows.into_iter().map(Thread::from).collect(), next }))
 }
 
-/// What to ask the store for. A thread is listed under the channel that began it, so a token of some channels is shown the threads that others
-/// began in its accounts as well, as far as its own channels speak in them.
-async fn parts(
+/// One page, and the last row of it where there may be more.
+#[derive(Default)]
+struct Shown {
+    rows: Vec<ThreadRow>,
+    next: Option<Place>,
+}
+
+/// Where a row stands in the list.
+type Place = (i64, ThreadId);
+
+fn place_of(row: &ThreadRow) -> Place {
+    (row.last_ms, row.id.clone())
+}
+
+fn newest_first(a: &ThreadRow, b: &ThreadRow) -> Ordering {
+    (b.last_ms, &b.id).cmp(&(a.last_ms, &a.id))
+}
+
+/// Looks for the threads of which the caller may see a part. A row that is not shown leaves no trace: the next page begins behind one that is,
+/// and where the looking ended without one there is no next page.
+async fn look(
+    api: &Api,
+    caller: &Caller,
+    parts: Vec<ThreadQuery>,
+    mut before: Option<Place>,
+    limit: usize,
+) -> Result<Shown, Problem> {
+    let (mut left, mut seen) = (2 * limit + LOOK_FOR_PAGE, HashSet::new());
+    let (mut shown, mut last) = (Shown::default(), None);
+    loop {
+        // One more than the page holds: whether there is a next one is told by a row that will be on it.
+        let size = (limit + 1 - shown.rows.len()).max(LOOK_AT_ONCE).min(left);
+        let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit: size, ..part });
+        let page = page_of(parts.clone(), size, of, newest_first).await?;
+        left -= page.rows.len();
+        before = page.rows.last().filter(|_| page.more).map(place_of);
+        let fresh = page.rows.into_iter().filter(|row| seen.insert(row.id.clone()));
+        let views: Vec<_> = fresh.map(|row| placed(api, caller, row)).collect();
+        let mut views = stream::iter(views).buffered(ASKED_AT_ONCE);
+        while let Some(view) = views.try_next().await? {
+            let Some((place, row)) = view else { continue };
+            if shown.rows.len() == limit {
+                shown.next = last;
+                return Ok(shown);
+            }
+            last = Some(place);
+            shown.rows.push(row);
+        }
+        if before.is_none() || left == 0 {
+            shown.next = last.filter(|_| before.is_some());
+            return Ok(shown);
+        }
+    }
+}
+
+/// What the caller sees of a row, and where that row stands.
+async fn placed(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Option<(Place, ThreadRow)>, Problem> {
+    let place = place_of(&row);
+    let view = thread_view::view(api, caller, row, LOOK_IN_LIST, None).await?;
+    Ok(view.map(|view| (place, view.row)))
+}
+
+/// A thread is listed under the channel that began it, so a token of some channels is shown the threads that others began in its accounts as
+/// well, as far as its own channels speak in them.
+async fn shared_parts(
     api: &Api,
     caller: &Caller,
     channel: Option<String>,
     account: Option<String>,
 ) -> Result<Vec<ThreadQuery>, Problem> {
     let own = caller.narrow(channel)?;
-    let mut parts: Vec<ThreadQuery> = own
-        .iter()
-        .map(|channel| ThreadQuery { channel: channel.clone(), account: account.clone(), ..ThreadQuery::default() })
-        .collect();
     // To ask for one of several channels is to ask for what that one began.
-    if !caller.is_limited() || own != caller.narrow(None)? {
-        return Ok(parts);
+    if own != caller.narrow(None)? {
+        return Ok(Vec::new());
     }
-    let accounts = match account {
-        Some(account) => BTreeSet::from([account]),
-        None => accounts_of(api, own).await?,
-    };
-    parts.extend(accounts.into_iter().map(|account| ThreadQuery { account: Some(account), ..ThreadQuery::default() }));
-    Ok(parts)
+    let reads: Vec<_> = own.into_iter().map(|channel| accounts_of(api, channel)).collect();
+    let accounts: Vec<Vec<String>> = stream::iter(reads).buffered(ASKED_AT_ONCE).try_collect().await?;
+    let mut accounts: BTreeSet<String> = accounts.into_iter().flatten().collect();
+    accounts.retain(|known| account.as_ref().is_none_or(|asked| asked == known));
+    let part = |account| ThreadQuery { account: Some(account), ..ThreadQuery::default() };
+    Ok(accounts.into_iter().take(ACCOUNTS_MAX).map(part).collect())
 }
 
-/// The accounts in which these channels heard something of late.
-async fn accounts_of(api: &Api, channels: Vec<Option<String>>) -> Result<BTreeSet<String>, Problem> {
-    let mut accounts = BTreeSet::new();
-    for channel in channels {
-        let heard = EventQuery { channel, limit: PAGE_MAX, ..EventQuery::default() };
-        accounts.extend(api.store.events(heard).await?.rows.into_iter().map(|event| event.account));
-    }
-    Ok(accounts.into_iter().take(ACCOUNTS_MAX).collect())
+/// The accounts in which a channel speaks: of its newest threads, and of its newest events, as in a thread that another channel began.
+async fn accounts_of(api: &Api, channel: Option<String>) -> Result<Vec<String>, Problem> {
+    let limit = LOOK_FOR_ACCOUNTS;
+    let begun = ThreadQuery { channel: channel.clone(), limit, ..ThreadQuery::default() };
+    let heard = EventQuery { channel, limit, ..EventQuery::default() };
+    let (begun, heard) = try_join(api.store.threads(begun), api.store.events(heard)).await?;
+    let begun = begun.rows.into_iter().map(|row| row.id.account);
+    Ok(begun.chain(heard.rows.into_iter().map(|row| row.account)).collect())
 }
 
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
@@ -161,12 +225,10 @@ pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
 
 async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
     let found = match api.store.thread(id).await? {
-        Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE).await?,
+        Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE, Some(id)).await?,
         None => None,
     };
-    let Some(view) = found else { return Err(no_such_thread(id)) };
-    // Whose name it is may be what another channel alone knows.
-    if thread_view::is_known_as(api, caller, &view, id).await? { Ok(view) } else { Err(no_such_thread(id)) }
+    found.ok_or_else(|| no_such_thread(id))
 }
 
 fn no_such_thread(id: &ThreadId) -> Problem {
@@ -175,11 +237,11 @@ fn no_such_thread(id: &ThreadId) -> Problem {
 }
 
 /// Time and id of the last row: the list has no other order.
-fn write_place((last_ms, id): &(i64, ThreadId)) -> String {
+fn write_place((last_ms, id): &Place) -> String {
     format!("{last_ms} {id}")
 }
 
-fn read_place(place: &str) -> Result<(i64, ThreadId), Problem> {
+fn read_place(place: &str) -> Result<Place, Problem> {
     let (at_ms, id) = place.split_once(' ').unwrap_or_default();
     Ok((at_ms.parse().unwrap_or_default(), read_thread(id)?))
 }

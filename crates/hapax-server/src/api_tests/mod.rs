@@ -112,10 +112,23 @@ impl Fixture {
 
     /// The same of a person with these names.
     async fn hear(&self, channel: &str, id: &str, peer: &str, aliases: &[&str], disposition: Disposition) -> String {
-        let key = EventKey::new("whatsapp", "7", Kind::Message, id, &[]);
+        self.hear_in("7", channel, id, peer, aliases, disposition).await
+    }
+
+    /// The same in another account.
+    async fn hear_in(
+        &self,
+        account: &str,
+        channel: &str,
+        id: &str,
+        peer: &str,
+        aliases: &[&str],
+        disposition: Disposition,
+    ) -> String {
+        let key = EventKey::new("whatsapp", account, Kind::Message, id, &[]);
         let text = Some(format!("{channel} hears {id}"));
         let (peer, aliases) = (Some(peer.to_owned()), aliases.iter().map(|&alias| alias.to_owned()).collect());
-        let event = Event { peer, aliases, text, ..Event::new(Kind::Message, "7", id, key, 1) };
+        let event = Event { peer, aliases, text, ..Event::new(Kind::Message, account, id, key, 1) };
         let mut headers = KeptHeaders::default();
         headers.push("content-type", b"application/json");
         let arrival = Arrival {

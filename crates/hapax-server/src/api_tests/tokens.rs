@@ -276,6 +276,83 @@ async fn a_token_does_not_learn_whose_a_name_is_from_another_channel() {
     assert!(!get("/v1/threads", &phone).await.1.to_string().contains("55119"));
 }
 
+/// An account in which the token's channels never spoke is nobody's: not even a cursor tells how many threads others have there.
+#[tokio::test]
+async fn a_list_counts_nothing_of_what_it_does_not_show() {
+    let fixture = Fixture::new();
+    fixture.hear("phone", "p", "5511", &[], Disposition::Deliver).await;
+    fixture.hear("shop", "s", "5511", &[], Disposition::Deliver).await;
+    for n in 0..30 {
+        fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        fixture.hear_in("8", "shop", &format!("a{n}"), &format!("5511{n}"), &[], Disposition::Deliver).await;
+        fixture.hear("shop", &format!("s{n}"), &format!("5511{n}"), &[], Disposition::Deliver).await;
+    }
+    let phone = fixture.token("phoner", &["read"], Some(&["phone"])).await;
+    let page = async |path: &str| fixture.with("GET", path, &phone, json!({})).await.1;
+    assert_eq!(page("/v1/threads?limit=1&account=8").await, json!({"threads": []}));
+    for path in ["/v1/threads?limit=1", "/v1/threads?limit=1&account=7", "/v1/threads?limit=1&channel=phone"] {
+        let page = page(path).await;
+        assert_eq!(page["threads"][0]["last_message_text"], "phone hears p", "{path}: {page}");
+        assert!(page.get("next").is_none(), "{path}: {page}");
+    }
+}
+
+/// Looking through others' threads has an end, and what the token's own channels began is found behind any number of them.
+#[tokio::test]
+async fn what_a_channel_began_is_listed_behind_any_number_of_others() {
+    let fixture = Fixture::new();
+    for n in 0..2 {
+        fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        fixture.hear("phone", &format!("p{n}"), &format!("4411{n}"), &[], Disposition::Deliver).await;
+    }
+    for n in 0..300 {
+        fixture.clock.0.fetch_add(1_000, Ordering::SeqCst);
+        fixture.hear("shop", &format!("s{n}"), &format!("5511{n}"), &[], Disposition::Deliver).await;
+    }
+    let phone = fixture.token("phoner", &["read"], Some(&["phone"])).await;
+    let (mut before, mut seen) = (String::new(), Vec::new());
+    loop {
+        let (_, page) = fixture.with("GET", &format!("/v1/threads?limit=1{before}"), &phone, json!({})).await;
+        let rows = page["threads"].as_array().expect("a list");
+        assert!(!rows.is_empty(), "no page without a row: {page}");
+        seen.extend(rows.iter().map(|row| row["peer"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        before = format!("&before={next}");
+    }
+    assert_eq!(seen, ["44111", "44110"]);
+}
+
+/// Whoever is alone in a thread knows all its names, however long it is and whether the person ever wrote under them.
+#[tokio::test]
+async fn a_thread_of_ones_own_is_found_by_any_name() {
+    let fixture = Fixture::new();
+    fixture.hear("phone", "p", "55119", &["lid77"], Disposition::Deliver).await;
+    for n in 0..501 {
+        fixture.hear("phone", &format!("p{n}"), "55119", &[], Disposition::Deliver).await;
+    }
+    let phone = fixture.token("phoner", &["read"], Some(&["phone"])).await;
+    for id in ["7__55119", "7__lid77"] {
+        assert_eq!(fixture.with("GET", &format!("/v1/threads/{id}"), &phone, json!({})).await.0, StatusCode::OK, "{id}");
+    }
+    fixture.hear("shop", "s", "55119", &["hidden"], Disposition::Deliver).await;
+    for (id, status) in [("7__55119", StatusCode::OK), ("7__hidden", StatusCode::NOT_FOUND)] {
+        assert_eq!(fixture.with("GET", &format!("/v1/threads/{id}"), &phone, json!({})).await.0, status, "{id}");
+    }
+}
+
+/// In a shared thread a name is known to whoever heard from it or wrote to it.
+#[tokio::test]
+async fn a_name_that_a_channel_wrote_to_is_known_to_it() {
+    let fixture = Fixture::new();
+    fixture.hear("phone", "p1", "55119", &["55177", "55188"], Disposition::Deliver).await;
+    fixture.queue("55177", "r1").await;
+    fixture.hear("shop", "s1", "55119", &[], Disposition::Deliver).await;
+    let shop = fixture.token("shopper", &["read"], Some(&["shop"])).await;
+    for (id, status) in [("7__55119", StatusCode::OK), ("7__55177", StatusCode::OK), ("7__55188", StatusCode::NOT_FOUND)] {
+        assert_eq!(fixture.with("GET", &format!("/v1/threads/{id}"), &shop, json!({})).await.0, status, "{id}");
+    }
+}
+
 #[tokio::test]
 async fn a_token_of_some_channels_hears_no_figures_of_all() {
     let fixture = Fixture::new();
