@@ -13,8 +13,8 @@ pub fn why_kept(account: &str, replies: usize) -> String {
     format!("the outbox of account {account} is full: {kept}, and a redrive queues what is kept without calling the bot again")
 }
 
-/// Begins bytes in which each reply has a time. No length of a first part is as large: what has no such beginning was written before
-/// replies had times.
+/// Begins bytes in which each reply has a place for its time. No length of a first part is as large: in bytes without such a beginning no
+/// reply has one, and whoever knows nothing of times can read them.
 const WITH_TIMES: [u8; 4] = [0xff; 4];
 
 /// The replies as bytes; none when there are no replies.
@@ -22,7 +22,8 @@ pub fn write_replies(replies: &[NewMessage]) -> Option<Vec<u8>> {
     if replies.is_empty() {
         return None;
     }
-    let mut bytes = WITH_TIMES.to_vec();
+    let timed = replies.iter().any(|new| new.send_at_ms.is_some());
+    let mut bytes = if timed { WITH_TIMES.to_vec() } else { Vec::new() };
     for new in replies {
         let reply_to = new.reply_to.map(|event| event.0.into_bytes());
         let priority = Priority::ALL.iter().position(|known| *known == new.priority).unwrap_or_default() as u8;
@@ -39,7 +40,7 @@ pub fn write_replies(replies: &[NewMessage]) -> Option<Vec<u8>> {
             reply_to.as_ref().map(|id| &id[..]),
             send_at.as_ref().map(|at| &at[..]),
         ];
-        for part in parts {
+        for part in &parts[..parts.len() - usize::from(!timed)] {
             // A missing part is told apart from an empty one.
             let length = part.map_or(0, |part| part.len() as u32 + 1);
             bytes.extend_from_slice(&length.to_le_bytes());
@@ -126,15 +127,18 @@ mod tests {
         assert_eq!(write_replies(&[]), None);
     }
 
+    /// Instances of the version before may be at work beside this one.
     #[test]
-    fn replies_that_were_written_without_times_are_read() {
+    fn replies_without_times_are_written_and_read_as_before_there_were_any() {
         let mut bytes = Vec::new();
         for part in [&b"shop"[..], b"7", b"55", b"r", &[7; 32], b"hi", b"{}", &[0]] {
             bytes.extend_from_slice(&(part.len() as u32 + 1).to_le_bytes());
             bytes.extend_from_slice(part);
         }
         bytes.extend_from_slice(&[0; 4]);
-        let read = read_replies(&[bytes.clone(), bytes].concat()).unwrap();
+        let bytes = [bytes.clone(), bytes].concat();
+        let read = read_replies(&bytes).unwrap();
         assert_eq!((read.len(), read[1].request_id.as_str(), read[1].send_at_ms), (2, "r", None));
+        assert_eq!(write_replies(&read), Some(bytes));
     }
 }
