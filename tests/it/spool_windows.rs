@@ -7,10 +7,11 @@ use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_providers::settings::Settings;
 use hapax_server::config::Config;
 use hapax_store::memory::MemoryStore;
+use hapax_testkit::fake_bot::FakeBot;
 use hapax_testkit::hand_clock::HandClock;
 
 use crate::faulty::{Faulty, Outage, with};
-use crate::rig::{Opened, Rig, SECRET, channel, config, eventually, text};
+use crate::rig::{Opened, Rig, SECRET, channel, config, eventually, signature, text};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -62,6 +63,56 @@ async fn without_an_id_it_is_known_until_it_has_left_the_spool() {
     let rig = Rig::start_with(again, spooling(&image, phone())).await;
     rig.counted(r#"hapax_spool_drained_total{channel="phone"}"#, 1).await;
     assert_eq!(rig.events().await.len(), 1);
+}
+
+/// The store would keep it and deliver it to nobody. The spool keeps no signatures: read back it would look like any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_signed_before_its_window_does_not_pass_through_the_spool() {
+    let (folder, clock) = (crate::quick_folder(), HandClock::at(1_760_000_000_000));
+    let opened = opened(&clock);
+    let faulty = Faulty::around(&opened);
+    let provider = Settings::Slack { secrets: vec![SECRET.into()] };
+    let slack = Channel { provider, window_ms: MINUTE_MS, ..channel("team", None) };
+    let rig = Rig::start_with(with(&faulty, opened), spooling(folder.path(), slack)).await;
+    let post = async |id: &str, signed_ms: i64| {
+        let event = serde_json::json!({"type": "message", "channel": "C1", "user": "U1", "text": "oi", "ts": "1760000000.1"});
+        let body = serde_json::json!({"type": "event_callback", "team_id": "T1", "event_id": id, "event": event}).to_string();
+        let time = (signed_ms / 1_000).to_string();
+        let proof = signature(format!("v0:{time}:{body}").as_bytes()).replace("sha256=", "v0=");
+        let ask = rig.client.post(rig.url("/in/team")).header("x-slack-request-timestamp", time);
+        ask.header("x-slack-signature", proof).body(body).send().await.expect("an answer").status().as_u16()
+    };
+    let old_ms = 1_760_000_000_000 - 2 * MINUTE_MS;
+    faulty.outage(Outage::Fails);
+    assert_eq!(post("Ev1", old_ms).await, 503, "the store is away");
+    assert_eq!(post("Ev2", 1_760_000_000_000).await, 200);
+    assert_eq!(post("Ev3", old_ms).await, 503, "the spool holds something");
+    faulty.outage(Outage::Over);
+    rig.counted(r#"hapax_spool_drained_total{channel="team"}"#, 1).await;
+    assert_eq!(rig.events().await.len(), 1);
+}
+
+/// What was taken in is the bot's once: while the other contents of a webhook cannot be kept, the provider is asked to send it again, and
+/// nobody passes it on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_store_took_in_is_not_passed_on_as_well() {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let opened = Opened::memory();
+    let faulty = Faulty::around(&opened);
+    let shop = Channel { on_store_failure: OnStoreFailure::Pass, ..channel("shop", Some(bot.url())) };
+    let rig = Rig::start(with(&faulty, opened), vec![shop]).await;
+    rig.accepted("shop", text("wamid.A", "1")).await;
+    bot.called(1).await;
+    // The second never comes.
+    faulty.keep_together(2);
+    let mut other = crate::rig::message("wamid.A", "1");
+    other["text"]["body"] = "another content".into();
+    let body = crate::rig::webhook(&[crate::rig::change(&[other, crate::rig::message("wamid.B", "2")], &[])]);
+    assert_eq!(rig.post("shop", body).await.0, 503);
+    bot.called(2).await;
+    rig.settled().await;
+    assert_eq!(bot.calls().len(), 2, "each once");
+    assert_eq!(rig.metric(r#"hapax_webhooks_passed_total{channel="shop"}"#), 0);
 }
 
 /// A store far away takes its time for each other content that is kept; together they are in time.

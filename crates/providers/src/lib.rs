@@ -187,6 +187,12 @@ pub trait Provider: Send + Sync {
     /// Checks the signature over the raw bytes, in constant time.
     fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused>;
 
+    /// Takes secrets out of a body that has been in our own keeping, as [`Provider::verify`] does with one that comes: a version that took out
+    /// less may have kept it. `None` when there is nothing to take out.
+    fn redact_kept(&self, _body: &Bytes) -> Option<Bytes> {
+        None
+    }
+
     /// Reads all events of a verified request. Never fails as a whole: what cannot be read is a problem.
     fn parse(&self, request: &Verified<'_>) -> Parsed;
 

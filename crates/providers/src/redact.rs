@@ -116,8 +116,14 @@ impl Secret {
 enum Opened {
     Nothing,
     Quote(u8),
-    /// A quote within a text, or one of an address.
-    Escaped(&'static [u8]),
+    /// A quote within a text, or within a text in that, behind so many backslashes.
+    Escaped(usize),
+    /// A quote of an address.
+    Percent,
+    /// A list or an object, in what cannot be read: all that follows may belong to it.
+    Nested,
+    /// It was blanked before.
+    Redacted,
 }
 
 const BETWEEN_MAX: usize = 64;
@@ -127,15 +133,19 @@ fn start_of_value(bytes: &[u8]) -> Option<(usize, Opened)> {
     let (mut at, mut parted) = (0, false);
     while at < BETWEEN_MAX {
         let rest = bytes.get(at..)?;
+        let slashes = slashes(&rest[..rest.len().min(BETWEEN_MAX)]);
         let (length, quote) = match rest {
-            [b'\\', b'"', ..] => (2, Opened::Escaped(b"\\\"")),
-            [b'%', b'2', b'2', ..] => (3, Opened::Escaped(b"%22")),
+            [b'\\', ..] if matches!(rest.get(slashes), Some(b'"' | b'\'')) => (slashes + 1, Opened::Escaped(slashes)),
+            [b'%', b'2', b'2', ..] => (3, Opened::Percent),
             [quote @ (b'"' | b'\''), ..] => (1, Opened::Quote(*quote)),
             [b':' | b'=', ..] if !parted => (1, Opened::Nothing),
             [b'%', b'3', b'A' | b'a' | b'D' | b'd', ..] if !parted => (3, Opened::Nothing),
-            [b' ' | b'\t' | b'\r' | b'\n', ..] => (1, Opened::Nothing),
-            [b'%', b'2', b'0', ..] => (3, Opened::Nothing),
-            _ => return parted.then_some((at, Opened::Nothing)),
+            [b' ' | b'+' | b'\t' | b'\r' | b'\n', ..] => (1, Opened::Nothing),
+            [b'%', b'2', b'0', ..] | [b'%', b'5', b'C' | b'c', ..] => (3, Opened::Nothing),
+            _ if !parted => return None,
+            _ if rest.starts_with(REDACTED.as_bytes()) => return Some((at, Opened::Redacted)),
+            [b'[' | b'{', ..] | [b'%', b'5' | b'7', b'B' | b'b', ..] => return Some((at, Opened::Nested)),
+            _ => return Some((at, Opened::Nothing)),
         };
         let parts = matches!(rest[0], b':' | b'=') || rest.starts_with(b"%3");
         at += length;
@@ -155,18 +165,29 @@ fn length_until(bytes: &[u8], opened: Opened) -> usize {
     };
     let mut at = 0;
     while at < bytes.len() {
-        let ends = match opened {
-            Opened::Nothing => plain_end(at),
-            Opened::Quote(quote) => bytes[at] == quote,
-            Opened::Escaped(end) => bytes[at..].starts_with(end),
+        let slashes = slashes(&bytes[at..]);
+        let (ends, length) = match opened {
+            Opened::Nothing => (plain_end(at), 1),
+            Opened::Quote(quote) => (bytes[at] == quote, 1 + usize::from(slashes > 0)),
+            // Behind more backslashes it is a quote within the value.
+            Opened::Escaped(most) if slashes > 0 => (slashes <= most && bytes.get(at + slashes) == Some(&b'"'), slashes + 1),
+            Opened::Escaped(_) => (false, 1),
+            Opened::Percent if bytes[at..].starts_with(b"%5C%22") || bytes[at..].starts_with(b"%5c%22") => (false, 6),
+            Opened::Percent => (bytes[at..].starts_with(b"%22"), 1),
+            Opened::Nested => return bytes.len(),
+            Opened::Redacted => return REDACTED.len(),
         };
         if ends {
             return at;
         }
-        // What a backslash stands before ends nothing.
-        at += if matches!(opened, Opened::Quote(_)) && bytes[at] == b'\\' { 2 } else { 1 };
+        at += length;
     }
     bytes.len()
+}
+
+/// How many backslashes it begins with.
+fn slashes(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| **byte == b'\\').count()
 }
 
 fn as_json(body: &[u8]) -> Option<&str> {
@@ -250,9 +271,19 @@ mod tests {
             "{\"apikey\"\n:\t\"S3\\\"CRET\",",
             r#"{"api_key": S3CRET, "#,
             r#"} {"apikey":"S3CRET"} {"APIKEY":"S3CRET"}"#,
+            r#"payload=%7B%22apikey%22%3A+%22S3CRET%22%7D"#,
+            r#"payload=%7B%22apikey%22%3A%22S3%5C%22CRET%22%7D"#,
+            r#"a=%7B%5C%22apikey%5C%22%3A%5C%22S3CRET%5C%22%7D"#,
+            r#"{"data":"{\"apikey\":\"S3\\\"CRET\"}","#,
+            r#"{"apikey":["S3CRET"],"#,
+            r#"{"apikey":[ {"a":"S3CRET"},"#,
+            r#"payload=%7B%22apikey%22%3A%5B%22S3CRET%22%5D"#,
+            r#"{"a":"{\\\"apikey\\\":\\\"S3CRET\\\"}","#,
+            r#"{"a":"{\\\\\\\"apikey\\\\\\\":\\\\\\\"S3CRET\\\\\\\"}","#,
         ] {
             let kept = blank(KEY, body);
             assert!(!kept.contains("S3C") && !kept.contains("CRET") && kept.contains(REDACTED), "{body} -> {kept}");
+            assert_eq!(blank(KEY, &kept), kept, "once is enough");
         }
         for body in ["the apikey is not here", "apikey", "apikey:", "apikey=\"\"", "{\"apikey", "{\"apikey\": nul"] {
             assert_eq!(blank(KEY, body), body);

@@ -21,8 +21,8 @@ const TOKEN: Secret = Secret { name: "token", anywhere: false };
 const TOLERANCE_S: u64 = 300;
 /// The kind of metadata by which our own messages are known again.
 pub(super) const HANDLE: &str = "hapax_message";
-/// Who else may see the event: one of several, and not always the same one.
-const VOLATILE: &[&str] = &["authorizations", "authed_users", "event_context"];
+/// Who else may see the event: one of several, and not always the same one; and what is not kept.
+const VOLATILE: &[&str] = &["authorizations", "authed_users", "event_context", TOKEN.name];
 const SIGNATURE: HeaderName = HeaderName::from_static("x-slack-signature");
 const TIME: HeaderName = HeaderName::from_static("x-slack-request-timestamp");
 
@@ -69,8 +69,11 @@ impl Provider for Slack {
         if now_ms.div_euclid(1_000).abs_diff(signed_s) > TOLERANCE_S {
             return Err(Refused::Stale);
         }
-        let without_token = TOKEN.blanked(&request.body, |_| format!("\"{REDACTED}\"")).map(Bytes::from);
-        Ok(Verified::after_check(request).signed_at(seconds_to_ms(Some(signed_s))).with_body(without_token))
+        Ok(Verified::after_check(request).signed_at(seconds_to_ms(Some(signed_s))).with_body(self.redact_kept(&request.body)))
+    }
+
+    fn redact_kept(&self, body: &Bytes) -> Option<Bytes> {
+        TOKEN.blanked(body, |_| format!("\"{REDACTED}\"")).map(Bytes::from)
     }
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
@@ -284,6 +287,14 @@ mod tests {
         format!(
             r#"{{"type":"event_callback","team_id":"T1","api_app_id":"A1","event_id":"Ev1","event":{{"type":"message","channel":"C1","ts":"1.000100","app_id":"{app}","text":"a","metadata":{{"event_type":"hapax_message","event_payload":{{"id":"{ID}"}}}}}}}}"#
         )
+    }
+
+    /// Versions that keep the token and versions that do not see the same event.
+    #[test]
+    fn the_token_makes_no_other_event() {
+        let of = |token: &str| read(&message("A1").replacen('{', &format!(r#"{{"token":"{token}","#), 1)).unwrap();
+        assert_eq!(of("a"), of("b"));
+        assert_eq!(of("a").fingerprint, read(&message("A1")).unwrap().fingerprint);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Stor
 
 use self::seen::Seen;
 use self::spool::{Gate, Spool};
-use self::store_failure::STORE_PATIENCE;
+use self::store_failure::{RETRY_AFTER_S, STORE_PATIENCE, refuse};
 use self::suspects::Suspects;
 use crate::channels::{Channel, Channels};
 use crate::connections::peer::{Peer, Proxies};
@@ -268,13 +268,19 @@ impl Ingress {
         let headers = headers::keep(verified.headers(), channel.provider.signature_headers());
         let (name, body) = (Arc::clone(&channel.name), verified.body().clone());
         let arrival = Arc::new(Arrival { channel: name, window_ms: channel.window_ms, headers, body, events });
-        match in_time("taking in", STORE_PATIENCE, self.accept(channel, &arrival)).await {
-            Ok(accepted) => {
-                self.learn(&arrival, &accepted, now_ms);
-                self.answer(channel, &arrival.events, &accepted, arrival.body.len(), now_ms).await
-            }
-            Err(error) => self.in_trouble(channel, &verified, &arrival, &nonce, &error).await,
+        let deadline = Instant::now() + STORE_PATIENCE;
+        let accepted = match in_time("taking in", STORE_PATIENCE, self.store.accept(Arc::clone(&arrival))).await {
+            Ok(accepted) => accepted,
+            Err(error) => return self.in_trouble(channel, &verified, &arrival, &nonce, &error).await,
+        };
+        let keeping = self.keep_conflicts(channel, &arrival, &accepted);
+        if let Err(error) = in_time("keeping conflicts", deadline - Instant::now(), keeping).await {
+            // What was new is in line: passed on or spooled it would be delivered twice.
+            self.telemetry.store_unavailable("accept", &error);
+            return refuse(channel, RETRY_AFTER_S);
         }
+        self.learn(&arrival, &accepted, now_ms);
+        self.answer(channel, &arrival.events, &accepted, arrival.body.len(), now_ms).await
     }
 
     /// Counts what became of the events, and says it.
@@ -304,11 +310,17 @@ impl Ingress {
         }
     }
 
-    /// Hands the webhook to the store. Other contents of known keys are kept beside the first, before anybody is told that they were taken.
+    /// Hands the webhook to the store, with all that belongs to it.
     async fn accept(&self, channel: &IngressChannel, arrival: &Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let accepted = self.store.accept(Arc::clone(arrival)).await?;
+        self.keep_conflicts(channel, arrival, &accepted).await?;
+        Ok(accepted)
+    }
+
+    /// Keeps other contents of known keys beside the first, before anybody is told that they were taken.
+    async fn keep_conflicts(&self, channel: &IngressChannel, arrival: &Arrival, accepted: &[Accepted]) -> Result<(), StoreError> {
         let mut beside = Vec::new();
-        for (NewEvent { event, .. }, accepted) in arrival.events.iter().zip(&accepted) {
+        for (NewEvent { event, .. }, accepted) in arrival.events.iter().zip(accepted) {
             let Accepted::Conflict(first) = *accepted else { continue };
             let alone = channel.provider.rewrap(&arrival.body, &[event.index]).map(Bytes::from);
             beside.push(Beside {
@@ -327,7 +339,7 @@ impl Ingress {
             let some = beside.split_off(beside.len().saturating_sub(CONFLICTS_AT_ONCE));
             try_join_all(some.into_iter().map(|beside| keep_beside(&*self.store, beside))).await?;
         }
-        Ok(accepted)
+        Ok(())
     }
 
     /// Counts what became of the events; returns how many were new.

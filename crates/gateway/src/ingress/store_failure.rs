@@ -19,7 +19,7 @@ use crate::telemetry::RefusedWhy;
 /// How long the store may take to take a webhook in. The answer leaves within two seconds, whatever the store does.
 pub(super) const STORE_PATIENCE: Duration = Duration::from_millis(1_500);
 
-const RETRY_AFTER_S: u32 = 5;
+pub(super) const RETRY_AFTER_S: u32 = 5;
 
 /// Provider ids named in a log line.
 const IDS_LOGGED: usize = 10;
@@ -60,7 +60,10 @@ impl Ingress {
         let body = verified.body().clone();
         // An id in a header that is not kept, say: read again it would be another event, and the provider's copy would be new.
         let again = channel.read_back(&headers, &body);
-        if identity(channel, &again.events) != identity(channel, events) {
+        // So is what was signed too long ago: nobody would see that any more.
+        let same = identity(channel, &again.events) == identity(channel, events)
+            && again.events.iter().map(|new| &new.disposition).eq(events.iter().map(|new| &new.disposition));
+        if !same {
             return refuse(channel, RETRY_AFTER_S);
         }
         let window_ms = again.events.iter().map(|new| again.window_of(&new.event)).min().unwrap_or(channel.window_ms);
@@ -110,8 +113,9 @@ impl IngressChannel {
     /// What a webhook that was verified when it came holds, read from what was kept of it.
     pub(super) fn read_back(&self, kept: &KeptHeaders, body: &Bytes) -> Arrival {
         let headers = headers::read_back(kept);
-        let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body: body.clone() };
-        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), body, &headers::nonce(kept));
+        let body = self.provider.redact_kept(body).unwrap_or_else(|| body.clone());
+        let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body };
+        let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), &request.body, &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
         Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
     }
@@ -127,7 +131,7 @@ fn identity(channel: &IngressChannel, events: &[NewEvent]) -> EventKey {
     EventKey::from_content("webhook", &channel.name, &parts)
 }
 
-fn refuse(channel: &IngressChannel, after_s: u32) -> Reply {
+pub(super) fn refuse(channel: &IngressChannel, after_s: u32) -> Reply {
     channel.telemetry.refused(RefusedWhy::Store);
     later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
 }

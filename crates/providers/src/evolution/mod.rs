@@ -41,11 +41,13 @@ impl Evolution {
     }
 
     /// The body without the instance's key.
-    fn redacted(&self, body: &Bytes) -> Option<Bytes> {
+    fn redacted(&self, body: &Bytes, kept: bool) -> Option<Bytes> {
         let stands_in = |given: &str| {
             let given = given.as_bytes();
             let is_ours = self.token.as_ref().is_some_and(|token| bool::from(token.expose_secret().as_bytes().ct_eq(given)));
-            format!("\"{}\"", if is_ours { OUR_KEY } else { REDACTED })
+            // Only we put that in, and only what we kept may have it.
+            let stood_in = kept && given == OUR_KEY.as_bytes();
+            format!("\"{}\"", if is_ours || stood_in { OUR_KEY } else { REDACTED })
         };
         APIKEY.blanked(body, stands_in).map(Bytes::from)
     }
@@ -68,7 +70,11 @@ impl Provider for Evolution {
             Proof::Jwt(jwt) => jwt.check(&request.headers, now_ms)?,
             Proof::Header(check) => check.check(&request.headers, &request.body).map(|()| None)?,
         };
-        Ok(Verified::after_check(request).signed_at(signed_ms).with_body(self.redacted(&request.body)))
+        Ok(Verified::after_check(request).signed_at(signed_ms).with_body(self.redacted(&request.body, false)))
+    }
+
+    fn redact_kept(&self, body: &Bytes) -> Option<Bytes> {
+        self.redacted(body, true)
     }
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
@@ -92,5 +98,27 @@ impl Provider for Evolution {
             Proof::Jwt(jwt) => jwt.headers(),
             Proof::Header(check) => check.headers(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A version that redacted less, or nothing, may have kept a webhook in the spool; one that we kept has our own stand-in in it.
+    #[test]
+    fn what_was_kept_is_redacted_again_and_our_stand_in_stays() {
+        let evolution = Evolution::new(&EvolutionProof::Jwt { secrets: vec![] }, Some(&"our-own-key".into()));
+        let again = |body: &str| {
+            let kept = evolution.redact_kept(&Bytes::from(body.to_owned())).expect("something to look at");
+            String::from_utf8(kept.to_vec()).expect("a text")
+        };
+        assert_eq!(again(r#"{"apikey":"S3CRET"}"#), r#"{"apikey":"[redacted]"}"#);
+        assert_eq!(again(r#"{"apikey":"our-own-key"}"#), r#"{"apikey":"[token]"}"#);
+        for kept in [r#"{"apikey":"[token]"}"#, r#"{"apikey":"[redacted]"}"#] {
+            assert_eq!(again(kept), kept);
+        }
+        let came = evolution.redacted(&Bytes::from_static(br#"{"apikey":"[token]"}"#), false);
+        assert_eq!(came.as_deref(), Some(&br#"{"apikey":"[redacted]"}"#[..]), "nobody else may write it");
     }
 }
