@@ -3,10 +3,12 @@
 use std::net::TcpListener;
 use std::process::Stdio;
 
+use hapax_gateway::settings::Channel;
+use hapax_providers::settings::{FieldSource, GenericSettings, Settings, SignatureRule};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 
 use crate::program::{ADMIN_TOKEN, Poster};
-use crate::rig::{SECRET, eventually, signature, text};
+use crate::rig::{Opened, Rig, SECRET, channel, eventually, signature, text};
 
 const PASSWORD: &str = "hunter2@home";
 
@@ -77,4 +79,39 @@ async fn a_password_in_a_targets_address_reaches_the_bot_and_no_words_of_ours() 
         assert!(!shown.contains(secret) && !read("said").contains(secret) && !logged.contains(secret), "{secret} is shown");
     }
     assert!(!logged.contains('\u{1b}'), "a file is no terminal: there are no colours in it");
+}
+
+/// What a channel signs with is what its bot checks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_in_the_address_does_not_replace_the_channels_own_proof() {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let header = http::header::AUTHORIZATION;
+    let signature = SignatureRule::Token { header, prefix: "Bearer ".to_owned(), secrets: vec!["a-token-of-the-sender".into()] };
+    let generic = GenericSettings {
+        channel: "any".to_owned(),
+        signature,
+        id: Some(FieldSource::Pointer("/id".to_owned())),
+        id_parts: Vec::new(),
+        thread: None,
+    };
+    let target = bot.url().replace("http://", "http://ana:hunter2@");
+    let any = Channel { provider: Settings::Generic(generic), ..channel("any", Some(target)) };
+    let rig = Rig::start(Opened::memory(), vec![any]).await;
+    let ask = rig.client.post(rig.url("/in/any")).bearer_auth("a-token-of-the-sender");
+    assert_eq!(ask.body(r#"{"id":"1"}"#).send().await.expect("an answer").status(), 200);
+    assert_eq!(bot.called(1).await[0].header("authorization"), "Bearer a-token-of-the-sender");
+}
+
+/// Users and passwords are bytes: none is cut, and none stays in the address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_is_no_text_is_sent_whole() {
+    // What `printf 'an\377:p' | base64` and `printf 'ana:p\377w' | base64` say.
+    for (login, sent) in [("an%ff:p", "Basic YW7/OnA="), ("ana:p%FFw", "Basic YW5hOnD/dw=="), (":p%40", "Basic OnBA")] {
+        let bot = FakeBot::willing().await.expect("a bot");
+        let target = bot.url().replace("http://", &format!("http://{login}@"));
+        let rig = Rig::start(Opened::memory(), vec![channel("shop", Some(target))]).await;
+        rig.accepted("shop", text("wamid.A", "1")).await;
+        assert_eq!(bot.called(1).await[0].header("authorization"), sent, "{login}");
+        rig.stop().await;
+    }
 }

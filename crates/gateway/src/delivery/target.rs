@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_domain::{EventId, ThreadId};
@@ -73,9 +75,7 @@ impl Target {
         let Channel { settings, provider, sending } = channel;
         let Some(address) = &settings.target else { return Ok(None) };
         let url = http_client::read_address("target", &settings.name, address)?;
-        // The client makes one of the other.
-        let asked = client.post(url).build().map_err(BadCalls::Client)?;
-        let (url, login) = (asked.url().clone(), asked.headers().get(header::AUTHORIZATION).cloned());
+        let (url, login) = take_login(url);
         let own_form = matches!(settings.provider, Settings::Telegram { .. });
         let reading = || build_sending(&settings.provider, None).filter(|_| own_form);
         Ok(Some(Self {
@@ -173,13 +173,15 @@ impl Target {
             }
         }
         let unsigned = Unsigned { url: Some(self.url.as_str()), headers: &headers, body: &body };
-        for (name, value) in self.provider.sign(unsigned, wall_ms) {
-            headers.insert(name, value);
-        }
-        ours(&mut headers, &body);
+        let proof = self.provider.sign(unsigned, wall_ms);
         if let Some(login) = &self.login {
             headers.insert(header::AUTHORIZATION, login.clone());
         }
+        // Last: what the channel signs with is what the bot checks.
+        for (name, value) in proof {
+            headers.insert(name, value);
+        }
+        ours(&mut headers, &body);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
@@ -237,6 +239,33 @@ impl Target {
             headers.insert(WEBHOOK_SIGNATURE, signature);
         }
     }
+}
+
+/// Takes a user and password out of an address, as the header that is made of them. They are bytes, and need not be text.
+fn take_login(mut url: Url) -> (Url, Option<HeaderValue>) {
+    let mut login = unescape(url.username());
+    login.push(b':');
+    login.extend(unescape(url.password().unwrap_or_default()));
+    // Neither can fail: the address has a host.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    let value = (login.len() > 1).then(|| HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()).flatten();
+    let hidden = value.map(|mut value| {
+        value.set_sensitive(true);
+        value
+    });
+    (url, hidden)
+}
+
+/// Undoes percent encoding; a percent sign that begins none stands for itself.
+fn unescape(text: &str) -> Vec<u8> {
+    let (mut rest, mut bytes) = (text.as_bytes(), Vec::with_capacity(text.len()));
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = after.get(..2).filter(|_| first == b'%').and_then(|digits| hex::decode(digits).ok());
+        bytes.push(escaped.as_ref().map_or(first, |byte| byte[0]));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    bytes
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {

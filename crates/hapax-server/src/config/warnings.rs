@@ -57,6 +57,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "channel.{name}: a secret of {bytes} bytes can be guessed; the next version takes {SECRET_SOON_BYTES} and more (`openssl rand -hex 24`)"
             ));
         }
+        if signs_by_authorization(&channel.provider) && channel.target.as_deref().is_some_and(has_login) {
+            said.push(format!(
+                "channel.{name}: the user and password in `target` are not sent: webhooks of this channel are signed by the same header, `Authorization`"
+            ));
+        }
         said.extend(window(channel));
         said.extend(on_store_failure(config, channel));
         if matches!(rule_of(&channel.provider), Some(SignatureRule::None)) {
@@ -105,6 +110,25 @@ fn rule_of(provider: &Settings) -> Option<&SignatureRule> {
         Settings::Evolution { proof: EvolutionProof::Header(rule), .. } => Some(rule),
         _ => None,
     }
+}
+
+/// True where what proves a webhook stands in the header in which a login would stand.
+fn signs_by_authorization(provider: &Settings) -> bool {
+    match provider {
+        Settings::Evolution { proof: EvolutionProof::Jwt { .. }, .. } => true,
+        _ => match rule_of(provider) {
+            Some(SignatureRule::Hmac { header, .. } | SignatureRule::Token { header, .. }) => {
+                *header == http::header::AUTHORIZATION
+            }
+            Some(SignatureRule::Basic { .. }) => true,
+            Some(SignatureRule::None) | None => false,
+        },
+    }
+}
+
+fn has_login(address: &str) -> bool {
+    let authority = address.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    authority.contains('@')
 }
 
 /// What a window costs that ends before the provider has given up.
@@ -204,6 +228,21 @@ mod tests {
         let gowa = |secret: &str| Settings::Gowa { secrets: vec!["0123456789abcdef".into(), secret.into()] };
         assert_eq!(shortest_secret(&gowa("12345678")), Some(8));
         assert_eq!(shortest_secret(&gowa("a longer secret than that")), Some(16));
+    }
+
+    #[test]
+    fn a_login_that_is_not_sent_is_worth_a_word() {
+        let evolution = |proof| Settings::Evolution { proof, token: None };
+        let token = |header| SignatureRule::Token { header, prefix: String::new(), secrets: vec![] };
+        for (provider, same) in [
+            (evolution(EvolutionProof::Jwt { secrets: vec![] }), true),
+            (evolution(EvolutionProof::Header(token(http::header::AUTHORIZATION))), true),
+            (evolution(EvolutionProof::Header(token(http::header::COOKIE))), false),
+            (Settings::Gowa { secrets: vec![] }, false),
+        ] {
+            assert_eq!(signs_by_authorization(&provider), same, "{provider:?}");
+        }
+        assert!(has_login("https://ana:x@bot.example/a") && !has_login("https://bot.example/a?to=ana@b"));
     }
 
     #[test]
