@@ -108,7 +108,7 @@ pub(super) fn read(
     for (index, wanted) in found.into_iter().enumerate() {
         let wanted = if index < REPLIES_MAX { wanted } else { Err(format!("more than {REPLIES_MAX} replies")) };
         match wanted {
-            Ok(wanted) => replies.messages.push(message(lease, thread, index, wanted, &**sending)),
+            Ok(wanted) => replies.messages.push(message(lease, thread, index, wanted, &**sending, wall_ms)),
             Err(why) => {
                 replies.bad += 1;
                 replies.why = format!("reply {index}: {why}");
@@ -152,7 +152,7 @@ fn read_one(text: &str, wall_ms: i64) -> Result<Draft, String> {
     draft.and_then(|draft| draft.later(reply.send_at.as_deref(), wall_ms)).map_err(|bad| bad.to_string())
 }
 
-fn message(lease: &InboxLease, thread: &ThreadId, index: usize, draft: Draft, sending: &dyn Sending) -> NewMessage {
+fn message(lease: &InboxLease, thread: &ThreadId, index: usize, draft: Draft, sending: &dyn Sending, wall_ms: i64) -> NewMessage {
     let event = super::first_event(lease);
     // A replay is asked for by a person: its replies are sends of their own.
     let run = lease.replay.map_or_else(String::new, |number| format!(".r{number}"));
@@ -160,7 +160,9 @@ fn message(lease: &InboxLease, thread: &ThreadId, index: usize, draft: Draft, se
     let text = sending.text(draft.payload.as_bytes());
     let origin = Origin { channel: Arc::clone(&lease.channel), account: thread.account.clone() };
     let message = NewMessage::new(origin, peer, draft, text, format!("{event}{run}.{index}"));
-    NewMessage { priority: Priority::Reply, reply_to: Some(event), ..message }
+    // The places of replies are for people who wait for an answer now.
+    let later = message.send_at_ms.is_some_and(|at_ms| at_ms > wall_ms);
+    NewMessage { priority: if later { Priority::Normal } else { Priority::Reply }, reply_to: Some(event), ..message }
 }
 
 impl Replies {
@@ -250,6 +252,12 @@ mod tests {
         );
         let times: Vec<_> = replies.messages.iter().map(|message| message.send_at_ms).collect();
         assert_eq!((times, replies.bad), (vec![Some(91_000), Some(86_400_000), None], 0));
+        let priorities: Vec<_> = replies.messages.iter().map(|message| message.priority).collect();
+        assert_eq!(
+            priorities,
+            [Priority::Normal, Priority::Normal, Priority::Reply],
+            "the places of replies are for those of now"
+        );
     }
 
     #[test]
