@@ -83,11 +83,11 @@ impl List<'_> {
         } else {
             output.table(self.head, rows.iter().map(row).collect());
         }
-        if rows.is_empty() {
-            return Err(Failure::NothingMatched(self.none.to_owned()));
-        }
-        if let Some(next) = answer["next"].as_str() {
-            output.note(format_args!("there are more: --{} {next}", page.flag));
+        match answer["next"].as_str() {
+            // Also without rows: where a token sees little of what there is, a page may show nothing and not be the last.
+            Some(next) => output.note(format_args!("there are more: --{} {next}", page.flag)),
+            None if rows.is_empty() => return Err(Failure::NothingMatched(self.none.to_owned())),
+            None => {}
         }
         Ok(())
     }

@@ -179,6 +179,24 @@ async fn the_page_that_a_list_names_is_shown_by_it() {
     }
 }
 
+/// A page may be empty and yet not be the last: there was too much of others to look through.
+#[tokio::test]
+async fn an_empty_page_with_more_behind_it_is_not_the_end_of_the_list() {
+    use axum::routing::get;
+    let page = |name: &'static str| get(async move || axum::Json(serde_json::json!({name: [], "next": "abc"})));
+    let router = axum::Router::new()
+        .route("/v1/threads", page("threads"))
+        .route("/v1/threads/{id}/messages", page("messages"))
+        .route("/v1/events", get(async || axum::Json(serde_json::json!({"events": []}))));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    for more in [&["threads"][..], &["threads", "--json"], &["messages", "7__55119"]] {
+        assert_eq!(exit_code(more, &server, TOKEN).await, 0, "{more:?}");
+    }
+    assert_eq!(exit_code(&["events"], &server, TOKEN).await, 5);
+}
+
 #[tokio::test]
 async fn a_message_is_sent_followed_and_cancelled_from_the_command_line() {
     let fixture = Fixture::new();
