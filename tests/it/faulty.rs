@@ -309,6 +309,10 @@ impl StoreWrapper for Faulty {
         self.inner.learn_spelling(spelling);
     }
 
+    fn moving(&self) -> Result<&dyn hapax_store::Moving, StoreError> {
+        self.inner.moving()
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.pings.fetch_add(1, Ordering::SeqCst);
         self.in_reach().await?;

@@ -32,11 +32,9 @@ macro_rules! pass_on {
 
             fn limit_outbox(&self, most: usize);
 
-            fn learn_spelling(&self, _spelling: Spelling) {}
+            fn learn_spelling(&self, spelling: Spelling);
 
-            fn moving(&self) -> Result<&dyn Moving, StoreError> {
-                Err(StoreError::Refused("this store can neither be exported nor imported".to_owned()))
-            }
+            fn moving(&self) -> Result<&dyn Moving, StoreError>;
 
             $(fn $read(&self, $($read_arg: $read_type),*) -> impl Future<Output = Result<$read_out, StoreError>> + Send {
                 async move { self.reach().await?.$read($($read_arg),*).await }

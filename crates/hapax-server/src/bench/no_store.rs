@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, ids};
 use hapax_store::clock::SystemClock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Accepted, Arrival, Copies, NaiveClaim, Promise, Store, StoreError, StoreWrapper};
+use hapax_store::{Accepted, Arrival, Copies, Moving, NaiveClaim, Promise, Spelling, Store, StoreError, StoreWrapper};
 
 /// An empty store that stays empty.
 pub(super) struct NoStore {
@@ -50,6 +50,12 @@ impl StoreWrapper for NoStore {
     }
 
     fn limit_outbox(&self, _most: usize) {}
+
+    fn learn_spelling(&self, _spelling: Spelling) {}
+
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Err(StoreError::Refused("there is nothing in it to move".to_owned()))
+    }
 
     fn promise(&self) -> Promise {
         Promise::Degraded(vec!["keeps nothing at all".to_owned()])
