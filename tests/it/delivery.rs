@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
-use crate::rig::{Opened, Rig, channel, eventually, in_time, text};
+use crate::rig::{Opened, Rig, change, channel, eventually, in_time, status, text, webhook};
 
 on_every_store! {
     the_bot_gets_the_webhook_byte_for_byte_with_our_headers
@@ -29,6 +29,7 @@ on_every_store! {
     attempts_end_in_parking
     a_poison_blocks_its_thread_where_that_was_chosen
     what_the_bot_rejects_blocks_its_thread_too_where_that_was_chosen
+    what_nobody_waits_behind_is_parked_although_threads_are_to_wait
     a_dead_target_spends_no_attempts_and_is_found_again
     a_bot_that_says_503_is_called_again_with_a_higher_attempt_and_charged_nothing
     a_503_with_retry_after_holds_its_own_thread_only
@@ -264,6 +265,23 @@ async fn what_the_bot_rejects_blocks_its_thread_too_where_that_was_chosen(opened
     eventually("both were taken", async || rig.inbox().await.is_empty()).await;
     assert_eq!(bot.calls().iter().filter(|call| id_of(call) == "wamid.B").count(), 1);
     assert_eq!(bot.calls().last().map(id_of).as_deref(), Some("wamid.B"));
+}
+
+async fn what_nobody_waits_behind_is_parked_although_threads_are_to_wait(opened: Opened) {
+    let bot = FakeBot::start(|call| Say::Status(if call.number == 0 { 422 } else { 500 })).await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.on_poison = OnPoison::Block;
+    let rig = Rig::start(opened, vec![shop]).await;
+    rig.accepted("shop", webhook(&[change(&[], &[status("wamid.A", "sent")])])).await;
+    in_time("the first call", bot.called(1)).await;
+    rig.accepted("shop", webhook(&[change(&[], &[status("wamid.B", "sent")])])).await;
+    eventually("both are parked", async || {
+        let rows = rig.inbox().await;
+        assert!(rows.iter().all(|row| row.failures <= 5), "{rows:?}");
+        rows.len() == 2 && rows.iter().all(|row| row.state == ItemState::Parked)
+    })
+    .await;
+    assert_eq!(bot.calls().len(), 1 + 5);
 }
 
 async fn a_dead_target_spends_no_attempts_and_is_found_again(opened: Opened) {

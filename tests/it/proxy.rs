@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hapax_domain::RetryPolicy;
 use hapax_gateway::settings::{Channel, Mode};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
@@ -13,6 +14,7 @@ on_every_store! {
     a_repeat_of_a_running_request_waits_and_is_then_told_to_come_again
     a_repeat_gets_the_answer_of_the_run_it_waited_for
     a_failure_is_passed_on_and_the_next_try_answers
+    a_repeat_of_what_waits_for_its_next_try_is_a_bad_gateway_at_once
     an_unreachable_bot_is_a_bad_gateway
     an_answer_too_long_to_keep_is_a_bad_gateway_and_the_bot_is_not_asked_again
 }
@@ -104,6 +106,17 @@ async fn a_failure_is_passed_on_and_the_next_try_answers(opened: Opened) {
     let (status, answer) = rig.post("shop", text("wamid.A", "1")).await;
     assert_eq!((status, answer), (200, "attempt 2".into()));
     assert_eq!(bot.calls().len(), 2);
+}
+
+async fn a_repeat_of_what_waits_for_its_next_try_is_a_bad_gateway_at_once(opened: Opened) {
+    let bot = FakeBot::start(|_| Say::Status(500)).await.expect("a bot");
+    let retry = RetryPolicy { first_ms: 600_000, cap_ms: 600_000, attempts: 5 };
+    let rig = Rig::start(opened, vec![Channel { retry, timeout_ms: 5_000, ..proxy(bot.url()) }]).await;
+    assert_eq!(rig.post("shop", text("wamid.A", "1")).await.0, 500);
+    let begun = std::time::Instant::now();
+    assert_eq!(rig.post("shop", text("wamid.A", "1")).await.0, 502);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(bot.calls().len(), 1);
 }
 
 async fn an_unreachable_bot_is_a_bad_gateway(opened: Opened) {

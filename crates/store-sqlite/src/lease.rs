@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax_domain::Fence;
 use hapax_store::{
-    Answer, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, why_kept, write_replies,
+    Answer, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, is_told, why_kept,
+    write_replies,
 };
 use rusqlite::params;
 
@@ -172,6 +173,9 @@ impl Writer {
     }
 
     fn log_attempt(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+        if !is_told(held.attempt, outcome) {
+            return Ok(());
+        }
         self.db
             .prepare_cached(
                 "INSERT INTO attempts SELECT first, item, ?3, received, ?4, ?5, ?6, ?7, ?8, ?9

@@ -48,7 +48,7 @@ pub use outbox::{
 };
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
-    Reads, Stats,
+    Reads, Stats, is_told,
 };
 
 pub use threads::{

@@ -157,6 +157,16 @@ impl Copies {
     }
 }
 
+/// Whether an attempt that ended so is written down. One that ended the item is, and so are the first hundred; after that every tenth up to a
+/// thousand, every hundredth up to ten thousand, and so on: what is tried on for ever has a story that can be read, and stored.
+pub fn is_told(attempt: u32, outcome: &str) -> bool {
+    let (attempt, mut step) = (u64::from(attempt), 1);
+    while attempt > 100 * step {
+        step *= 10;
+    }
+    attempt.is_multiple_of(step) || matches!(outcome, "delivered" | "parked")
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptRow {
     pub item: ItemId,

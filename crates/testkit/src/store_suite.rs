@@ -56,6 +56,7 @@ macro_rules! store_suite {
             a_dead_instances_lease_holds_until_it_ends
             a_crash_gives_the_work_back_with_a_higher_fence
             new_work_wakes_who_waits
+            a_story_of_many_attempts_stays_short
         );
         $crate::store_suite!(@settling $fixture;
             a_delivered_item_is_gone

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hapax_domain::EventId;
-use hapax_store::{Answer, EventState, Store, StoreError};
+use hapax_store::{Answer, EventState, InboxRow, ItemState, Store, StoreError};
 use moka::sync::Cache;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -75,8 +75,8 @@ impl Answers {
 
     /// Waits for the verdict on an event; `None` when the deadline came first.
     ///
-    /// The first request of an event hears of a try that ended before it began to wait; a repeat does not hear old failures, it
-    /// waits for the next try.
+    /// The first request of an event hears of a try that ended before it began to wait; a repeat does not hear old failures: it waits for
+    /// the try that is running, and where none is and one has failed, it hears that at once.
     pub(crate) async fn wait(
         &self,
         store: &dyn Store,
@@ -156,8 +156,12 @@ async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, Store
     if let Some(answer) = store.answer(event).await? {
         return Ok(Some(Verdict::Answered(answer)));
     }
-    let state = store.event(event).await?.map(|detail| detail.row.state);
-    match state {
+    let detail = store.event(event).await?;
+    match detail.as_ref().map(|detail| detail.row.state) {
+        // It failed, and its next try may be long in coming.
+        Some(EventState::Waiting) if detail.is_some_and(|detail| detail.open.iter().any(waits_after_failure)) => {
+            Ok(Some(Verdict::Failed { status: 502 }))
+        }
         Some(EventState::Waiting) => Ok(None),
         Some(EventState::Parked | EventState::Quarantined) => Ok(Some(Verdict::Failed { status: 502 })),
         Some(EventState::Delivered | EventState::Kept) | None => {
@@ -167,6 +171,10 @@ async fn ask(store: &dyn Store, event: EventId) -> Result<Option<Verdict>, Store
             Ok(Some(Verdict::Answered(store.answer(event).await?.unwrap_or_else(taken))))
         }
     }
+}
+
+fn waits_after_failure(item: &InboxRow) -> bool {
+    item.replay.is_none() && item.why.is_some() && matches!(item.state, ItemState::Waiting { .. })
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
 use self::target::Target;
 use crate::channels::Channels;
 use crate::http_client::BadCalls;
-use crate::settings::Mode;
+use crate::settings::{Mode, OnPoison};
 use crate::telemetry::Telemetry;
 use crate::worker::{self, CallGuard, Hold, Work};
 
@@ -121,7 +121,9 @@ impl Delivery {
             return Attempt::without_request(Outcome::HandBack { wait_ms: 0, called: None }, 503);
         }
         let took = begun.elapsed();
-        let judgement = judge(&heard, target.settings.gives_up_on_4xx());
+        // A thread that is to wait for each of its events waits for what was refused with a 4xx too.
+        let gives_up_on_4xx = target.settings.park_on_4xx && on_poison(target, lease) == OnPoison::Park;
+        let judgement = judge(&heard, gives_up_on_4xx);
         let (outcome, unsent) = self.outcome(target, lease, pass, judgement, &heard, answer.as_ref());
         Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
     }
@@ -328,10 +330,16 @@ fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Ans
     (Outcome::Delivered { status, answer: kept, replies: replies.messages }, unsent)
 }
 
+/// What becomes of an item that fails too often. Where nobody waits behind it, it would be called for ever and nobody would notice.
+fn on_poison(target: &Target, lease: &InboxLease) -> OnPoison {
+    let has_lane = lease.events.first().is_some_and(|event| event.thread.is_some() && event.kind.waits_in_thread());
+    if has_lane { target.settings.on_poison } else { OnPoison::Park }
+}
+
 /// Charges one failure, which may be the last.
 fn failure(target: &Target, lease: &InboxLease, why: String, asked_ms: Option<i64>) -> Outcome {
     let (settings, number) = (&target.settings, lease.failures + 1);
-    match next_wait_ms(settings.retry, settings.on_poison, number, rand::random(), asked_ms) {
+    match next_wait_ms(settings.retry, on_poison(target, lease), number, rand::random(), asked_ms) {
         Some(wait_ms) => Outcome::Retry { wait_ms, why },
         None => {
             let why = format!("{why}; that was failure {number} of {}", settings.retry.attempts);

@@ -97,13 +97,6 @@ pub enum OnUnknown {
     Resend,
 }
 
-impl Channel {
-    /// Whether what the target refuses with a 4xx is parked at once. A thread that is to wait for each of its events waits for such a one too.
-    pub(crate) fn gives_up_on_4xx(&self) -> bool {
-        self.park_on_4xx && self.on_poison == OnPoison::Park
-    }
-}
-
 impl fmt::Debug for Channel {
     /// In short, and without what the target's address may carry.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +118,7 @@ pub enum Mode {
 pub enum OnPoison {
     /// The item is parked and the thread goes on.
     Park,
-    /// The item is tried on, whatever the target answers, and the thread waits.
+    /// The item is tried on, whatever the target answers, and the thread waits. What nobody waits behind is parked.
     Block,
 }
 

@@ -75,8 +75,16 @@ local function keep_replies(seq, replies, bytes)
   redis.call('HSET', key('i', seq), 'kept', cmsgpack.pack(replies), 'replies', bytes)
 end
 
+-- As `is_told` says: the first hundred, then ever fewer, and those that ended the item.
+local function is_told(attempt, outcome)
+  local step = 1
+  while attempt / step > 100 do step = step * 10 end
+  return attempt % step == 0 or outcome == 'delivered' or outcome == 'parked'
+end
+
 local function log_attempt(seq, lease, outcome, detail)
   local of = redis.call('HMGET', key('i', seq), 'received', 'attempt')
+  if not is_told(tonumber(of[2]), outcome) then return end
   local row = { tonumber(of[1]), tonumber(of[2]), lease.fence, lease.worker, tonumber(lease.leased), now, outcome, detail }
   redis.call('RPUSH', key('at', seq), cmsgpack.pack(row))
 end

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lanes::Held;
 use super::state::{ItemPlace, State, lane_number, lane_ref};
-use crate::{AttemptRow, InboxLease, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, why_kept};
+use crate::{AttemptRow, InboxLease, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, is_told, why_kept};
 use hapax_domain::{Fence, ItemId};
 
 impl State {
@@ -68,6 +68,9 @@ impl State {
 
     pub(super) fn log_attempt(&mut self, held: &Held, now: i64, outcome: &str, detail: &str) {
         let Some(item) = self.items.get(&held.item) else { return };
+        if !is_told(item.attempt, outcome) {
+            return;
+        }
         let row = AttemptRow {
             item: held.item,
             attempt: item.attempt,

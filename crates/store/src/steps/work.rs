@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash as Hashed;
 
+use crate::is_told;
+
 use super::engine::{Changes, Loaded, Tx, TxError, Wanted};
 use super::records::{
     AnswerRec, AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
@@ -218,6 +220,9 @@ impl Work {
 
     /// Writes down how an attempt ended.
     pub(super) fn log(&mut self, queue: Queue, of: u64, item_ms: i64, held: &Held, outcome: &str, detail: &str) {
+        if queue == Queue::Inbox && !is_told(held.attempt, outcome) {
+            return;
+        }
         self.attempts.push(AttemptRec {
             queue,
             of,

@@ -175,3 +175,21 @@ pub async fn new_work_wakes_who_waits(fixture: &dyn StoreFixture) {
     accept_one(&*other, message("m1", "ana")).await;
     hint.await;
 }
+
+/// What is tried on for ever is told in full at first, and then now and then; how it ended is always told.
+pub async fn a_story_of_many_attempts_stays_short(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let event = accept_one(&*store, message("m1", "ana")).await;
+    for _ in 0..123 {
+        let held = lease(&*store, 1).await.remove(0);
+        let again = Outcome::Retry { wait_ms: 0, why: "500".to_owned() };
+        assert_eq!(store.settle_inbox(held.lane, held.fence, again).await.ok(), Some(Settled::Done));
+    }
+    let held = lease(&*store, 1).await.remove(0);
+    assert_eq!((held.attempt, held.failures), (124, 123), "all are counted");
+    store.settle_inbox(held.lane, held.fence, DELIVERED).await.expect("settled");
+    let told = store.event(event).await.expect("found").expect("there").attempts;
+    let numbers: Vec<u32> = told.iter().map(|attempt| attempt.attempt).collect();
+    assert_eq!(numbers, (1..=100).chain([110, 120, 124]).collect::<Vec<_>>());
+    assert_eq!(told.last().map(|last| last.outcome.as_str()), Some("delivered"));
+}
