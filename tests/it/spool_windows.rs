@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use hapax::{StoreAddress, StoreUrl};
+use hapax_domain::{Event, EventKey, Kind};
 use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_providers::settings::Settings;
 use hapax_server::config::Config;
 use hapax_store::memory::MemoryStore;
+use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent, Store};
+use hapax_store_sqlite::{self as sqlite, SqliteStore};
 use hapax_testkit::fake_bot::FakeBot;
 use hapax_testkit::hand_clock::HandClock;
 
@@ -90,6 +93,29 @@ async fn what_was_signed_before_its_window_does_not_pass_through_the_spool() {
     faulty.outage(Outage::Over);
     rig.counted(r#"hapax_spool_drained_total{channel="team"}"#, 1).await;
     assert_eq!(rig.events().await.len(), 1);
+}
+
+/// A version that kept more of a body may have left it in the spool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_lay_in_the_spool_does_not_get_to_the_store() {
+    let (folder, clock) = (crate::quick_folder(), HandClock::at(1_760_000_000_000));
+    let event = serde_json::json!({"type": "message", "channel": "C1", "user": "U1", "text": "oi", "ts": "1760000000.1"});
+    let body =
+        serde_json::json!({"token": "S3CRET", "type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event});
+    let key = EventKey::from_content("webhook", "team", b"Ev1");
+    let events = vec![NewEvent { event: Event::new(Kind::Notice, "team", "", key, 0), disposition: Disposition::Deliver }];
+    let (headers, body) = (KeptHeaders::default(), body.to_string().into());
+    let arrival = Arrival { channel: "team".into(), window_ms: MINUTE_MS, headers, body, events };
+    let spool = SqliteStore::open(&folder.path().join("spool.db"), Arc::new(clock.clone()), &sqlite::Options::default());
+    spool.expect("it opens").accept(arrival.into()).await.expect("taken in");
+
+    let provider = Settings::Slack { secrets: vec![SECRET.into()] };
+    let slack = Channel { provider, ..channel("team", None) };
+    let rig = Rig::start_with(opened(&clock), spooling(folder.path(), slack)).await;
+    rig.counted(r#"hapax_spool_drained_total{channel="team"}"#, 1).await;
+    let found = rig.store.event(rig.events().await[0].id).await.expect("found").expect("there");
+    let body = String::from_utf8_lossy(&found.body);
+    assert!(!body.contains("S3CRET") && body.contains("redacted"), "{body}");
 }
 
 /// What was taken in is the bot's once: while the other contents of a webhook cannot be kept, the provider is asked to send it again, and
