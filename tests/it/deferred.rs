@@ -9,7 +9,7 @@ use hapax_store_mysql as mysql;
 use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::store_fixture::{MemoryBed, StoreFixture, accept, message, webhook};
+use hapax_testkit::store_fixture::{MemoryFixture, StoreFixture, accept, message, webhook};
 use tokio::runtime::Handle;
 
 use crate::rig::eventually;
@@ -31,9 +31,9 @@ fn comes_with(number: usize, store: Arc<dyn Store>) -> Arc<DeferredStore> {
     )
 }
 
-struct AwaitedBed(MemoryBed);
+struct DeferredFixture(MemoryFixture);
 
-impl AwaitedBed {
+impl DeferredFixture {
     fn behind(store: Arc<dyn Store>) -> Arc<dyn Store> {
         let awaited = comes_with(1, store);
         tokio::task::block_in_place(|| Handle::current().block_on(awaited.wait()));
@@ -41,7 +41,7 @@ impl AwaitedBed {
     }
 }
 
-impl StoreFixture for AwaitedBed {
+impl StoreFixture for DeferredFixture {
     fn clock(&self) -> &HandClock {
         self.0.clock()
     }
@@ -56,14 +56,14 @@ impl StoreFixture for AwaitedBed {
 }
 
 mod behind_it {
-    use super::{AwaitedBed, MemoryBed};
+    use super::{DeferredFixture, MemoryFixture};
 
-    hapax_testkit::store_suite!(AwaitedBed(MemoryBed::new()));
+    hapax_testkit::store_suite!(DeferredFixture(MemoryFixture::new()));
 }
 
 #[tokio::test]
 async fn until_it_comes_it_is_away_and_says_why() {
-    let store = comes_with(3, MemoryBed::new().open());
+    let store = comes_with(3, MemoryFixture::new().open());
     let why = store.ping().await.expect_err("it is not there");
     assert!(why.retryable() && why.to_string().contains("nobody listens there"), "{why}");
     assert!(matches!(store.promise(), Promise::Degraded(why) if why[0].contains("not been reached")));
@@ -84,7 +84,7 @@ async fn until_it_comes_it_is_away_and_says_why() {
 
 #[tokio::test]
 async fn nobody_who_gave_it_up_is_waited_for() {
-    let opened = MemoryBed::new().open();
+    let opened = MemoryFixture::new().open();
     let store = comes_with(usize::MAX, Arc::clone(&opened));
     drop(store);
     eventually("the tries end", async || Arc::strong_count(&opened) == 1).await;

@@ -12,7 +12,7 @@ use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
 use hapax_store_sqlite::{Options, SqliteStore};
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::plain_records::PlainBed;
+use hapax_testkit::plain_records::PlainFixture;
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_fixture::{START_MS, StoreFixture, accept, accept_one, ids, lease, message, webhook_then};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
@@ -270,7 +270,7 @@ async fn names_that_lead_on_are_followed_to_the_end() {
 async fn a_circle_of_names_is_entered_at_any_of_them() {
     let server = Engine::Postgres.shared().await;
     for (peer, aliases) in [("a", vec![]), ("b", vec![]), ("c", vec![]), ("c", vec!["a".to_owned()])] {
-        let mut stores: Vec<Arc<dyn Store>> = vec![PlainBed::new().open()];
+        let mut stores: Vec<Arc<dyn Store>> = vec![PlainFixture::new().open()];
         if let Some(server) = &server {
             stores.push(Arc::new(postgres::open(&server.fresh().await, None).await.expect("opens")));
         }

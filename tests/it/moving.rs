@@ -22,15 +22,15 @@ use hapax_store_firestore as firestore;
 use hapax_store_mysql as mysql;
 use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
-use hapax_testkit::plain_records::PlainBed;
-use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::plain_records::PlainFixture;
+use hapax_testkit::server_fixtures::ServerFixture;
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_compare::compare_in_order;
-use hapax_testkit::store_fixture::{HOLD_MS, SqliteBed, StoreFixture, accept, lease, message, notice, webhook};
+use hapax_testkit::store_fixture::{HOLD_MS, SqliteFixture, StoreFixture, accept, lease, message, notice, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
-fn sqlite() -> SqliteBed {
-    SqliteBed::new(crate::quick_folder().keep())
+fn sqlite() -> SqliteFixture {
+    SqliteFixture::new(crate::quick_folder().keep())
 }
 
 /// A few at a time, so that every kind of record takes several pages.
@@ -60,7 +60,7 @@ async fn import(store: &dyn Store, records: &[Moved]) {
     assert!(!moving.is_half_filled().await.expect("an answer"));
 }
 
-/// Opens the bed at the same time of day as the other.
+/// Opens the fixture at the same time of day as the other.
 fn open_at(fixture: &dyn StoreFixture, like: &dyn StoreFixture) -> Arc<dyn Store> {
     fixture.clock().advance(like.clock().now_ms() - fixture.clock().now_ms());
     fixture.open()
@@ -237,7 +237,7 @@ async fn filled(fixture: &dyn StoreFixture, seed: u64) -> Arc<dyn Store> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_goes_to_plain_records_and_comes_back() {
     for seed in 0..hapax_testkit::store_compare::sequences(60) {
-        let (first, middle, last) = (sqlite(), PlainBed::new(), sqlite());
+        let (first, middle, last) = (sqlite(), PlainFixture::new(), sqlite());
         let from = filled(&first, seed).await;
         let records = export(&*from).await;
         let expected = snapshot(&*from, &records).await;
@@ -266,7 +266,7 @@ async fn everything_goes_to_plain_records_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_leased_waits_again_and_what_was_begun_stays_in_doubt() {
-    leased_waits_again(&PlainBed::new()).await;
+    leased_waits_again(&PlainFixture::new()).await;
     // The embedded store has one owner, and gives nothing away while somebody works on it.
     for (name, fixture) in pairs::fixtures().await {
         if let Some(fixture) = fixture.filter(|_| name != "sqlite") {
@@ -316,7 +316,7 @@ fn refused<T>(result: Result<T, StoreError>, words: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
     let mut fixtures = pairs::fixtures().await;
-    fixtures.push(("plain records", Some(Box::new(PlainBed::new()))));
+    fixtures.push(("plain records", Some(Box::new(PlainFixture::new()))));
     for fixture in fixtures.into_iter().filter_map(|(_, fixture)| fixture) {
         let store = fixture.open();
         let moving = store.moving().expect("it can be moved");
@@ -337,7 +337,7 @@ async fn a_store_that_is_not_empty_or_half_filled_is_refused() {
         accept(&*store, webhook(vec![message("m1", "ana")])).await;
         refused(moving.begin_import().await, "not empty");
     }
-    refused(hapax_testkit::store_fixture::MemoryBed::new().open().moving().map(|_| ()), "neither be exported");
+    refused(hapax_testkit::store_fixture::MemoryFixture::new().open().moving().map(|_| ()), "neither be exported");
 }
 
 #[tokio::test]
@@ -352,7 +352,7 @@ async fn the_embedded_store_is_not_read_while_somebody_works_on_it() {
 /// The embedded engine finds the events of a webhook close together; those of another store are purged together all the same.
 #[tokio::test]
 async fn a_webhook_with_numbers_far_apart_is_kept_and_purged_as_one() {
-    let (fixture, target) = (PlainBed::new(), sqlite());
+    let (fixture, target) = (PlainFixture::new(), sqlite());
     let store = fixture.open();
     accept(&*store, webhook(vec![notice("n1"), notice("n2"), message("m1", "ana")])).await;
     let moved = open_at(&target, &fixture);

@@ -10,7 +10,7 @@ use hapax_store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreErr
 use hapax_store_mysql as mysql;
 use hapax_store_mysql::MysqlEngine;
 use hapax_testkit::cutting_proxy::CuttingProxy;
-use hapax_testkit::server_beds::{ServerBed, compare_with_model};
+use hapax_testkit::server_fixtures::{ServerFixture, compare_with_model};
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_compare::sequences;
 use hapax_testkit::store_fixture::{accept, message, webhook};
@@ -18,18 +18,18 @@ use hapax_testkit::store_suite::sending::outgoing;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-hapax_testkit::store_suite!(ServerBed::on(Engine::Mariadb, mysql::open).await);
+hapax_testkit::store_suite!(ServerFixture::on(Engine::Mariadb, mysql::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
-    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Mariadb, mysql::open).await {
         crate::stores::replays_at_once_are_told_apart(&fixture).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_is_not_purged_with_its_event() {
-    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Mariadb, mysql::open).await {
         crate::stores::a_replay_is_not_purged_with_its_event(&fixture).await;
     }
 }

@@ -11,25 +11,25 @@ use hapax_store::steps::records::{
 use hapax_store::steps::{Changes, Engine as _, Pool, Tx, TxError, Wanted};
 use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, Reads, SendOutcome, Settled, Store, StoreError};
 use hapax_store_postgres as postgres;
-use hapax_testkit::server_beds::{ServerBed, compare_with_model};
+use hapax_testkit::server_fixtures::{ServerFixture, compare_with_model};
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_compare::sequences;
 use hapax_testkit::store_fixture::StoreFixture;
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use tokio_postgres::NoTls;
 
-hapax_testkit::store_suite!(ServerBed::on(Engine::Postgres, postgres::open).await);
+hapax_testkit::store_suite!(ServerFixture::on(Engine::Postgres, postgres::open).await);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replays_at_once_are_told_apart() {
-    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Postgres, postgres::open).await {
         crate::stores::replays_at_once_are_told_apart(&fixture).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_is_not_purged_with_its_event() {
-    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Postgres, postgres::open).await {
         crate::stores::a_replay_is_not_purged_with_its_event(&fixture).await;
     }
 }
@@ -37,7 +37,7 @@ async fn a_replay_is_not_purged_with_its_event() {
 /// An index takes 2.7 KB; a name may have 8, and need not let itself be compressed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_with_a_long_name_sends() {
-    let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await else { return };
+    let Some(fixture) = ServerFixture::on(Engine::Postgres, postgres::open).await else { return };
     let store = fixture.open();
     let account: String =
         (0..4_000_u32).map(|n| char::from(b' ' + 1 + (n.wrapping_mul(2_654_435_761) >> 23) as u8 % 90)).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use hapax_store::{Accepted, ChannelCounts, LeaseRequest, Reads, Settled, Store, StoreError};
 use hapax_store_redis::{RedisStore, open};
-use hapax_testkit::server_beds::compare_with_model;
+use hapax_testkit::server_fixtures::compare_with_model;
 use hapax_testkit::servers::{Engine, Private};
 use hapax_testkit::store_compare::sequences;
 use hapax_testkit::store_fixture::{accept, ask, lease, webhook};
@@ -16,10 +16,10 @@ use redis::{FromRedisValue, Value};
 use crate::redis_store::{DELIVERED, connect, lacks, of_account, set, until_ok};
 
 mod suite {
-    use hapax_testkit::server_beds::ServerBed;
+    use hapax_testkit::server_fixtures::ServerFixture;
     use hapax_testkit::servers::Engine;
 
-    hapax_testkit::store_suite!(ServerBed::on(Engine::RedisCluster, hapax_store_redis::open).await);
+    hapax_testkit::store_suite!(ServerFixture::on(Engine::RedisCluster, hapax_store_redis::open).await);
 }
 
 /// Fewer than on a single server, which runs the same scripts: here it is about where the calls go.

@@ -10,7 +10,7 @@ use hapax_store::{
 };
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::server_beds::compare_with_model;
+use hapax_testkit::server_fixtures::compare_with_model;
 use hapax_testkit::servers::{Engine, Private};
 use hapax_testkit::store_compare::sequences;
 use hapax_testkit::store_fixture::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
@@ -20,10 +20,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 mod suite {
-    use hapax_testkit::server_beds::ServerBed;
+    use hapax_testkit::server_fixtures::ServerFixture;
     use hapax_testkit::servers::Engine;
 
-    hapax_testkit::store_suite!(ServerBed::on(Engine::Redis, hapax_store_redis::open).await);
+    hapax_testkit::store_suite!(ServerFixture::on(Engine::Redis, hapax_store_redis::open).await);
 }
 
 const SEQUENCES: u64 = 200;

@@ -3,22 +3,22 @@
 use hapax_testkit::store_compare::{compare, sequences};
 
 mod memory {
-    use hapax_testkit::store_fixture::MemoryBed;
+    use hapax_testkit::store_fixture::MemoryFixture;
 
-    hapax_testkit::store_suite!(MemoryBed::new());
+    hapax_testkit::store_suite!(MemoryFixture::new());
 }
 
 mod sqlite {
-    use hapax_testkit::store_fixture::SqliteBed;
+    use hapax_testkit::store_fixture::SqliteFixture;
 
-    hapax_testkit::store_suite!(SqliteBed::new(crate::quick_folder().keep()));
+    hapax_testkit::store_suite!(SqliteFixture::new(crate::quick_folder().keep()));
 }
 
 /// What the server engines share, without a server.
 mod plain_records {
-    use hapax_testkit::plain_records::PlainBed;
+    use hapax_testkit::plain_records::PlainFixture;
 
-    hapax_testkit::store_suite!(PlainBed::new());
+    hapax_testkit::store_suite!(PlainFixture::new());
 }
 
 /// How many random sequences each engine is compared over.
@@ -27,7 +27,7 @@ const SEQUENCES: u64 = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_steps_answer_like_the_model() {
     for seed in 0..sequences(SEQUENCES) {
-        compare(&hapax_testkit::plain_records::PlainBed::new(), seed).await;
+        compare(&hapax_testkit::plain_records::PlainFixture::new(), seed).await;
     }
 }
 
@@ -37,7 +37,7 @@ async fn sqlite_answers_like_the_model() {
     for lane in 0..2 {
         lanes.spawn(async move {
             for seed in (lane..sequences(SEQUENCES)).step_by(2) {
-                let fixture = hapax_testkit::store_fixture::SqliteBed::new(crate::quick_folder().keep());
+                let fixture = hapax_testkit::store_fixture::SqliteFixture::new(crate::quick_folder().keep());
                 compare(&fixture, seed).await;
             }
         });

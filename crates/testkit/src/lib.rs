@@ -10,7 +10,7 @@ pub mod power;
 pub mod process;
 #[cfg(test)]
 mod provider_suite;
-pub mod server_beds;
+pub mod server_fixtures;
 pub mod servers;
 pub mod store_compare;
 pub mod store_fixture;

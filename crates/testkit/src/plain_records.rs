@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
-pub use self::fixture::PlainBed;
+pub use self::fixture::PlainFixture;
 use hapax_domain::age::Dated;
 use hapax_domain::ids;
 use hapax_store::clock::Clock;

@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 
 use self::random::{named_twice, random_message, random_name, random_nonce, random_peer, random_reply, random_webhook};
 use self::telling::{facts, shown, shown_message};
-use super::store_fixture::{HOLD_MS, MemoryBed, StoreFixture, WINDOW_MS, ask, message, webhook_then};
+use super::store_fixture::{HOLD_MS, MemoryFixture, StoreFixture, WINDOW_MS, ask, message, webhook_then};
 use super::store_suite::sending::{ask_out, status};
 
 /// How many messages, and how many replies, find room in the outbox.
@@ -53,9 +53,9 @@ struct Moves {
 }
 
 async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
-    let model_bed = MemoryBed::at(fixture.clock().now_ms());
+    let model_fixture = MemoryFixture::at(fixture.clock().now_ms());
     let mut pair = Pair {
-        model: model_bed.open(),
+        model: model_fixture.open(),
         engine: fixture.open(),
         ids: HashMap::new(),
         leases: Vec::new(),
@@ -70,7 +70,7 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
         match random.random_range(0..168) {
-            166..168 if moves.set_back => pair.set_back(fixture, &model_bed, &mut random).await,
+            166..168 if moves.set_back => pair.set_back(fixture, &model_fixture, &mut random).await,
             100..112 => pair.submit(&mut random, fixture.clock().now_ms()).await,
             112..128 => pair.lease_outbox(&mut random).await,
             128..148 => pair.work_outbox(&mut random).await,
@@ -87,10 +87,10 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
                 // Four long steps are well beyond the window: engines may remember a key a minute longer.
                 let by = [1, 500, HOLD_MS, HOLD_MS * 3, WINDOW_MS / 4 + HOLD_MS][random.random_range(0..5)];
                 fixture.clock().advance(by);
-                model_bed.clock().advance(by);
+                model_fixture.clock().advance(by);
             }
             90..91 => pair.purge(&mut random, fixture.clock().now_ms()).await,
-            91..93 => pair.crash(fixture, &model_bed),
+            91..93 => pair.crash(fixture, &model_fixture),
             _ => pair.glance(&mut random).await,
         }
     }
@@ -396,28 +396,28 @@ impl Pair {
     }
 
     /// The engine's file has one owner, so its last instance must be gone before it is opened again.
-    fn crash(&mut self, fixture: &dyn StoreFixture, model_bed: &MemoryBed) {
+    fn crash(&mut self, fixture: &dyn StoreFixture, model_fixture: &MemoryFixture) {
         self.engine = Arc::clone(&self.model);
-        self.model = if fixture.shares() { model_bed.open() } else { model_bed.crash() };
+        self.model = if fixture.shares() { model_fixture.open() } else { model_fixture.crash() };
         self.engine = fixture.crash();
         self.limit_outbox();
     }
 
     /// Sets the clock back while nobody runs. Purges note the time before, and follow the clock where opening does not. By less than engines may
     /// remember a key longer, all in all.
-    async fn set_back(&mut self, fixture: &dyn StoreFixture, model_bed: &MemoryBed, random: &mut StdRng) {
+    async fn set_back(&mut self, fixture: &dyn StoreFixture, model_fixture: &MemoryFixture, random: &mut StdRng) {
         if self.dated_to_ms > 0 {
             return;
         }
         let by = [HOLD_MS / 2, HOLD_MS, HOLD_MS * 3 / 2][random.random_range(0..3)];
         // Nobody is at work: how much longer a lease from before lasts is the engine's own affair.
         fixture.clock().advance(HOLD_MS * 4);
-        model_bed.clock().advance(HOLD_MS * 4);
+        model_fixture.clock().advance(HOLD_MS * 4);
         self.purge_for(&[("shop".to_owned(), 4 * WINDOW_MS)]).await;
         self.dated_to_ms = fixture.clock().now_ms();
         fixture.clock().advance(-by);
-        model_bed.clock().advance(-by);
-        self.crash(fixture, model_bed);
+        model_fixture.clock().advance(-by);
+        self.crash(fixture, model_fixture);
         self.purge_for(&[("shop".to_owned(), 4 * WINDOW_MS)]).await;
     }
 

@@ -26,13 +26,13 @@ pub trait StoreFixture: Send + Sync {
     }
 }
 
-/// What a suite may be given: a bed, or none where the engine's server is not installed.
-pub trait MaybeBed {
+/// What a suite may be given: a fixture, or none where the engine's server is not installed.
+pub trait MaybeFixture {
     type StoreFixture: StoreFixture;
     fn fixture(self) -> Option<Self::StoreFixture>;
 }
 
-impl<B: StoreFixture> MaybeBed for B {
+impl<B: StoreFixture> MaybeFixture for B {
     type StoreFixture = B;
 
     fn fixture(self) -> Option<B> {
@@ -40,7 +40,7 @@ impl<B: StoreFixture> MaybeBed for B {
     }
 }
 
-impl<B: StoreFixture> MaybeBed for Option<B> {
+impl<B: StoreFixture> MaybeFixture for Option<B> {
     type StoreFixture = B;
 
     fn fixture(self) -> Option<B> {
@@ -53,12 +53,12 @@ pub const START_MS: i64 = 1_760_000_000_000;
 pub const WINDOW_MS: i64 = 8 * 24 * 3_600_000;
 pub const HOLD_MS: i64 = 60_000;
 
-pub struct MemoryBed {
+pub struct MemoryFixture {
     clock: HandClock,
     store: MemoryStore,
 }
 
-impl MemoryBed {
+impl MemoryFixture {
     #[expect(clippy::new_without_default, reason = "a test fixture is made on purpose")]
     pub fn new() -> Self {
         Self::at(START_MS)
@@ -70,7 +70,7 @@ impl MemoryBed {
     }
 }
 
-impl StoreFixture for MemoryBed {
+impl StoreFixture for MemoryFixture {
     fn clock(&self) -> &HandClock {
         &self.clock
     }
@@ -86,14 +86,14 @@ impl StoreFixture for MemoryBed {
 }
 
 /// The embedded engine in a folder of its own, with periods of a few keys so that every test crosses many.
-pub struct SqliteBed {
+pub struct SqliteFixture {
     clock: HandClock,
     folder: std::path::PathBuf,
     store: Mutex<Option<hapax_store_sqlite::SqliteStore>>,
 }
 
-impl SqliteBed {
-    /// `folder` must exist and be empty; it is removed with the bed.
+impl SqliteFixture {
+    /// `folder` must exist and be empty; it is removed with the fixture.
     pub fn new(folder: std::path::PathBuf) -> Self {
         Self { clock: HandClock::at(START_MS), folder, store: Mutex::default() }
     }
@@ -106,7 +106,7 @@ impl SqliteBed {
     }
 }
 
-impl StoreFixture for SqliteBed {
+impl StoreFixture for SqliteFixture {
     fn clock(&self) -> &HandClock {
         &self.clock
     }
@@ -123,7 +123,7 @@ impl StoreFixture for SqliteBed {
     }
 }
 
-impl Drop for SqliteBed {
+impl Drop for SqliteFixture {
     fn drop(&mut self) {
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = std::fs::remove_dir_all(&self.folder);

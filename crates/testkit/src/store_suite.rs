@@ -23,7 +23,7 @@ pub mod settling;
 #[doc(hidden)]
 pub mod talking;
 
-/// Makes one test per case for the engine whose test bed the expression makes, if there is one. It may await.
+/// Makes one test per case for the engine whose fixture the expression makes, if there is one. It may await.
 #[macro_export]
 macro_rules! store_suite {
     ($fixture:expr) => {
@@ -170,7 +170,7 @@ macro_rules! store_suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                if let Some(fixture) = $crate::store_fixture::MaybeBed::fixture($fixture) {
+                if let Some(fixture) = $crate::store_fixture::MaybeFixture::fixture($fixture) {
                     $crate::store_suite::$area::$case(&fixture).await;
                 }
             }

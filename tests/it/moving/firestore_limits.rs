@@ -3,8 +3,8 @@
 use hapax_store::Arrival;
 use hapax_store_firestore as firestore;
 use hapax_store_postgres as postgres;
-use hapax_testkit::plain_records::PlainBed;
-use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::plain_records::PlainFixture;
+use hapax_testkit::server_fixtures::ServerFixture;
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_fixture::{START_MS, StoreFixture, accept, accept_one, message, webhook};
 
@@ -13,9 +13,9 @@ use super::{export, highest, import, open_at, refused, same_records, sorted};
 /// What was numbered by Firestore goes on elsewhere with numbers above, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_of_firestore_are_kept_elsewhere() {
-    let Some(first) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
-    let Some(second) = ServerBed::on(Engine::Postgres, postgres::open).await else { return };
-    let Some(third) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
+    let Some(first) = ServerFixture::on(Engine::Firestore, firestore::open).await else { return };
+    let Some(second) = ServerFixture::on(Engine::Postgres, postgres::open).await else { return };
+    let Some(third) = ServerFixture::on(Engine::Firestore, firestore::open).await else { return };
     let from = first.open();
     let id = accept_one(&*from, message("m1", "ana")).await;
     let records = export(&*from).await;
@@ -34,8 +34,8 @@ async fn numbers_of_firestore_are_kept_elsewhere() {
 /// Firestore takes 10 MiB in one step: what is imported in one page may be more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_bodies_are_put_one_after_the_other() {
-    let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
-    let plain = PlainBed::new();
+    let Some(fixture) = ServerFixture::on(Engine::Firestore, firestore::open).await else { return };
+    let plain = PlainFixture::new();
     let from = plain.open();
     for n in 0..4_u8 {
         let body = vec![n; 3_000_000].into();
@@ -62,7 +62,7 @@ async fn large_bodies_are_put_one_after_the_other() {
 /// New numbers are made of Firestore's clock, and so cannot be above some that are ahead of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_ahead_of_the_clock_are_refused() {
-    let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await else { return };
+    let Some(fixture) = ServerFixture::on(Engine::Firestore, firestore::open).await else { return };
     let store = fixture.open();
     let moving = store.moving().expect("it can be moved");
     moving.begin_import().await.expect("it is empty");

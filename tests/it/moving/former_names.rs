@@ -6,8 +6,8 @@ use hapax_store::{Changed, Moved, SendOutcome, Store};
 use hapax_store_firestore as firestore;
 use hapax_store_mysql as mysql;
 use hapax_store_postgres as postgres;
-use hapax_testkit::plain_records::PlainBed;
-use hapax_testkit::server_beds::ServerBed;
+use hapax_testkit::plain_records::PlainFixture;
+use hapax_testkit::server_fixtures::ServerFixture;
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_fixture::{StoreFixture, accept, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing, status};
@@ -42,14 +42,14 @@ async fn former_names_go_with_the_message(fixture: &dyn StoreFixture) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn former_names_go_with_the_message_on_every_engine() {
-    former_names_go_with_the_message(&PlainBed::new()).await;
-    if let Some(fixture) = ServerBed::on(Engine::Postgres, postgres::open).await {
+    former_names_go_with_the_message(&PlainFixture::new()).await;
+    if let Some(fixture) = ServerFixture::on(Engine::Postgres, postgres::open).await {
         former_names_go_with_the_message(&fixture).await;
     }
-    if let Some(fixture) = ServerBed::on(Engine::Mariadb, mysql::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Mariadb, mysql::open).await {
         former_names_go_with_the_message(&fixture).await;
     }
-    if let Some(fixture) = ServerBed::on(Engine::Firestore, firestore::open).await {
+    if let Some(fixture) = ServerFixture::on(Engine::Firestore, firestore::open).await {
         former_names_go_with_the_message(&fixture).await;
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_of_any_size_are_kept() {
     for (seed, by) in [(3_000, 1 << 40), (3_001, (1 << 52) + 1)] {
-        let (first, plain) = (sqlite(), PlainBed::new());
+        let (first, plain) = (sqlite(), PlainFixture::new());
         let records = normal::spread(export(&*filled(&first, seed).await).await, by);
         let between = open_at(&plain, &first);
         import(&*between, &records).await;
@@ -40,7 +40,7 @@ async fn numbers_of_any_size_are_kept() {
 
 #[tokio::test]
 async fn a_number_that_no_id_can_hold_is_refused() {
-    let (fixture, target) = (PlainBed::new(), sqlite());
+    let (fixture, target) = (PlainFixture::new(), sqlite());
     let store = fixture.open();
     accept(&*store, webhook(vec![message("m1", "ana")])).await;
     let records = normal::spread(export(&*store).await, 1 << 62);

@@ -9,7 +9,7 @@ use hapax_store::clock::Clock;
 
 use super::*;
 
-/// A new bed of every store that can be moved; none where its server is not installed.
+/// A new fixture of every store that can be moved; none where its server is not installed.
 pub(super) async fn fixtures() -> Vec<(&'static str, Option<Box<dyn StoreFixture>>)> {
     vec![
         ("sqlite", Some(Box::new(sqlite()))),
@@ -24,7 +24,7 @@ async fn on<S: Store>(
     engine: Engine,
     open: impl AsyncFn(&str, Option<Arc<dyn Clock>>) -> Result<S, StoreError> + Send + Sync + 'static,
 ) -> Option<Box<dyn StoreFixture>> {
-    Some(Box::new(ServerBed::on(engine, open).await?))
+    Some(Box::new(ServerFixture::on(engine, open).await?))
 }
 
 /// What people do by hand, to everything that was moved: the answers are the same, and so is all that is told afterwards.

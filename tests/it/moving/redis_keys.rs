@@ -16,7 +16,7 @@ const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, repli
 /// Other stores keep the body of a webhook once; on Redis each account has it among its own keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_of_several_accounts_is_moved_to_each_of_them() {
-    let Some(fixture) = ServerBed::on(Engine::Redis, redis::open).await else { return };
+    let Some(fixture) = ServerFixture::on(Engine::Redis, redis::open).await else { return };
     let (first, last) = (sqlite(), sqlite());
     let from = first.open();
     accept(&*from, webhook(vec![of("one", "a1"), of("two", "b1"), of("two", "b2"), of("one", "a2")])).await;
@@ -44,7 +44,7 @@ async fn a_webhook_of_several_accounts_is_moved_to_each_of_them() {
 /// A key outlives its event: nobody knows its account any more, and a copy is a copy all the same, until the window is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_without_its_event_is_kept_for_its_window() {
-    let Some(fixture) = ServerBed::on(Engine::Redis, redis::open).await else { return };
+    let Some(fixture) = ServerFixture::on(Engine::Redis, redis::open).await else { return };
     let source = sqlite();
     let from = source.open();
     let id = accept(&*from, webhook(vec![of("gone", "a1")])).await[0].event();

@@ -10,12 +10,12 @@ use crate::hand_clock::HandClock;
 use crate::store_fixture::{START_MS, StoreFixture};
 
 /// All instances share one engine.
-pub struct PlainBed {
+pub struct PlainFixture {
     clock: HandClock,
     engine: Arc<PlainEngine>,
 }
 
-impl PlainBed {
+impl PlainFixture {
     #[expect(clippy::new_without_default, reason = "a test fixture is made on purpose")]
     pub fn new() -> Self {
         let clock = HandClock::at(START_MS);
@@ -23,7 +23,7 @@ impl PlainBed {
     }
 }
 
-impl StoreFixture for PlainBed {
+impl StoreFixture for PlainFixture {
     fn clock(&self) -> &HandClock {
         &self.clock
     }

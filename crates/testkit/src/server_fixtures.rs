@@ -1,4 +1,4 @@
-//! Test beds on real servers: each `open` is another instance that shares the data with the others.
+//! Fixtures on real servers: each `open` is another instance that shares the data with the others.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::store_fixture::{START_MS, StoreFixture};
 type Open = Box<dyn Fn(Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> + Send + Sync>;
 
 /// A store of its own on the server that all tests share. Its tests run on several threads, since `open` waits for the server.
-pub struct ServerBed {
+pub struct ServerFixture {
     clock: HandClock,
     server: Server,
     url: String,
@@ -24,7 +24,7 @@ pub struct ServerBed {
     first_rows: Vec<String>,
 }
 
-impl ServerBed {
+impl ServerFixture {
     /// `open` is the engine's own, such as `store::postgres::open`: given a clock, it goes by that and not by the server's. `None`: the
     /// server is not installed.
     pub async fn on<S: Store>(
@@ -79,7 +79,7 @@ pub async fn compare_with_model<S: Store>(
 ) {
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
-        let Some(mut fixture) = ServerBed::on(engine, open.clone()).await else { return };
+        let Some(mut fixture) = ServerFixture::on(engine, open.clone()).await else { return };
         let open = open.clone();
         lanes.spawn(async move {
             for seed in (lane..sequences).step_by(LANES as usize) {
@@ -92,7 +92,7 @@ pub async fn compare_with_model<S: Store>(
     lanes.join_all().await;
 }
 
-impl StoreFixture for ServerBed {
+impl StoreFixture for ServerFixture {
     fn clock(&self) -> &HandClock {
         &self.clock
     }
