@@ -48,6 +48,7 @@ mod store_trouble;
 mod stores;
 mod target_login;
 mod unreachable;
+mod upgrade;
 mod wire;
 mod without_id;
 

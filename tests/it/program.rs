@@ -58,7 +58,11 @@ impl Poster {
 
     /// Posts a signed webhook; nothing when there was no whole answer.
     pub(crate) async fn post(&self, address: SocketAddr, body: String) -> Option<Said> {
-        let request = self.0.post(format!("http://{address}/in/shop")).header("content-type", "application/json");
+        self.post_to(address, "shop", body).await
+    }
+
+    pub(crate) async fn post_to(&self, address: SocketAddr, channel: &str, body: String) -> Option<Said> {
+        let request = self.0.post(format!("http://{address}/in/{channel}")).header("content-type", "application/json");
         let response = request.header("x-hub-signature-256", signature(body.as_bytes())).body(body).send().await.ok()?;
         let status = response.status().as_u16();
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()).map(str::to_owned);

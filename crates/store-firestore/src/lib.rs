@@ -49,7 +49,7 @@ pub use naive_claim::naive_claim;
 pub use tx::FirestoreTx;
 
 /// The layout of the documents. A database that a newer hapax has written is refused.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = 2;
 
 /// A Firestore database, seen as records.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ struct Inner {
 
 /// Opens `firestore://PROJECT[/DATABASE][?emulator=HOST:PORT]`. With a clock, time is that clock's and not the server's.
 pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<ServerStore<FirestoreEngine>, StoreError> {
-    Ok(ServerStore::new(open_engine(address, clock).await?))
+    ServerStore::open(open_engine(address, clock).await?).await
 }
 
 pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<FirestoreEngine>, StoreError> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{try_join, try_join_all};
 use hapax_domain::age::Dated;
+use hapax_store::steps::UPGRADING;
 use hapax_store::steps::records::{EventRec, ItemPlace, Queue, name_hash};
 use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 use serde_json::{Value, json};
@@ -90,11 +91,24 @@ impl FirestoreEngine {
     }
 
     async fn settle_schema(&self) -> Result<(), StoreError> {
-        self.read_clock().await?;
-        let mut schema = Writes::default();
         let name = self.inner.client.name(&format!("{}/schema", paths::SETTINGS));
-        schema.create(name, Fields::default().with("version", int(SCHEMA)));
-        self.create_once(&schema).await.map(|_| ())
+        let found = self.read_with_clock(Vec::new()).await?.docs.into_iter().find(|doc| doc.name == name);
+        let mut schema = Writes::default();
+        let fields = Fields::default().with("version", int(SCHEMA));
+        match found.and_then(|doc| doc.maybe_int("version")) {
+            None => {
+                schema.create(name, fields);
+                return self.create_once(&schema).await.map(|_| ());
+            }
+            Some(version) if version < SCHEMA => {
+                self.setting(UPGRADING, "").await?;
+                schema.put(name, fields);
+            }
+            Some(_) => return Ok(()),
+        }
+        let body = schema.commit(&std::collections::HashMap::new())?;
+        self.inner.client.call("commit", &body).await.map_err(|fault| fault.error("writing the layout down"))?;
+        Ok(())
     }
 
     pub(super) async fn clock_ms(&self) -> Result<i64, StoreError> {

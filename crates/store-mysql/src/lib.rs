@@ -81,7 +81,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
     if let Err(error) = engine.follow_clock().await {
         tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
     }
-    Ok(ServerStore::new(Arc::new(engine)))
+    ServerStore::open(Arc::new(engine)).await
 }
 
 impl MysqlEngine {

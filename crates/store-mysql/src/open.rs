@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use hapax_store::StoreError;
 use hapax_store::steps::records::thread_hash;
+use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use mysql_async::{Opts, OptsBuilder};
 
 use super::link::{Failure, Link, Links};
 use super::rows::{LISTED, ListKey, lists, put_listed};
 use super::sql::{ROWS_MAX, Sql, over};
+use super::upkeep::setting_hash;
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
@@ -215,8 +217,19 @@ async fn migrate_locked(link: &mut Link) -> Result<(), StoreError> {
         if done + 1 == LISTED_SINCE {
             list_events(link).await?;
         }
+        if version > 0 && done + 1 == ONE_LANE_SINCE {
+            begin_upgrade(link).await?;
+        }
         link.run(&format!("UPDATE hapax_schema SET version = {} WHERE one = 1", done + 1)).await.map_err(cannot_open)?;
     }
+    Ok(())
+}
+
+async fn begin_upgrade(link: &mut Link) -> Result<(), StoreError> {
+    let mut sql = Sql::default();
+    let put = "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, '') ON DUPLICATE KEY UPDATE hash = hash";
+    sql.add(put, &[&setting_hash(UPGRADING), &UPGRADING]);
+    link.ask(sql).await.map_err(cannot_open)?;
     Ok(())
 }
 

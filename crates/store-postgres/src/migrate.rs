@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hapax_domain::key::KeyHasher;
+use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use hapax_store::{Promise, StoreError};
 use tokio_postgres::Client;
 
@@ -93,7 +94,12 @@ async fn migrate(client: &Client, schema: &str) -> Result<(), StoreError> {
     }
     for (at, changes) in VERSIONS.iter().enumerate().skip(known) {
         let version = at + 1;
-        let whole = format!("BEGIN; {changes}; UPDATE hapax_schema SET version = {version}; COMMIT");
+        let mark = if known > 0 && version == ONE_LANE_SINCE {
+            format!("INSERT INTO hapax_settings VALUES ('{UPGRADING}', '') ON CONFLICT DO NOTHING;")
+        } else {
+            String::new()
+        };
+        let whole = format!("BEGIN; {changes}; {mark} UPDATE hapax_schema SET version = {version}; COMMIT");
         client.batch_execute(&whole).await.map_err(Failure::from)?;
     }
     Ok(())

@@ -61,6 +61,8 @@ scripts! {
     REMEMBER = "common" "remember";
     AMEND = "common" "amend";
     MIGRATE = "common" "migrate";
+    UPGRADE_MESSAGES = "common" "joins" "lanes" "threads" "messages" "upgrade_messages";
+    UPGRADE_LANES = "common" "joins" "lanes" "threads" "messages" "upgrade_lanes";
     PING = "common" "ping";
     FIND_KEYS = "common" "find_keys";
     FORGET_MOVED_KEYS = "common" "forget_moved_keys";

@@ -25,6 +25,7 @@ mod admin;
 mod purge;
 
 mod moving;
+mod upgrade;
 
 mod reads;
 mod room;
@@ -33,5 +34,6 @@ mod store;
 
 pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Tx, TxError, Wanted};
 pub use store::ServerStore;
+pub use upgrade::{ONE_LANE_SINCE, UPGRADING};
 
 pub use submit::{rejoin, submit};
