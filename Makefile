@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test it soak lint bench install
+.PHONY: help run test it soak lint openapi bench install
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z%-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,7 @@ count := awk '{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6
 
 test: ## Run every test and print how many ran
 	@tests/install-servers.sh
+	@tests/install-clients.sh
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		cargo test --workspace --doc && cargo nextest run --workspace; \
 	else \
@@ -37,6 +38,7 @@ lint-%: ## Lint one crate: make lint-domain
 
 it: ## Run one part of the integration tests: make it FILTER=storm
 	@tests/install-servers.sh
+	@tests/install-clients.sh
 	cargo nextest run -p hapax-server --test it $(FILTER)
 
 # What is long by nature has a short form in `make test` and its full form here. The numbers may be set from outside.
@@ -45,6 +47,7 @@ soak: export HAPAX_SEQUENCES ?= 2000
 soak: export HAPAX_POWER_CUTS ?= 200
 soak: ## Run the long forms of the tests: 2,000 random sequences per store, 200 power cuts (hours)
 	@tests/install-servers.sh
+	@tests/install-clients.sh
 	cargo nextest run --workspace --profile soak
 
 lint: ## Check formatting, lints, house rules, and where dependencies come from; any warning is an error
@@ -52,7 +55,10 @@ lint: ## Check formatting, lints, house rules, and where dependencies come from;
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --quiet -p hapax-server --test tidy
 
-bench: ## Measure this machine: accept, copies and delivery against a server that stores nothing
+openapi: ## Write docs/openapi.json anew, after a change to the API
+	HAPAX_WRITE_OPENAPI=1 cargo nextest run -p hapax-gateway --lib the_document_in_docs
+
+bench: ## Measure this machine: accept, copies, delivery and sending against the same without a store
 	cargo run --release -- bench
 
 install: ## Install the hapax command for this user

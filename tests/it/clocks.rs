@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hapax_store::{Accepted, Outcome, Purged, Reads, SendOutcome, Settled, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Accepted, Outcome, Purged, Reads, SendOutcome, Settled};
 use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 use hapax_testkit::fake_provider::Play;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use crate::phones::{ACCOUNT, Phones};
 use crate::program::{Poster, disk_folder, program_with, store_path};
 use crate::quick_folder;
-use crate::rig::{eventually, text};
+use crate::rig::{Opened, Rig, channel, eventually, in_time, text};
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -286,4 +287,39 @@ async fn the_program_goes_on_at_once_whatever_its_clock_was_set_to() {
     .await;
     process.stop().await.expect("it stops");
     assert_eq!(phones.reached().len(), 3, "each once");
+}
+
+/// Reads a stream of events until these have come, in any order.
+async fn heard(rig: &Rig, after: Option<&str>, mut wanted: Vec<String>, meanwhile: impl Future<Output = ()>) {
+    let mut request = rig.client.get(rig.url("/v1/stream")).bearer_auth("an admin token for tests");
+    if let Some(after) = after {
+        request = request.header("last-event-id", after);
+    }
+    let mut stream = request.send().await.expect("a stream");
+    meanwhile.await;
+    let mut told = String::new();
+    while !wanted.is_empty() {
+        let chunk = in_time("more of the stream", stream.chunk()).await.expect("a whole stream").expect("more");
+        told.push_str(std::str::from_utf8(&chunk).expect("text"));
+        wanted.retain(|part| !told.contains(&**part));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stream_tells_what_comes_after_the_clock_was_set_back() {
+    let file = File(quick_folder());
+    let (store, _) = file.open(START_MS + HOUR_MS);
+    let of_the_future = accept_one(&store, message("m0", "someone")).await;
+    drop(store);
+    let (store, clock) = file.open(START_MS);
+    let opened = Opened { store: Arc::new(store), clock: Arc::new(clock.clone()), folder: None };
+    let rig = Rig::start(opened, vec![channel("shop", None)]).await;
+    heard(&rig, None, vec!["m1".to_owned(), "m2".to_owned()], async {
+        rig.accepted("shop", text("m1", "5511")).await;
+        clock.advance(5_000);
+        rig.accepted("shop", text("m2", "5511")).await;
+    })
+    .await;
+    heard(&rig, Some(&of_the_future.to_string()), vec!["m1".to_owned(), "m2".to_owned()], async {}).await;
+    rig.stop().await;
 }

@@ -37,7 +37,7 @@ async fn the_admin_surface_on_its_own_port_is_not_on_the_public_one(opened: Open
     let (public, admin) = (public.expect("a port"), admin.expect("a port"));
     let (public_at, admin_at) = (public.local_addr().expect("an address"), admin.local_addr().expect("an address"));
     let stop = CancellationToken::new();
-    let running = tokio::spawn(server.run(Listeners { public, admin: Some(admin) }, stop.clone()));
+    let running = tokio::spawn(server.run(Listeners { public, admin: Some(admin), dropin: None, resp: None }, stop.clone()));
 
     let get = |path: &str| {
         format!("GET {path} HTTP/1.1\r\nhost: hapax\r\nauthorization: Bearer an admin token for tests\r\n\r\n").into_bytes()
@@ -121,7 +121,7 @@ async fn the_first_token_goes_to_a_private_file_and_nowhere_else() {
     let server = said().lines().find_map(|line| Some(format!("http://{}", line.split("http://").nth(1)?))).expect("an address");
     let answer = hapax(&["trigger", "telegram.text", "--times", "3", "--server", &server]).output().await.expect("it runs");
     let words = String::from_utf8_lossy(&answer.stdout).into_owned();
-    assert!(answer.status.success() && words.contains("1 accepted, 2 suppressed"), "{words}{answer:?}");
+    assert!(answer.status.success() && words.contains("1 accepted, 2 copies suppressed"), "{words}{answer:?}");
     serving.kill().await.expect("it was there");
 }
 
@@ -168,7 +168,7 @@ async fn a_token_made_once_does_not_come_back_when_the_operators_own_is_unset(op
         let fresh = server.admin_token().fresh.clone();
         let public = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (at, stop) = (public.local_addr().expect("an address"), CancellationToken::new());
-        let running = tokio::spawn(server.run(Listeners { public, admin: None }, stop.clone()));
+        let running = tokio::spawn(server.run(Listeners { public, admin: None, dropin: None, resp: None }, stop.clone()));
         (at, fresh, stop, running)
     };
     let get = async |at: SocketAddr, token: &str| {

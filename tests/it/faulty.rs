@@ -7,8 +7,8 @@ use std::time::Instant;
 use futures_util::future::BoxFuture;
 use hapax_domain::Fence;
 use hapax_store::{
-    Accepted, Arrival, EventState, InboxLease, LaneRef, LeaseRequest, OutboxLease, OutboxLeaseRequest, Outcome, Promise,
-    SendOutcome, Settled, Store, StoreError, StoreWrapper,
+    Accepted, Arrival, EventState, InboxLease, LaneRef, LeaseRequest, NewMessage, OutboxLease, OutboxLeaseRequest, Outcome,
+    Promise, SendOutcome, Settled, Store, StoreError, StoreWrapper, Submitted,
 };
 use hapax_testkit::fake_bot::FakeBot;
 use tokio::sync::watch;
@@ -229,6 +229,10 @@ impl StoreWrapper for Faulty {
         accepted
     }
 
+    fn limit_claims(&self, most: usize) {
+        self.inner.limit_claims(most);
+    }
+
     async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
         self.in_reach().await?;
         self.alive().await;
@@ -297,16 +301,38 @@ impl StoreWrapper for Faulty {
         settled
     }
 
+    async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
+        self.in_reach().await?;
+        self.step().await;
+        let submitted = self.inner.submit(message).await;
+        self.step().await;
+        submitted
+    }
+
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        self.in_reach().await?;
+        self.alive().await;
+        if expected.is_none() && new.is_none() {
+            return self.inner.amend(name, None, None, None).await;
+        }
+        self.step().await;
+        let there = self.inner.amend(name, expected, new, keep_ms).await;
+        self.step().await;
+        there
+    }
+
     fn wait(&self) -> BoxFuture<'static, ()> {
         self.inner.wait()
     }
 
     fn limit_outbox(&self, most: usize) {
         self.inner.limit_outbox(most);
-    }
-
-    fn learn_spelling(&self, spelling: hapax_store::Spelling) {
-        self.inner.learn_spelling(spelling);
     }
 
     fn moving(&self) -> Result<&dyn hapax_store::Moving, StoreError> {

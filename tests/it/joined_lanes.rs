@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hapax_domain::{Direction, Event, EventId, Kind, MessageId};
+use hapax_store::prelude::*;
 use hapax_store::steps::records::{NameRec, ThreadRec};
 use hapax_store::{Disposition, InboxLease, Moved, NewMessage, Outcome, SendOutcome, Settled, Store, Submitted};
 use hapax_store_postgres as postgres;

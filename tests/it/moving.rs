@@ -26,7 +26,7 @@ use hapax_testkit::plain_records::PlainFixture;
 use hapax_testkit::server_fixtures::ServerFixture;
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_compare::compare_in_order;
-use hapax_testkit::store_fixture::{HOLD_MS, SqliteFixture, StoreFixture, accept, lease, message, notice, webhook};
+use hapax_testkit::store_fixture::{HOLD_MS, SqliteFixture, StoreFixture, WINDOW_MS, accept, lease, message, notice, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 
 fn sqlite() -> SqliteFixture {
@@ -121,6 +121,8 @@ async fn snapshot(store: &dyn Store, records: &[Moved]) -> Vec<String> {
     let all = async |after| store.outbox(OutboxQuery { after, limit: 3, ..OutboxQuery::default() }).await;
     snapshot.extend(paged(all, |row| row.id).await.iter().map(|row| format!("{row:?}")));
     snapshot.push(format!("{:?}", store.paused_accounts().await.expect("accounts")));
+    snapshot.push(format!("{:?}", store.pieces_held().await.expect("pieces")));
+    snapshot.push(format!("{:?}", store.piece("shop/1", 3).await.expect("a piece")));
     let stats = store.stats().await.expect("stats");
     snapshot.push(format!("{:?}", (stats.events, stats.channels, stats.outbox_waiting, stats.outbox_unknown)));
     snapshot
@@ -214,6 +216,13 @@ async fn filled(fixture: &dyn StoreFixture, seed: u64) -> Arc<dyn Store> {
     let store = fixture.crash();
     store.pause_account("shop", "other", Some("snapshot to")).await.expect("paused");
     store.remember("token", "a secret's hash").await.expect("remembered");
+    for n in 0..20 {
+        // More than a page of them.
+        let (name, keep_ms) = (format!("run/{n}"), WINDOW_MS * (1 + n % 3));
+        store.amend(&name, None, Some("what was sent"), Some(keep_ms)).await.expect("put");
+        let bytes = bytes::Bytes::from(vec![n as u8; 3_000]);
+        store.put_piece(&format!("shop/{}", n / 7), (n % 7) as u32, bytes, keep_ms).await.expect("put");
+    }
     if let Some(event) = store.events(EventQuery { limit: 1, ..EventQuery::default() }).await.expect("events").rows.first() {
         let copies = hapax_store::Copies {
             event: event.id,
@@ -226,7 +235,10 @@ async fn filled(fixture: &dyn StoreFixture, seed: u64) -> Arc<dyn Store> {
     }
     fixture.clock().advance(HOLD_MS * 5);
     for held in lease(&*store, 100).await {
-        store.settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 500, called: None }).await.expect("handed back");
+        store
+            .settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 500, why: None, called: false })
+            .await
+            .expect("handed back");
     }
     for held in store.lease_outbox(ask_out(100)).await.expect("leased") {
         store.settle_outbox(held.lane, held.fence, SendOutcome::HandBack { wait_ms: 500 }).await.expect("handed back");
@@ -257,6 +269,7 @@ async fn everything_goes_to_plain_records_and_comes_back() {
         same(&format!("seed {seed}, after a crash"), &expected, &snapshot(&*to, &back).await);
         same_records(&format!("seed {seed}"), &records, &export(&*to).await);
         assert_eq!(to.remember("token", "another").await.expect("remembered"), "a secret's hash");
+        assert_eq!(to.remember("run/7", "anew").await.expect("remembered"), "what was sent");
         for fixture in [&first, &last] {
             fixture.clock().advance(1_000);
         }

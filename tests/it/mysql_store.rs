@@ -4,9 +4,10 @@ mod records;
 
 use std::time::{Duration, Instant};
 
+use hapax_store::prelude::*;
 use hapax_store::steps::records::{Hash, LaneRec, Queue};
 use hapax_store::steps::{Changes, Due, Engine as _, Pool, ServerStore, Tx, TxError, Wanted};
-use hapax_store::{Accepted, Arrival, EventQuery, Promise, Reads, Store, StoreError, ThreadQuery};
+use hapax_store::{Accepted, Arrival, EventQuery, Promise, Reads, StoreError, ThreadQuery};
 use hapax_store_mysql as mysql;
 use hapax_store_mysql::MysqlEngine;
 use hapax_testkit::cutting_proxy::CuttingProxy;
@@ -72,6 +73,7 @@ fn lane(n: u8) -> LaneRec {
         peer: None,
         joined_to: None,
         joined: vec![],
+        turn: None,
     }
 }
 

@@ -2,14 +2,12 @@
 //! one thread. With the real program.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hapax_testkit::fake_bot::{Call, FakeBot, Say};
+use hapax_testkit::fake_bot::Call;
+use hapax_testkit::gated_bot::GatedBot;
 use hapax_testkit::process::Program;
 use hapax_testkit::servers::Engine;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::conversation::all_done;
 use crate::program::{ADMIN_TOKEN, Poster, disk_folder, store_path};
@@ -51,26 +49,13 @@ fn program(folder: &std::path::Path, store: &str, name: &str, bot: &Bot) -> Prog
          [log]\nfilter = \"off\"\n[channel.shop]\nprovider = \"gowa\"\nsecret = \"{SECRET}\"\nattempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\n\
          lease = \"5s\"\ntarget = \"{}\"\n",
         folder.join("spool.db").display(),
-        bot.fake.url()
+        bot.0.fake.url()
     );
     Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
 }
 
-/// A bot that answers a call of this person when it is let, and counts how many it has at once. Others are answered at once.
-struct Bot {
-    fake: FakeBot,
-    lets: Arc<Semaphore>,
-    most: Arc<AtomicUsize>,
-}
-
-/// Counted while a call is with the bot; a connection that is lost ends it too.
-struct Inside(Arc<AtomicUsize>);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+/// A bot that answers a call of this person when it is let. Others are answered at once.
+struct Bot(GatedBot);
 
 fn id_in(call: &Call) -> String {
     let body: serde_json::Value = serde_json::from_slice(&call.body).expect("JSON");
@@ -79,29 +64,7 @@ fn id_in(call: &Call) -> String {
 
 impl Bot {
     async fn start() -> Self {
-        let (lets, most, inside) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (gate, counted) = (Arc::clone(&lets), Arc::clone(&most));
-        let fake = FakeBot::start_slow(move |call| {
-            let (gate, counted, inside) = (Arc::clone(&gate), Arc::clone(&counted), Arc::clone(&inside));
-            Box::pin(async move {
-                if !id_in(&call).starts_with("other") {
-                    counted.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    let _inside = Inside(inside);
-                    gate.acquire().await.expect("it is never closed").forget();
-                }
-                Say::Status(200)
-            })
-        });
-        Self { fake: fake.await.expect("a bot"), lets, most }
-    }
-
-    fn let_go(&self, calls: usize) {
-        self.lets.add_permits(calls);
-    }
-
-    /// How many calls it had at once since this was last asked.
-    fn most_at_once(&self) -> usize {
-        self.most.swap(0, Ordering::SeqCst)
+        Self(GatedBot::start(|call| !id_in(call).starts_with("other")).await)
     }
 
     /// Waits until so many calls of this person have come.
@@ -112,26 +75,26 @@ impl Bot {
     /// The ids and threads of this person's calls, from this one on.
     fn heard(&self, from: usize) -> Vec<(String, String)> {
         let told = |call: &Call| (id_in(call), call.header("hapax-thread").to_owned());
-        let calls = self.fake.calls();
+        let calls = self.0.fake.calls();
         calls.iter().map(told).filter(|(id, _)| !id.starts_with("other")).skip(from).collect()
     }
 
     /// Lets the calls of this person go one by one; there are so many to come, beside those that were heard already.
     async fn let_go_one_by_one(&self, heard: usize, to_come: usize) {
         for n in 1..=to_come {
-            self.let_go(1);
+            self.0.let_go(1);
             self.called(heard + n).await;
         }
-        self.let_go(1);
+        self.0.let_go(1);
     }
 }
 
 /// Somebody else writes later and is heard: whatever of this person was due before has come.
 async fn somebody_else_is_heard(poster: &Poster, bot: &Bot, at: SocketAddr) {
-    let id = format!("other{}", bot.fake.calls().len());
+    let id = format!("other{}", bot.0.fake.calls().len());
     let said = poster.post(at, webhook(&id, By::Other)).await.expect("an answer");
     assert_eq!(said.status, 200);
-    eventually("a call about somebody else", async || bot.fake.calls().iter().any(|call| id_in(call) == id)).await;
+    eventually("a call about somebody else", async || bot.0.fake.calls().iter().any(|call| id_in(call) == id)).await;
 }
 
 async fn post(poster: &Poster, at: SocketAddr, id: &str, by: By) {
@@ -152,6 +115,26 @@ async fn two_in_flight_become_one(poster: &Poster, bot: &Bot, at: [SocketAddr; 2
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_heard_once_whether_its_sender_comes_with_both_names_or_with_the_lid_alone() {
+    let (bot, poster, folder) = (Bot::start().await, Poster::new(), disk_folder());
+    let store = format!("sqlite:{}", store_path(folder.path()).display());
+    let (process, at) = program(folder.path(), &store, "one", &bot).serve().await.expect("it starts");
+    for (id, first, then) in [("lid1", By::Both, By::Lid), ("lid2", By::Lid, By::Both)] {
+        post(&poster, at, id, first).await;
+        for by in [then, first] {
+            let said = poster.post(at, webhook(id, by)).await.expect("an answer");
+            assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "{id}");
+        }
+        // Somebody else may have chosen the same id.
+        post(&poster, at, id, By::Other).await;
+    }
+    bot.0.let_go(4);
+    all_done(at).await;
+    assert_eq!(bot.0.fake.calls().len(), 4);
+    assert!(process.stop().await.expect("it stops").success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_at_the_bot_may_end_and_then_one_comes_at_a_time() {
     let (bot, poster, folder) = (Bot::start().await, Poster::new(), disk_folder());
     let store = format!("sqlite:{}", store_path(folder.path()).display());
@@ -160,14 +143,14 @@ async fn what_is_at_the_bot_may_end_and_then_one_comes_at_a_time() {
     somebody_else_is_heard(&poster, &bot, at).await;
     assert_eq!(bot.heard(0).len(), 2);
     // One of the two ends; the other still keeps the whole person waiting.
-    bot.let_go(1);
+    bot.0.let_go(1);
     eventually("one has ended", async || poster.on_their_way(at).await == Some(4)).await;
     somebody_else_is_heard(&poster, &bot, at).await;
     assert_eq!(bot.heard(0).len(), 2);
-    bot.most_at_once();
+    bot.0.most_at_once();
     bot.let_go_one_by_one(2, 3).await;
     all_done(at).await;
-    assert_eq!(bot.most_at_once(), 1);
+    assert_eq!(bot.0.most_at_once(), 1);
     let heard = bot.heard(2);
     assert_eq!(heard.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["both", "lid2", "phone2"]);
     assert!(heard.iter().all(|(_, thread)| *thread == heard[0].1), "one thread: {heard:?}");
@@ -186,12 +169,12 @@ async fn after_a_kill_they_are_still_one() {
     process.kill_nine().await.expect("it was there");
     let (process, at) = hapax.serve().await.expect("it starts again");
     bot.called(3).await;
-    bot.most_at_once();
+    bot.0.most_at_once();
     somebody_else_is_heard(&poster, &bot, at).await;
     assert_eq!(bot.heard(0).len(), 3, "the first of all comes again, alone");
     bot.let_go_one_by_one(3, 4).await;
     all_done(at).await;
-    assert_eq!(bot.most_at_once(), 1);
+    assert_eq!(bot.0.most_at_once(), 1);
     let heard = bot.heard(2);
     let order = ["lid1", "phone1", "both", "lid2", "phone2"];
     assert_eq!(heard.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), order);
@@ -207,13 +190,13 @@ async fn two_instances_call_the_bot_one_at_a_time() {
     let (one, at_one) = program(folders[0].path(), &url, "one", &bot).serve().await.expect("it starts");
     let (two, at_two) = program(folders[1].path(), &url, "two", &bot).serve().await.expect("it starts");
     two_in_flight_become_one(&poster, &bot, [at_one, at_two]).await;
-    bot.let_go(1);
+    bot.0.let_go(1);
     eventually("one has ended", async || poster.on_their_way(at_one).await == Some(4)).await;
     for at in [at_one, at_two] {
         somebody_else_is_heard(&poster, &bot, at).await;
     }
     assert_eq!(bot.heard(0).len(), 2);
-    bot.most_at_once();
+    bot.0.most_at_once();
     bot.let_go_one_by_one(2, 3).await;
     all_done(at_one).await;
 
@@ -226,7 +209,7 @@ async fn two_instances_call_the_bot_one_at_a_time() {
     bot.called(6).await;
     bot.let_go_one_by_one(6, 59).await;
     all_done(at_two).await;
-    assert_eq!(bot.most_at_once(), 1);
+    assert_eq!(bot.0.most_at_once(), 1);
     let heard = bot.heard(2);
     assert_eq!(heard[3..].iter().map(|(id, _)| id).collect::<Vec<_>>(), sent.iter().collect::<Vec<_>>());
     assert!(heard.iter().all(|(_, thread)| *thread == heard[0].1), "one thread: {heard:?}");

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use hapax_store::prelude::*;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec,
     ProviderNameRec, Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax_store::steps::{Changes, Engine as _, Pool, Tx, TxError, Wanted};
-use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, Reads, SendOutcome, Settled, Store, StoreError};
+use hapax_store::{Answer, EventQuery, KeptHeaders, NewMessage, Promise, Reads, SendOutcome, Settled, StoreError};
 use hapax_store_postgres as postgres;
 use hapax_testkit::server_fixtures::{ServerFixture, compare_with_model};
 use hapax_testkit::servers::Engine;
@@ -130,6 +131,7 @@ fn lane() -> LaneRec {
         peer: Some(ODD.to_owned()),
         joined_to: Some([0; 32]),
         joined: vec![[2; 32], [0; 32]],
+        turn: Some(i64::MAX as u64),
     }
 }
 
@@ -254,6 +256,7 @@ fn all_wanted() -> Wanted {
         outs: vec![11],
         lowest_outs: vec![[6; 32]],
         waiting: vec![],
+        claims: vec![],
     }
 }
 

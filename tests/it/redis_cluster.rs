@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use hapax_store::prelude::*;
 use hapax_store::{Accepted, ChannelCounts, LeaseRequest, Reads, Settled, Store, StoreError};
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::server_fixtures::compare_with_model;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hapax_domain::{Event, EventKey, Kind};
+use hapax_store::prelude::*;
 use hapax_store::{
-    Accepted, Arrival, LeaseRequest, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, LeaseRequest, NewMessage, Outcome, Promise, Reads, SendOutcome, Settled, StoreError, Submitted,
 };
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::hand_clock::HandClock;

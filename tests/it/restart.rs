@@ -8,7 +8,8 @@ use bytes::Bytes;
 use hapax_domain::{ChannelKey, Event};
 use hapax_providers::{self, RawRequest};
 use hapax_store::clock::SystemClock;
-use hapax_store::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent};
 use hapax_store_sqlite::{Options, SqliteStore};
 
 use crate::program::{Poster, disk_folder, program, store_path};
@@ -90,5 +91,5 @@ fn arrival(first: usize) -> Arrival {
     });
     let events = events.collect();
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
-    Arrival { channel: channel.name, window_ms: channel.window_ms, headers, body, events }
+    Arrival { channel: channel.name, window_ms: channel.window_ms, headers, body, events, coalesce: None }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hapax::StoreUrl;
 use hapax_domain::{Kind, RetryPolicy, limits};
 use hapax_gateway::server::{Listeners, StartError};
-use hapax_gateway::settings::{Channel, Deliver, Limits, Mode, OnPoison, OnStoreFailure};
+use hapax_gateway::settings::{Channel, Claims, Deliver, Limits, Mode, OnPoison, OnStoreFailure};
 use hapax_gateway::telemetry::Telemetry;
 use hapax_providers::settings::Settings;
 use hapax_server::config::{Config, Log};
@@ -84,6 +84,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         name: Arc::from(name),
         provider: Settings::Whatsapp { secrets: vec![SECRET.into()], verify_token: Some("knock knock".into()) },
         target,
+        targets: Default::default(),
         mode: Mode::Queue,
         deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
         window_ms: 8 * 86_400_000,
@@ -96,10 +97,13 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         on_store_failure: OnStoreFailure::Retry,
         replay_guard: false,
         stale_after_ms: None,
+        turns: None,
         sign_with: None,
         max_body: limits::BODY_MAX_BYTES,
         concurrency: 16,
+        typing: false,
         send: None,
+        dropin: None,
     }
 }
 
@@ -108,7 +112,11 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         admin_listen: None,
         admin_public: false,
+        dropin_listen: None,
+        dropin_public: false,
+        resp: None,
         trusted_proxies: Vec::new(),
+        cors_origins: Vec::new(),
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
@@ -122,6 +130,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
             cache_keys: limits::CACHE_KEYS,
             outbox: limits::OUTBOX_MAX,
         },
+        claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: limits::CLAIMS_MAX },
         engine: hapax::Options { queue: 10_000, disk_floor_bytes: 0 },
         log: Log { filter: "off".to_owned(), json: false },
         channels,
@@ -144,7 +153,7 @@ impl Rig {
         let metrics = server.telemetry();
         let running = tokio::spawn({
             let stop = stop.clone();
-            async move { server.run(Listeners { public, admin: None }, stop).await }
+            async move { server.run(Listeners { public, admin: None, dropin: None, resp: None }, stop).await }
         });
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1_024).build().expect("a client");
         let telemetry = Arc::new(move || metrics.render());

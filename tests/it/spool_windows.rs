@@ -8,7 +8,8 @@ use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_providers::settings::Settings;
 use hapax_server::config::Config;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent};
 use hapax_store_sqlite::{self as sqlite, SqliteStore};
 use hapax_testkit::fake_bot::FakeBot;
 use hapax_testkit::hand_clock::HandClock;
@@ -105,7 +106,7 @@ async fn a_secret_that_lay_in_the_spool_does_not_get_to_the_store() {
     let key = EventKey::from_content("webhook", "team", b"Ev1");
     let events = vec![NewEvent { event: Event::new(Kind::Notice, "team", "", key, 0), disposition: Disposition::Deliver }];
     let (headers, body) = (KeptHeaders::default(), body.to_string().into());
-    let arrival = Arrival { channel: "team".into(), window_ms: MINUTE_MS, headers, body, events };
+    let arrival = Arrival { channel: "team".into(), window_ms: MINUTE_MS, headers, body, events, coalesce: None };
     let spool = SqliteStore::open(&folder.path().join("spool.db"), Arc::new(clock.clone()), &sqlite::Options::default());
     spool.expect("it opens").accept(arrival.into()).await.expect("taken in");
 

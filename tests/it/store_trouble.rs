@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hapax_store::{Outcome, Reads, Settled, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Outcome, Reads, Settled};
 use hapax_store_sqlite::{Options, SqliteStore};
 use hapax_testkit::fake_bot::FakeBot;
 use hapax_testkit::hand_clock::HandClock;

@@ -1,5 +1,6 @@
 //! Every engine runs the whole store suite.
 
+use hapax_store::prelude::*;
 use hapax_testkit::store_compare::{compare, sequences};
 
 mod memory {
@@ -48,7 +49,7 @@ async fn sqlite_answers_like_the_model() {
 /// A window of 4 items in memory, 200 in the inbox: nothing is forgotten, and every lane keeps its order, over a restart too.
 #[tokio::test]
 async fn a_long_inbox_keeps_its_order_in_a_short_window() {
-    use hapax_store::{Outcome, Store};
+    use hapax_store::Outcome;
     use hapax_store_sqlite::{Options, SqliteStore};
     use hapax_testkit::store_fixture::{accept_one, ids, lease, message};
 
@@ -85,7 +86,6 @@ async fn a_long_inbox_keeps_its_order_in_a_short_window() {
 #[tokio::test]
 async fn a_backlog_of_one_channel_does_not_hide_another() {
     use hapax_store::LeaseRequest;
-    use hapax_store::Store;
     use hapax_store_sqlite::{Options, SqliteStore};
     use hapax_testkit::store_fixture::{accept, ask, message, webhook};
 
@@ -107,7 +107,6 @@ async fn a_backlog_of_one_channel_does_not_hide_another() {
 /// Thousands of calls in a few batches, while small periods are closed and sealed beneath them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sealing_keeps_up_with_a_flood() {
-    use hapax_store::Store;
     use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
     use hapax_testkit::store_fixture::{notice, webhook};
 
@@ -161,4 +160,21 @@ pub(crate) async fn a_replay_is_not_purged_with_its_event(fixture: &dyn hapax_te
     let (promised, ()) = tokio::join!(replays, purging);
     let promised = promised.into_iter().filter(|replay| replay.as_ref().expect("an answer").is_some()).count();
     assert_eq!(lease(&*one, 60).await.len(), promised);
+}
+
+#[tokio::test]
+async fn on_the_embedded_store_claims_that_are_over_take_no_place() {
+    use hapax_domain::claim::{ClaimAnswer, ClaimKey, ClaimOp, Condition, Ends};
+    use hapax_testkit::store_fixture::StoreFixture as _;
+    let fixture = hapax_testkit::store_fixture::SqliteFixture::new(crate::quick_folder().keep());
+    let store = fixture.open();
+    store.limit_claims(2);
+    let set = async |key: &str| {
+        let op = ClaimOp::Set { value: "x".into(), condition: Condition::Always, ends: Ends::In(1_000) };
+        store.claims(vec![(ClaimKey::new("redis", key), op)]).await.expect("asked").remove(0)
+    };
+    assert!(matches!((set("a").await, set("b").await), (ClaimAnswer::Set { .. }, ClaimAnswer::Set { .. })));
+    assert_eq!(set("c").await, ClaimAnswer::NoRoom);
+    fixture.clock().advance(1_000);
+    assert!(matches!(set("c").await, ClaimAnswer::Set { .. }), "nobody has purged yet");
 }

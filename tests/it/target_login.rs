@@ -22,7 +22,7 @@ async fn a_password_in_a_targets_address_reaches_the_bot_and_no_words_of_ours() 
     let channel = |name: &str, target: &str| {
         format!(
             "[channel.{name}]\nprovider = \"whatsapp\"\nsecret = \"{SECRET}\"\nverify_token = \"knock knock\"\nbackoff = \"20ms\"\n\
-             target = \"{}\"\n",
+             target = \"{0}\"\n[channel.{name}.targets]\n700009 = \"{0}\"\n",
             with_login(target)
         )
     };

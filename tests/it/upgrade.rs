@@ -7,17 +7,15 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hapax_testkit::fake_bot::{Call, FakeBot, Say};
+use hapax_testkit::fake_bot::Call;
 use hapax_testkit::fake_provider::FakeProvider;
+use hapax_testkit::gated_bot::GatedBot;
 use hapax_testkit::process::Program;
 use hapax_testkit::servers::{Engine, Server};
 use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::sync::Semaphore;
 
 use crate::conversation::all_done;
 use crate::program::{Poster, disk_folder, store_path};
@@ -85,7 +83,7 @@ fn told(part: &str) -> Vec<Value> {
 
 /// Everybody takes everything this time. There is no admin token in it: the store knows the one that was made.
 fn program(folder: &Path, store: &str, bot: &Bot, provider: &FakeProvider) -> Program {
-    let both = format!("secret = \"{SECRET}\"\ntarget = \"{}\"\napi_base = \"{}\"\n", bot.fake.url(), provider.url());
+    let both = format!("secret = \"{SECRET}\"\ntarget = \"{}\"\napi_base = \"{}\"\n", bot.0.fake.url(), provider.url());
     let config = format!(
         "listen = \"127.0.0.1:0\"\nstore = \"{store}\"\ninstance = \"after\"\nspool = \"{}\"\n[log]\nfilter = \"off\"\n\
          [defaults]\nretention = \"3650d\"\nattempts = 1000\nbackoff = \"20ms\"\nbackoff_cap = \"100ms\"\nlease = \"5s\"\n\
@@ -96,12 +94,8 @@ fn program(folder: &Path, store: &str, bot: &Bot, provider: &FakeProvider) -> Pr
     Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file")
 }
 
-/// A bot that takes everything, counts how many calls of the person with two names it has at once, and answers those when it is let.
-struct Bot {
-    fake: FakeBot,
-    lets: Arc<Semaphore>,
-    most: Arc<AtomicUsize>,
-}
+/// A bot that takes everything, and answers the calls of the person with two names when it is let.
+struct Bot(GatedBot);
 
 /// What the provider calls the first message or status that a call is about.
 fn id_in(call: &Call) -> String {
@@ -117,24 +111,11 @@ fn of_ana(id: &str) -> bool {
 
 impl Bot {
     async fn start() -> Self {
-        let (lets, most, inside) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (gate, counted) = (Arc::clone(&lets), Arc::clone(&most));
-        let fake = FakeBot::start_slow(move |call| {
-            let (gate, counted, inside) = (Arc::clone(&gate), Arc::clone(&counted), Arc::clone(&inside));
-            Box::pin(async move {
-                if of_ana(&id_in(&call)) {
-                    counted.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    gate.acquire().await.expect("it is never closed").forget();
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                }
-                Say::Status(200)
-            })
-        });
-        Self { fake: fake.await.expect("a bot"), lets, most }
+        Self(GatedBot::start(|call| of_ana(&id_in(call))).await)
     }
 
     fn heard(&self) -> Vec<String> {
-        self.fake.calls().iter().map(id_in).collect()
+        self.0.fake.calls().iter().map(id_in).collect()
     }
 
     /// What was heard of these, in that order.
@@ -268,13 +249,19 @@ async fn two_names_are_one_person(asker: &Asker, bot: &Bot) {
     let names = ["lid1", "phone1", "both", "lid2", "phone2"];
     for n in 1..=names.len() {
         eventually("the next of ana's", async || bot.heard_of(&names).len() >= n).await;
-        bot.lets.add_permits(1);
+        bot.0.let_go(1);
     }
     all_done(asker.at).await;
     assert_eq!(bot.heard_of(&names), names);
-    assert_eq!(bot.most.load(Ordering::SeqCst), 1, "one at a time");
-    let threads: Vec<String> =
-        bot.fake.calls().iter().filter(|call| of_ana(&id_in(call))).map(|call| call.header("hapax-thread").to_owned()).collect();
+    assert_eq!(bot.0.most_at_once(), 1, "one at a time");
+    let threads: Vec<String> = bot
+        .0
+        .fake
+        .calls()
+        .iter()
+        .filter(|call| of_ana(&id_in(call)))
+        .map(|call| call.header("hapax-thread").to_owned())
+        .collect();
     assert!(threads.iter().all(|thread| *thread == threads[0]), "one thread: {threads:?}");
 }
 
@@ -283,7 +270,7 @@ async fn the_inbox_went_on(asker: &Asker, bot: &Bot) {
         assert_eq!(bot.heard_of(lane), lane, "once each, and in order");
     }
     assert!(bot.heard_of(&["done1", "done2", "done3", "park1"]).is_empty(), "what was done with stays so");
-    let calls = bot.fake.calls();
+    let calls = bot.0.fake.calls();
     let events = asker.events().await;
     for call in calls.iter().filter(|call| ["wait1", "wait2", "held1"].contains(&id_in(call).as_str())) {
         let id = id_in(call);

@@ -1,6 +1,7 @@
 //! The crates are the walls, and their manifests say where they stand: arrows only downwards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 const ENGINES: [&str; 5] =
     ["hapax-store-firestore", "hapax-store-mysql", "hapax-store-postgres", "hapax-store-redis", "hapax-store-sqlite"];
@@ -52,4 +53,21 @@ fn each_crate_depends_only_on_those_above_it() {
     let missing = allowed.keys().filter(|name| !seen.contains(**name));
     broken.extend(missing.map(|name| format!("there is no crate {name}")));
     super::report(broken);
+}
+
+/// What a program would have to build that only wants claims, with the layer and the embedded store.
+const OF_THE_SERVER: &[&str] =
+    &["hapax-gateway", "hapax-providers", "hapax-server", "hapax-testkit", "axum", "clap", "hyper", "reqwest", "rustls", "tower"];
+
+#[test]
+fn the_library_does_not_pull_in_the_server() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let arguments = ["tree", "-p", "hapax", "--features", "tower", "-e", "normal", "--prefix", "none", "--locked", "--offline"];
+    let output = Command::new(cargo).args(arguments).current_dir(super::root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains("hapax-store-sqlite") && names.contains("tower-layer"), "this is another tree");
+    let pulled = OF_THE_SERVER.iter().filter(|name| names.contains(**name));
+    super::report(pulled.map(|name| format!("hapax must not depend on {name}, which only the server needs")).collect());
 }

@@ -83,10 +83,11 @@ pub struct Event {
     pub identity: Identity,
     /// How long the key is remembered, where that is not the channel's window.
     pub window_ms: Option<i64>,
-    /// Stands for what was signed, where the id was not: whatever comes with it under another key is a suspected replay.
+    /// Claimed beside the key: what else the same thing may be recognised by. It stands for what was signed, where the id was not, or for the
+    /// message under another name of who wrote it.
     pub guard: Option<EventKey>,
-    /// Enough suspected replays of the channel are kept: one more is a copy of the first, and only counted.
-    pub suspects_full: bool,
+    /// What comes under another key while its guard is held is a copy of the first, and only counted; otherwise it is a suspected replay.
+    pub guard_suppresses: bool,
     /// Whom it is about; `None` where the provider knows no conversations (payments, pushes).
     pub peer: Option<String>,
     /// Other names of the same peer (phone, lid, bsuid), never the one in `peer`.
@@ -118,7 +119,7 @@ impl Event {
             identity: Identity::Named,
             window_ms: None,
             guard: None,
-            suspects_full: false,
+            guard_suppresses: false,
             peer: None,
             aliases: Vec::new(),
             echo: false,

@@ -23,7 +23,7 @@ pub struct Fence(pub u64);
 
 /// A text that should have been an id and is not.
 #[derive(Debug, thiserror::Error)]
-#[error("`{text}` is not an id: expected `{prefix}` and 32 hex digits, as shown by `hapax {shown_by}`")]
+#[error("`{text}` is not an id: expected `{prefix}` and 32 hex digits, or its short form, as shown by `hapax {shown_by}`")]
 pub struct BadId {
     text: String,
     prefix: &'static str,
@@ -47,10 +47,40 @@ pub fn number_of(id: Uuid) -> u64 {
 
 const NUMBER_MASK: u64 = (1 << 62) - 1;
 
+/// Of the short form: no letter that is taken for another one.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// The seconds of a short form: enough for a thousand years, always as many digits, so that the number behind them needs no mark.
+const SECONDS_DIGITS: usize = 7;
+
+/// Writes an id made by [`numbered`] in a few characters for people: its second and its number, in base 32. `None` for other ids.
+fn short(id: Uuid) -> Option<String> {
+    let (at_s, number) = ((id.as_u64_pair().0 >> 16) / 1_000, number_of(id));
+    (numbered(at_s as i64 * 1_000, number) == id && at_s >> (5 * SECONDS_DIGITS) == 0).then(|| {
+        let number_digits = (64 - number.leading_zeros() as usize).div_ceil(5).max(1);
+        let digit = |value: u64, place: usize| char::from(DIGITS[(value >> (5 * place)) as usize & 31]);
+        let seconds = (0..SECONDS_DIGITS).rev().map(|place| digit(at_s, place));
+        seconds.chain((0..number_digits).rev().map(|place| digit(number, place))).collect()
+    })
+}
+
+/// Reads a short form back.
+fn of_short(text: &str) -> Option<Uuid> {
+    let digit = |sign: u8| DIGITS.iter().position(|known| *known == sign.to_ascii_lowercase()).map(|value| value as u64);
+    let value = |digits: &str| digits.bytes().try_fold(0_u64, |sum, sign| Some(sum.checked_mul(32)? | digit(sign)?));
+    let (seconds, number) = text.split_at_checked(SECONDS_DIGITS).filter(|(_, number)| (1..=13).contains(&number.len()))?;
+    let (at_s, number) = (value(seconds)?, value(number).filter(|number| number & !NUMBER_MASK == 0)?);
+    Some(numbered(at_s as i64 * 1_000, number))
+}
+
 macro_rules! prefixed_id {
     ($name:ident, $prefix:literal, $shown_by:literal) => {
         impl $name {
             pub const PREFIX: &'static str = $prefix;
+
+            /// The same id in a few characters, for people; every place that takes an id takes this too.
+            pub fn short(self) -> String {
+                short(self.0).map_or_else(|| self.to_string(), |short| format!(concat!($prefix, "{}"), short))
+            }
         }
 
         impl fmt::Display for $name {
@@ -70,11 +100,11 @@ macro_rules! prefixed_id {
 
             fn from_str(text: &str) -> Result<Self, BadId> {
                 let bad = || BadId { text: text.chars().take(80).collect(), prefix: $prefix, shown_by: $shown_by };
-                let hex = text.strip_prefix($prefix).ok_or_else(bad)?;
-                if hex.len() != 32 {
-                    return Err(bad());
+                let digits = text.strip_prefix($prefix).ok_or_else(bad)?;
+                if digits.len() != 32 {
+                    return of_short(digits).map(Self).ok_or_else(bad);
                 }
-                Uuid::try_parse(hex).map(Self).map_err(|_| bad())
+                Uuid::try_parse(digits).map(Self).map_err(|_| bad())
             }
         }
     };
@@ -119,8 +149,31 @@ mod tests {
     }
 
     #[test]
+    fn the_short_form_is_the_same_id() {
+        for (at_ms, number) in [(1_760_000_000_123, 42), (0, 0), (1_760_000_000_000, NUMBER_MASK), (4_102_444_800_000, 1 << 20)] {
+            let id = EventId(numbered(at_ms, number));
+            assert!(id.short().len() <= 24, "{}", id.short());
+            assert_eq!(id.short().parse::<EventId>().expect("reads back"), id);
+            assert_eq!(id.short().to_uppercase().replace("EVT", "evt").parse::<EventId>().expect("reads back"), id);
+        }
+        assert_eq!(EventId(numbered(1_760_000_000_123, 42)).short(), "evt_1meey001a");
+        let random = EventId(Uuid::from_u128(0x0190_0000_0000_4123_8000_0000_0000_002a));
+        assert_eq!(random.short(), random.to_string());
+    }
+
+    #[test]
     fn a_wrong_prefix_or_length_is_refused() {
-        for text in ["", "evt_", "itm_0190000000007000800000000000002a", "evt_{0190000000007000800000000000002a}"] {
+        let longest = format!("evt_1mef880g{}", "0".repeat(12));
+        for text in [
+            "",
+            "evt_",
+            "evt_1mef880",
+            "evt_1mef88ol",
+            "evt_é1mef880",
+            &longest,
+            "itm_0190000000007000800000000000002a",
+            "evt_{0190000000007000800000000000002a}",
+        ] {
             assert!(text.parse::<EventId>().is_err(), "{text}");
         }
     }

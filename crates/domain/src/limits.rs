@@ -14,6 +14,8 @@ pub const JSON_DEPTH: usize = 64;
 pub const KEPT_HEADERS_MAX_BYTES: usize = 8 << 10;
 /// Request line and headers of any request.
 pub const HEADER_MAX_BYTES: usize = 32 << 10;
+/// .. where bots are served by their provider's API: some put a whole message into the query.
+pub const BOT_HEADER_MAX_BYTES: usize = 96 << 10;
 pub const HEADER_COUNT_MAX: usize = 100;
 /// Time to send all headers; a slower client is cut off.
 pub const HEADER_TIMEOUT_MS: u64 = 10_000;
@@ -45,6 +47,43 @@ pub const REQUEST_ID_MAX_BYTES: usize = 255;
 pub const MESSAGE_MAX_BYTES: usize = 256 << 10;
 /// The longest a request to send waits for the outcome; shorter than the timeout of most proxies.
 pub const SEND_WAIT_MAX_S: u64 = 25;
+/// Items that one pull asks for, where it does not say, and at most: they come with their bodies.
+pub const PULL_DEFAULT: usize = 1;
+pub const PULL_MAX: usize = 64;
+/// The bodies of one pull; one item is always given, whatever its size.
+pub const PULL_MAX_BYTES: usize = 8 << 20;
+/// The longest a pull waits for an item.
+pub const PULL_WAIT_MAX_MS: i64 = 30_000;
+/// Open streams of events, how many events a reader may lag behind before it is cut, and how far back one is resumed, in pages.
+pub const STREAMS_MAX: usize = 200;
+pub const STREAM_BUFFER: usize = 1_024;
+pub const STREAM_RESUME_PAGES: usize = 2_000;
+/// Messages that one turn takes; those of one webhook are not parted.
+pub const TURN_MEMBERS_MAX: usize = 50;
+/// A header lists the events of an item up to so many: servers take headers of 8 KB.
+pub const LISTED_EVENTS_MAX: usize = 150;
+/// How much is kept of the reason that a worker gives, and of the name it goes by.
+pub const WHY_MAX_CHARS: usize = 2_000;
+pub const WORKER_MAX_CHARS: usize = 100;
+/// Longest name of a register of the store; databases keep an index of them.
+pub const REGISTER_NAME_MAX_BYTES: usize = 512;
+/// Most that a register holds. A document of Firestore takes four of them.
+pub const REGISTER_MAX_BYTES: usize = 256 << 10;
+/// Largest body in parts that a bot may send; Telegram takes files of 50 MB.
+pub const UPLOAD_MAX_BYTES: u64 = 64 << 20;
+/// Largest other body of a bot's send: some write files into JSON.
+pub const BOT_BODY_MAX_BYTES: usize = 16 << 20;
+/// Files that wait to be sent, of one channel and in all; for more there is no room until some have left.
+pub const PIECES_OF_CHANNEL_MAX_BYTES: u64 = 512 << 20;
+pub const PIECES_MAX_BYTES: u64 = 2 << 30;
+/// Largest piece of a file that is kept beside what is to be sent: a small write for every database.
+pub const PIECE_MAX_BYTES: usize = 256 << 10;
+/// Pieces that one step of a purge removes at most.
+pub const PIECES_PURGED_MAX: usize = 32;
+/// The longest that something is kept which is not kept for ever.
+pub const KEEP_MAX_MS: i64 = 100 * 366 * 86_400_000;
+/// Items with the bot that are told at once; no channel has as many calls in flight.
+pub const WITH_BOT_MAX: usize = 1_000;
 /// How far ahead a message may be written that is to be sent later.
 pub const SEND_AHEAD_MAX_MS: i64 = 366 * 86_400_000;
 /// How much of a message's text a list of threads shows.
@@ -79,3 +118,20 @@ pub fn preview(text: &str) -> String {
 pub const NAME_HOPS_MAX: usize = 16;
 /// Lanes that one lane of a server's store speaks for, because their names turned out to be one person's. What waits in a further one goes on beside.
 pub const LANES_JOINED_MAX: usize = 16;
+
+/// Longest scope and key of a claim; databases keep an index of them.
+pub const CLAIM_SCOPE_MAX_BYTES: usize = 64;
+pub const CLAIM_KEY_MAX_BYTES: usize = 255;
+pub const CLAIM_TOKEN_MAX_BYTES: usize = 64;
+pub const CLAIM_FINGERPRINT_MAX_BYTES: usize = 255;
+pub const CLAIM_HOLDER_MAX_BYTES: usize = 255;
+pub const CLAIM_TYPE_MAX_BYTES: usize = 255;
+/// Most that a completed claim keeps of what its job came to.
+pub const CLAIM_RESULT_MAX_BYTES: usize = 1 << 20;
+/// The longest that a completed claim is kept, and that a holder may go without a heartbeat.
+pub const CLAIM_KEEP_MAX_MS: i64 = 366 * 86_400_000;
+pub const CLAIM_LEASE_MAX_MS: i64 = WAIT_MAX_MS;
+/// Claims that are kept where `[claims]` says nothing else; for more there is no room until some have ended.
+pub const CLAIMS_MAX: usize = 1_000_000;
+/// Claims of one batch.
+pub const CLAIM_BATCH_MAX: usize = 500;

@@ -27,12 +27,20 @@ pub mod worker;
 
 mod http_client;
 
+pub mod typing;
+
 pub mod delivery;
 
 pub mod sender;
 
+pub mod dropin;
+
 pub mod api;
+
+pub mod resp;
 
 pub mod telemetry;
 
 pub mod server;
+
+pub mod shadow;

@@ -1,4 +1,4 @@
-//! Composes all of it. Start: store, spool, token, sender, delivery, doors. Stop: delivery, then doors, spool and sender, then upkeep, store.
+//! Composes all of it. Start: store, spool, token, sender, delivery, listeners. Stop: delivery, then listeners, spool and sender, then upkeep, store.
 
 mod admin_token;
 mod front;
@@ -15,23 +15,27 @@ use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
 
+use hapax_domain::limits;
 use hapax_store::clock::Clock;
 use hapax_store::{Spelling, Store, StoreError, Unspelt};
 
 use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
-use crate::api::{Api, Auth, PurgeLog};
+use crate::api::{Api, Auth, Feed, PurgeLog, Streams, nothing_here, other_method};
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
-use crate::delivery::{Answers, Delivery};
+use crate::delivery::{Answers, Delivery, Pull};
+use crate::dropin::{self, Books, DropInState, DropIns, Polling};
 use crate::http_client::BadCalls;
 use crate::ingress::spool::Spool;
 use crate::ingress::{Ingress, Links};
+use crate::resp::{self, Door};
 use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
+use crate::typing::Typing;
 use crate::worker::{self, Plan, Work};
 
 /// Why the server could not start, or go on.
@@ -48,6 +52,21 @@ pub struct Listeners {
     pub public: TcpListener,
     /// Where the admin surface is when it is not beside `/in`.
     pub admin: Option<TcpListener>,
+    /// Where bots are served by their provider's API, when that is not beside `/in`.
+    pub dropin: Option<TcpListener>,
+    /// The Redis door, where there is one.
+    pub resp: Option<TcpListener>,
+}
+
+/// What the listeners open to.
+struct Inside {
+    ingress: Arc<Ingress>,
+    purges: Arc<PurgeLog>,
+    auth: Arc<Auth>,
+    pull: Arc<Pull>,
+    feed: Arc<Feed>,
+    books: Arc<Books>,
+    bots: Option<Arc<DropIns>>,
 }
 
 /// Everything that runs, ready to be run.
@@ -100,24 +119,31 @@ impl Server {
         Self { stop_grace, ..self }
     }
 
-    /// Serves until `stop`, then stops in order and by one deadline: nothing more is leased; the doors and the sender stay until the handlers
+    /// Serves until `stop`, then stops in order and by one deadline: nothing more is leased; the listeners and the sender stay until the handlers
     /// that are at work have ended, because they still send through us; what is not done by then is handed back.
     ///
     /// Ends by itself, with an error, when the store is gone for good.
     pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
-        self.store.learn_spelling(spelling(&self.channels));
         self.store.limit_outbox(self.settings.limits.outbox);
+        self.store.limit_claims(self.settings.claims.max);
         let answers = Arc::new(Answers::new());
         let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
+        let typing = Arc::new(Typing::new(&self.channels, Arc::clone(store))?);
+        let dropin = DropInState::new(store, rand::random());
         let delivery = Arc::new(Delivery::new(
             &self.channels,
             Arc::clone(store),
             Arc::clone(clock),
             Arc::clone(&answers),
             Arc::clone(telemetry),
+            Arc::clone(&typing),
+            dropin.clone(),
         )?);
+        let polling = self.polling(&typing, &dropin);
         let waiting = Arc::clone(&answers);
-        let sender = Arc::new(Sender::new(&self.channels, Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry))?);
+        let (for_sender, outcomes) = (Arc::clone(telemetry), Arc::clone(&dropin.outcomes));
+        let sender = Sender::new(&self.channels, Arc::clone(store), Arc::clone(clock), for_sender, typing, outcomes)?;
+        let sender = Arc::new(sender);
         let ingress = Arc::new(Ingress::new(
             &self.channels,
             &self.settings.limits,
@@ -132,35 +158,44 @@ impl Server {
             },
         ));
         let purges = Arc::new(PurgeLog::default());
+        let auth = self.auth();
+        let bots = self.for_bots(&auth, &dropin, &polling)?;
 
         let stop = stop.child_token();
-        let sends = self.start_workers(&sender, sender.loops());
-        let deliveries = self.start_workers(&delivery, delivery.loops());
+        let (mut sends, mut deliveries) = (Tasks::default(), Tasks::default());
+        self.start_workers(&mut sends, &sender, sender.loops());
+        self.start_workers(&mut deliveries, &delivery, delivery.loops());
+        self.start_workers(&mut deliveries, &polling, polling.loops());
         let mut draining = Tasks::default();
         draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
         let stop_upkeep = CancellationToken::new();
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
-        let doors = self.open_doors(listeners, ingress, purges);
+        let pull = Arc::new(self.pull(stop.clone()));
+        let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
+        let inside = Inside { ingress, purges, auth, pull, feed, books: dropin.books, bots };
+        let listening = self.open_listeners(listeners, inside);
 
         stop.cancelled().await;
         let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
-        stop_in_order(deliveries, || waiting.close(), vec![doors, draining, sends], times).await;
+        let close = || {
+            waiting.close();
+            polling.close();
+        };
+        stop_in_order(deliveries, close, vec![listening, draining, sends], times).await;
         stop_upkeep.cancel();
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())
     }
 
-    fn start_workers<W: Work>(&self, work: &Arc<W>, loops: HashMap<i64, Vec<(Arc<str>, usize)>>) -> Tasks {
+    fn start_workers<W: Work>(&self, running: &mut Tasks, work: &Arc<W>, loops: HashMap<i64, Vec<(Arc<str>, usize)>>) {
         let worker: Arc<str> = Arc::from(self.settings.instance.clone().unwrap_or_else(instance_name));
-        let mut running = Tasks::default();
         for (hold_ms, channels) in loops {
             let (clock, give_up) = (Arc::clone(&self.clock), running.cut.clone());
             let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, clock, give_up };
             let (work, store, stop) = (Arc::clone(work), Arc::clone(&self.store), running.stop.clone());
             running.set.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop));
         }
-        running
     }
 
     fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>) -> Upkeep {
@@ -181,46 +216,113 @@ impl Server {
         }
     }
 
-    fn open_doors(&self, listeners: Listeners, ingress: Arc<Ingress>, purges: Arc<PurgeLog>) -> Tasks {
-        let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
+    fn pull(&self, stop: CancellationToken) -> Pull {
+        let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Pull::new(&self.channels, store, clock, telemetry, stop)
+    }
+
+    fn auth(&self) -> Arc<Auth> {
         let proxies = Proxies::new(self.settings.trusted_proxies.clone());
         let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
-        let auth = Arc::new(Auth::new(self.token.operator, Arc::clone(&self.store), clock, proxies, telemetry));
-        let (memory, door) = (Arc::clone(&ingress), Arc::clone(&ingress));
+        Arc::new(Auth::new(self.token.operator, Arc::clone(&self.store), clock, proxies, telemetry))
+    }
+
+    /// What serves the bots that poll.
+    fn polling(&self, typing: &Arc<Typing>, dropin: &DropInState) -> Arc<Polling> {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        Arc::new(Polling::new(&self.channels, store, clock, self.telemetry(), Arc::clone(typing), dropin.clone()))
+    }
+
+    /// What serves the channels with drop-in sending.
+    fn for_bots(
+        &self,
+        auth: &Arc<Auth>,
+        dropin: &DropInState,
+        polling: &Arc<Polling>,
+    ) -> Result<Option<Arc<DropIns>>, StartError> {
+        let links = dropin::Links {
+            auth: Arc::clone(auth),
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            telemetry: Arc::clone(&self.telemetry),
+            state: dropin.clone(),
+            polling: Arc::clone(polling),
+            body_timeout: Duration::from_millis(self.settings.limits.body_timeout_ms),
+        };
+        Ok(DropIns::new(&self.channels, links)?.map(Arc::new))
+    }
+
+    fn open_listeners(&self, listeners: Listeners, inside: Inside) -> Tasks {
+        let Inside { ingress, purges, auth, pull, feed, books, bots } = inside;
+        let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
+        let (memory, webhooks) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
             store: Arc::clone(&self.store),
             channels: self.channels.clone(),
             auth: Arc::clone(&auth),
             clock: Arc::clone(&self.clock),
+            cors_origins: self.settings.cors_origins.clone(),
             purges,
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
             telemetry: Arc::clone(&self.telemetry),
+            pull,
+            feed,
+            streams: Streams::default(),
+            books,
+            claims: crate::api::ClaimDesk::new(self.settings.claims),
             post: Box::new(move |request| {
-                let door = Arc::clone(&door);
-                Box::pin(async move { door.handle(request).await })
+                let webhooks = Arc::clone(&webhooks);
+                Box::pin(async move { webhooks.handle(request).await })
             }),
         });
+        let mut listening = Tasks::default();
+        let closing = Closing { stop: listening.stop.clone(), cut: listening.cut.clone() };
+        if let Some(listener) = listeners.resp {
+            listening.set.spawn(self.door(&auth, listener, closing.clone()));
+        }
         let with_token = Audience::TokenHolders(auth);
         let public = front::health(vitals.clone(), with_token.clone());
         let v1 = crate::api::router(api);
-        let mut doors = Tasks::default();
-        let closing = Closing { stop: doors.stop.clone(), cut: doors.cut.clone() };
-        let mut open = |listener, ingress, routes: Router| {
-            let front = Arc::new(Front { ingress, routes });
+        let mut open = |listener, ingress, bots: Option<Arc<DropIns>>, routes: Router| {
+            let allowance = self.allowance(bots.is_some());
+            let routes = routes.fallback(nothing_here).method_not_allowed_fallback(other_method);
+            let front = Arc::new(Front { ingress, bots, routes });
             let handle = move |request| Arc::clone(&front).handle(request);
-            doors.set.spawn(accept_loop::serve(listener, self.allowance(), handle, Arc::clone(&self.telemetry), closing.clone()));
+            listening.set.spawn(accept_loop::serve(listener, allowance, handle, Arc::clone(&self.telemetry), closing.clone()));
+        };
+        let bots_beside = match listeners.dropin {
+            None => bots,
+            Some(listener) => {
+                open(listener, None, bots, public.clone());
+                None
+            }
         };
         match listeners.admin {
-            None => open(listeners.public, Some(ingress), public.merge(front::metrics(vitals, with_token)).merge(v1)),
+            None => {
+                open(listeners.public, Some(ingress), bots_beside, public.merge(front::metrics(vitals, with_token)).merge(v1));
+            }
             Some(listener) => {
-                open(listeners.public, Some(ingress), public);
+                open(listeners.public, Some(ingress), bots_beside, public);
                 let audience =
                     front::health(vitals.clone(), Audience::Everyone).merge(front::metrics(vitals, Audience::Everyone));
-                open(listener, None, audience.merge(v1));
+                open(listener, None, None, audience.merge(v1));
             }
         }
-        doors
+        listening
+    }
+
+    /// The Redis door, open until it is told to close.
+    fn door(&self, auth: &Arc<Auth>, listener: TcpListener, closing: Closing) -> impl Future<Output = ()> + Send + use<> {
+        let (ttl_ms, tls) = (self.settings.claims.ttl_ms, self.settings.resp_tls.clone());
+        let door = Door::new(Arc::clone(&self.store), Arc::clone(auth), &self.telemetry, ttl_ms, tls);
+        let limits = &self.settings.limits;
+        let allowance = resp::Allowance {
+            connections: limits.connections,
+            sign_in: Duration::from_millis(limits.header_timeout_ms),
+            patience: Duration::from_millis(limits.body_timeout_ms),
+        };
+        Arc::new(door).serve(listener, allowance, Arc::clone(&self.telemetry), closing)
     }
 
     /// What is done while the store is away.
@@ -229,8 +331,9 @@ impl Server {
         InTrouble { channels: self.channels.iter().map(does).collect(), spool: self.spool.clone() }
     }
 
-    fn allowance(&self) -> Allowance {
+    fn allowance(&self, for_bots: bool) -> Allowance {
         Allowance {
+            header_bytes: if for_bots { limits::BOT_HEADER_MAX_BYTES } else { limits::HEADER_MAX_BYTES },
             connections: self.settings.limits.connections,
             proxies: Proxies::new(self.settings.trusted_proxies.clone()),
             header_timeout: Duration::from_millis(self.settings.limits.header_timeout_ms),
@@ -243,7 +346,7 @@ impl Server {
 
 /// Spells whom a message is for as `POST /v1/messages` does, and lets out only what a front end may ask for. A channel that is not
 /// configured here is spelt by whoever has it.
-fn spelling(channels: &Channels) -> Spelling {
+pub fn spelling(channels: &Channels) -> Spelling {
     let channels = channels.clone();
     Arc::new(move |channel, to, payload| {
         let sending = channels.get(channel).and_then(|channel| channel.sending.as_ref()).ok_or(Unspelt::NotHere)?;

@@ -6,6 +6,8 @@ pub mod open;
 
 pub mod bench;
 
+pub mod demo;
+
 pub mod cli;
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! From a config to a server: the store it names, or one to wait for, and the spool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hapax_gateway::channels::Channels;
 use hapax_gateway::ingress::spool::Spool;
-use hapax_gateway::server::{Server, StartError};
+use hapax_gateway::server::{Server, StartError, spelling};
 use hapax_gateway::settings::{Channel, OnStoreFailure};
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::clock::{Clock, SystemClock};
@@ -12,10 +14,18 @@ use hapax_store::{DeferredStore, Store, StoreError};
 
 use crate::config::Config;
 
+/// A server that has just come up, or is very busy, may close a connection: the store is tried once more after this time.
+const SECOND_TRY: Duration = Duration::from_millis(500);
+
 /// Opens what the config names.
 pub async fn open(config: &Config, telemetry: Telemetry) -> Result<Server, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store: Arc<dyn Store> = match open_whole(config, &clock).await {
+    let mut opened = open_whole(config, &clock).await;
+    if opened.as_ref().is_err_and(StoreError::retryable) {
+        tokio::time::sleep(SECOND_TRY).await;
+        opened = open_whole(config, &clock).await;
+    }
+    let store: Arc<dyn Store> = match opened {
         Err(away) if away.retryable() && goes_on_without_store(config) => {
             tracing::warn!(error = %away, "the store is not there; webhooks go to the spool, where channels have it, until it is");
             let (config, clock) = (config.clone(), Arc::clone(&clock));
@@ -62,8 +72,9 @@ async fn open_spool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Ar
 /// Opens the store of a config, unless an import has not filled it to the end.
 fn open_whole(config: &Config, clock: &Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> {
     let (url, options, clock) = (config.store.clone(), config.engine.clone(), Arc::clone(clock));
+    let spelling = spelling(&Channels::new(&config.settings().channels));
     Box::pin(async move {
-        let store = hapax::open(&url, &options, clock).await?;
+        let store = hapax::open_adopting(&url, &options, clock, spelling).await?;
         make_sure_it_is_whole(&*store).await?;
         Ok(store)
     })

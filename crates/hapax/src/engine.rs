@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{NaiveClaim, Store, StoreError};
+use hapax_store::{NaiveClaim, Spelling, Store, StoreError};
 #[cfg(feature = "firestore")]
 use hapax_store_firestore as firestore;
 #[cfg(feature = "mysql")]
@@ -29,7 +29,7 @@ pub struct Options {
 }
 
 /// Opens the engine that a store address names: the one place that knows there are several.
-pub async fn open(url: &StoreUrl, options: &Options, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_store(url: &StoreUrl, options: &Options, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
     match url {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         #[cfg(feature = "sqlite")]
@@ -44,7 +44,28 @@ pub async fn open(url: &StoreUrl, options: &Options, clock: Arc<dyn Clock>) -> R
         #[cfg(feature = "firestore")]
         StoreUrl::Firestore(address) => Ok(Arc::new(firestore::open(address.expose(), None).await?)),
         #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "firestore")))]
-        other => Err(StoreError::Refused(format!("{other} cannot be opened by this build"))),
+        other => {
+            drop((options, clock));
+            let engine = other.engine();
+            Err(StoreError::Refused(format!("{other} cannot be opened by this build; turn on the cargo feature `{engine}`")))
+        }
+    }
+}
+
+/// Opens it like [`open_store`]. Where others may put messages into the store by themselves, these are sent like all others, to whom `spelling` says.
+pub async fn open_adopting(
+    url: &StoreUrl,
+    options: &Options,
+    clock: Arc<dyn Clock>,
+    spelling: Spelling,
+) -> Result<Arc<dyn Store>, StoreError> {
+    match url {
+        #[cfg(feature = "firestore")]
+        StoreUrl::Firestore(address) => Ok(Arc::new(firestore::open_adopting(address.expose(), spelling).await?)),
+        other => {
+            drop(spelling);
+            open_store(other, options, clock).await
+        }
     }
 }
 
@@ -63,6 +84,7 @@ pub async fn open_naive_claim(url: &StoreUrl) -> Result<Arc<dyn NaiveClaim>, Sto
     }
 }
 
+/// Opens the embedded engine on a file.
 #[cfg(feature = "sqlite")]
 pub async fn open_embedded(path: &Path, options: &Options, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
     let options =
@@ -72,6 +94,7 @@ pub async fn open_embedded(path: &Path, options: &Options, clock: Arc<dyn Clock>
     Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
 }
 
+/// Opens the embedded engine on a file, where it is compiled in.
 #[cfg(not(feature = "sqlite"))]
 pub async fn open_embedded(_path: &Path, _options: &Options, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
     Err(StoreError::Refused("this build has no embedded store".to_owned()))

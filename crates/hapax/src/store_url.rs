@@ -6,13 +6,20 @@ use std::path::PathBuf;
 use hapax_domain::address::hide_userinfo;
 use secrecy::{ExposeSecret, SecretString};
 
+/// An engine, and where it keeps things.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
+    /// Nothing is kept: for tests.
     Memory,
+    /// The embedded engine, on a file.
     Sqlite(PathBuf),
+    /// PostgreSQL.
     Postgres(StoreAddress),
+    /// MySQL or MariaDB.
     Mysql(StoreAddress),
+    /// Redis, Redis Cluster or Valkey.
     Redis(StoreAddress),
+    /// Firestore.
     Firestore(StoreAddress),
 }
 
@@ -21,6 +28,7 @@ pub enum StoreUrl {
 pub struct StoreAddress(SecretString);
 
 impl StoreAddress {
+    /// Takes it as it was written.
     pub fn new(text: &str) -> Self {
         Self(SecretString::from(text))
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::lenient::{Flag, List, Text};
 use super::reading::{Reading, fingerprint_of, name, peer_of};
-use super::whatsapp_web::{is_lid, is_phone, message_key, without_device};
+use super::whatsapp_web::{Named, is_lid, is_phone, without_device};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "gowa";
@@ -182,8 +182,9 @@ fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, Str
         None => without_id(text, envelope, kind, account, payload.timestamp.name())?,
         found => {
             let id = name("the message's id", found)?;
-            let key = message_key((NAME, account), (kind, id), &people.sender, payload.is_from_me.0, tag);
-            Event::new(kind, account, id, key, fingerprint_of(text, VOLATILE)?)
+            let named = Named { provider: NAME, account, kind, id, from_me: payload.is_from_me.0, tag };
+            let event = Event::new(kind, account, id, named.key(&people.sender), fingerprint_of(text, VOLATILE)?);
+            Event { guard: named.guard(people.sender_lid()), ..event }
         }
     };
     let (peer, aliases) = people.peer()?;
@@ -241,6 +242,12 @@ impl<'p> People<'p> {
             None => phone_of_chat.unwrap_or_default(),
         };
         Self { chat, sender, lid, from_me }
+    }
+
+    /// The name of whoever wrote that webhooks may know alone.
+    fn sender_lid(&self) -> Option<&str> {
+        let lid = self.lid.as_deref().or(Some(&*self.sender).filter(|sender| is_lid(sender)));
+        lid.filter(|_| !self.from_me)
     }
 
     /// The chat is the peer; in a chat with one person, that person's other names are its aliases.

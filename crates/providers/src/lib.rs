@@ -10,6 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+mod batch;
+pub mod checkup;
+pub mod dropin;
+mod event_type;
 mod evolution;
 pub mod form;
 mod generic;
@@ -36,9 +40,11 @@ mod waha;
 mod whatsapp;
 mod whatsapp_web;
 
+pub use event_type::{event_type, is_type};
 pub use sending::twilio::is_login as is_twilio_login;
 pub use standard::{is_key as is_standard_key, is_public_key as is_standard_public_key};
 
+use dropin::DropIn;
 use hapax_domain::Event;
 use secrecy::SecretString;
 use sending::Sending;
@@ -203,6 +209,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Makes one body of the provider's own shape of several. `None` where a body is one event, or one of these is odd.
+    fn merge(&self, _bodies: &[&[u8]]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Takes out of a body what only hapax put there (its handle in a status), so that the bot sees what it would see without us.
     ///
     /// `None` when there is nothing of ours in it.
@@ -255,6 +266,22 @@ pub fn build_sending(settings: &Settings, token: Option<&SecretString>) -> Optio
         Settings::Twilio { public_url, .. } => Some(Arc::new(sending::twilio::Twilio::new(token, public_url))),
         Settings::Generic(_) => Some(Arc::new(sending::generic::Generic::new(token))),
         Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
+    }
+}
+
+/// Makes the side of a channel that speaks the provider's own API to bots; `None` for providers whose API hapax does not speak.
+///
+/// From the same settings and the same token as [`build_sending`].
+pub fn build_dropin(settings: &Settings, token: Option<&SecretString>) -> Option<Arc<dyn DropIn>> {
+    match settings {
+        Settings::Telegram { bot, .. } => Some(Arc::new(dropin::telegram::Telegram::new(bot, token))),
+        Settings::Whatsapp { .. } => Some(Arc::new(dropin::graph::Graph::new(token))),
+        Settings::Gowa { .. } => Some(Arc::new(dropin::gowa::Gowa::new(token))),
+        Settings::Evolution { .. } => Some(Arc::new(dropin::evolution::Evolution::new(token))),
+        Settings::Waha { .. } => Some(Arc::new(dropin::waha::Waha::new(token))),
+        Settings::Messenger { .. } | Settings::Instagram { .. } | Settings::Slack { .. } | Settings::Twilio { .. } => None,
+        Settings::Stripe { .. } | Settings::Github { .. } | Settings::Standard { .. } | Settings::Shopify { .. } => None,
+        Settings::Generic(_) => None,
     }
 }
 

@@ -10,8 +10,8 @@ mod credentials;
 pub(super) mod evolution;
 pub(super) mod generic;
 pub(super) mod gowa;
+mod kept;
 pub(super) mod messenger;
-mod multipart;
 pub(super) mod slack;
 pub(super) mod telegram;
 #[cfg(test)]
@@ -19,7 +19,11 @@ mod tests;
 pub(super) mod twilio;
 pub(super) mod waha;
 pub(super) mod whatsapp;
-mod whatsapp_web;
+pub(crate) mod whatsapp_web;
+
+pub(crate) use body::encoded as percent_encoded;
+pub(crate) use credentials::Credentials;
+pub(crate) use kept::KeptBody;
 
 /// A message as the adapter sees it.
 #[derive(Clone, Debug)]
@@ -42,7 +46,32 @@ pub struct Call {
     pub path: String,
     /// Values that are secret are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    pub body: Bytes,
+    pub body: CallBody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallBody {
+    Whole(Bytes),
+    /// The bytes that are kept in pieces under this name, as they came from the bot. They are streamed, never held.
+    Kept {
+        name: String,
+        length: u64,
+    },
+}
+
+impl From<Bytes> for CallBody {
+    fn from(bytes: Bytes) -> Self {
+        CallBody::Whole(bytes)
+    }
+}
+
+/// What somebody said to us, for the notice that an answer is being written.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'m> {
+    pub account: &'m str,
+    pub peer: &'m str,
+    /// The provider's id of it.
+    pub provider_id: &'m str,
 }
 
 /// What came back.
@@ -136,6 +165,16 @@ pub trait Sending: Send + Sync {
 
     fn found(&self, _message: &Outgoing<'_>, _answer: &CallAnswer) -> Found {
         Found::Nothing
+    }
+
+    /// Makes the request that shows that an answer to this is being written. `None`: this provider has no such thing.
+    fn typing(&self, _heard: &Heard<'_>) -> Option<Call> {
+        None
+    }
+
+    /// After how long that has to be shown again; a little less than it lasts.
+    fn typing_every_ms(&self) -> u64 {
+        4_500
     }
 
     /// What a person would read of the payload.

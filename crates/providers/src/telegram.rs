@@ -72,6 +72,9 @@ struct Happening<'a> {
     chat: Object<Chat>,
     /// Where a button was pressed.
     message: Object<InChat>,
+    /// Who did it, where that says more than the chat.
+    from: Object<Chat>,
+    user: Object<Chat>,
     text: Option<&'a RawValue>,
     caption: Option<&'a RawValue>,
     data: Option<&'a RawValue>,
@@ -104,10 +107,11 @@ fn read(bot: &str, body: &str) -> Result<Event, String> {
     let (word, part) = members.iter().find(|(word, _)| word != "update_id").ok_or("an update without content")?;
     let happening: Happening<'_> = json::object(part.get())?;
     let kind = kind_of(word);
-    let peer = happening.peer();
-    if peer.is_none() && matches!(kind, Kind::Message | Kind::Edit) {
-        return Err("chat.id is missing".to_owned());
-    }
+    let peer = match kind {
+        Kind::Message | Kind::Edit => Some(happening.chat().ok_or("chat.id is missing")?),
+        // What happens in no chat is answered to the person, whose private chat has the person's number.
+        _ => happening.chat().or_else(|| happening.person()),
+    };
     let fingerprint = fingerprint_of(body, &[])?;
     let event = match update.update_id.0 {
         Some(id) => {
@@ -135,7 +139,12 @@ fn kind_of(word: &str) -> Kind {
 }
 
 impl Happening<'_> {
-    fn peer(&self) -> Option<String> {
+    fn person(&self) -> Option<String> {
+        let person = self.from.0.as_ref().or(self.user.0.as_ref())?;
+        person.id.0.map(|id| id.to_string())
+    }
+
+    fn chat(&self) -> Option<String> {
         let in_message = || self.message.0.as_ref().and_then(|message| message.chat.0.as_ref());
         let chat = self.chat.0.as_ref().or_else(in_message)?;
         chat.id.0.map(|id| id.to_string())

@@ -10,7 +10,7 @@ use super::hmac::{MacKeys, sensitive};
 use super::lenient::{Flag, Integer, Object, Text};
 use super::reading::{Reading, content_of, fingerprint_of, name};
 use super::settings::HmacAlgorithm;
-use super::whatsapp_web::{People, message_key, whose, without_device};
+use super::whatsapp_web::{Named, People, whose, without_device};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "waha";
@@ -176,8 +176,9 @@ impl Envelope<'_> {
                     Some(edited) if edited == id => self.id.name(),
                     _ => tag,
                 };
-                let key = message_key((NAME, session), (kind, id), people.sender(), payload.from_me.0, tag);
-                Event::new(kind, session, id, key, fingerprint_of(part, VOLATILE)?)
+                let named = Named { provider: NAME, account: session, kind, id, from_me: payload.from_me.0, tag };
+                let event = Event::new(kind, session, id, named.key(people.sender()), fingerprint_of(part, VOLATILE)?);
+                Event { guard: named.guard(people.lid()), ..event }
             }
         };
         let (peer, aliases) = people.peer()?;

@@ -30,16 +30,28 @@ pub(super) fn whose(from_me: bool) -> &'static str {
     if from_me { "from_me" } else { "from_them" }
 }
 
-/// The key of a message, or of something that is done to one: `tag` says what.
-pub(super) fn message_key(
-    (provider, account): (&str, &str),
-    (kind, id): (Kind, &str),
-    sender: &str,
-    from_me: bool,
-    tag: Option<&str>,
-) -> EventKey {
-    let parts = [sender, whose(from_me), tag.unwrap_or_default()];
-    EventKey::new(provider, account, kind, id, if tag.is_some() { &parts } else { &parts[..2] })
+/// A message, or something that is done to one: `tag` says what.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'m> {
+    pub(super) provider: &'m str,
+    pub(super) account: &'m str,
+    pub(super) kind: Kind,
+    pub(super) id: &'m str,
+    pub(super) from_me: bool,
+    pub(super) tag: Option<&'m str>,
+}
+
+impl Named<'_> {
+    pub(super) fn key(&self, sender: &str) -> EventKey {
+        let parts = [sender, whose(self.from_me), self.tag.unwrap_or_default()];
+        let parts = if self.tag.is_some() { &parts[..] } else { &parts[..2] };
+        EventKey::new(self.provider, self.account, self.kind, self.id, parts)
+    }
+
+    /// The same for a webhook that names who wrote by phone number and LID, and for another that knows the LID alone.
+    pub(super) fn guard(&self, lid: Option<&str>) -> Option<EventKey> {
+        lid.map(|lid| self.key(lid).with(b"lid"))
+    }
 }
 
 /// Who is in a message, by the best name known: a phone number before a LID.
@@ -47,6 +59,7 @@ pub(super) struct People {
     /// The chat's names, best first.
     chat: Vec<String>,
     sender: String,
+    lid: Option<String>,
 }
 
 impl People {
@@ -63,14 +76,20 @@ impl People {
             Some(group) => vec![group.clone()],
             None => best_first(sender.clone()),
         };
+        let lid = sender.iter().find(|name| is_lid(name)).cloned();
         let sender = best_first(sender).into_iter().next().unwrap_or_default();
-        Self { chat, sender }
+        Self { chat, sender, lid }
     }
 
     /// Part of the key, because the sender's phone chooses message ids: a hostile contact can reuse another's. Empty for ourselves, and when
     /// nobody says who it was.
     pub(super) fn sender(&self) -> &str {
         &self.sender
+    }
+
+    /// The name of whoever wrote that webhooks may know alone.
+    pub(super) fn lid(&self) -> Option<&str> {
+        self.lid.as_deref()
     }
 
     /// The chat is the peer; in a chat with one person, that person's other names are its aliases.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::document::read;
 use super::numbers::lead_micros;
 use super::query::Query;
+use super::registers::{read_register, setting_path};
 use super::value::{Doc, Fields, hash, int, number, text};
 use super::writes::Writes;
 use super::{FirestoreEngine, codec, paths};
@@ -58,15 +59,22 @@ impl FirestoreEngine {
             }
             Table::Settings => {
                 // The layout's version is a document without a name.
-                let settings = Query::new(paths::SETTINGS).lowest_first("name");
-                self.read(settings, |doc| Ok(Moved::Setting { name: doc.text("name")?, value: doc.text("value")? })).await
+                let behind = match after {
+                    Some(After::Setting(name)) => Some(vec![text(name)]),
+                    _ => None,
+                };
+                let settings = Query::new(paths::SETTINGS).lowest_first("name").behind(behind).limit(limit);
+                let read = |doc: &Doc| Ok(Moved::Setting { name: doc.text("name")?, register: read_register(doc)? });
+                self.read(settings, read).await
             }
+            Table::Claims => self.dump_claims(after, limit).await,
+            Table::Pieces => self.dump_files(after, limit).await,
             Table::Paused | Table::Items | Table::Outs => Ok(Vec::new()),
         }
     }
 
     /// In the order of the documents' names, behind this path.
-    fn by_name(&self, collection: &'static str, behind: Option<&str>, limit: usize) -> Query {
+    pub(super) fn by_name(&self, collection: &'static str, behind: Option<&str>, limit: usize) -> Query {
         let behind = behind.map(|path| vec![json!({ "referenceValue": self.inner.client.name(path) })]);
         Query::new(collection).lowest_first("__name__").behind(behind).limit(limit)
     }
@@ -130,7 +138,7 @@ impl FirestoreEngine {
 
     pub(super) async fn forget_setting(&self, name: &str) -> Result<(), StoreError> {
         let mut forget = Writes::default();
-        forget.delete(self.inner.client.name(&super::upkeep::setting_path(name)));
+        forget.delete(self.inner.client.name(&setting_path(name)));
         self.ask_commit(&forget).await
     }
 

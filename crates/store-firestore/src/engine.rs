@@ -1,20 +1,21 @@
 //! The engine's side of the contract, method by method.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_domain::age::Dated;
-use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
+use hapax_store::pieces::Piece;
+use hapax_store::registers::Register;
+use hapax_store::steps::records::{AttemptRec, ClaimRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec};
 use hapax_store::steps::{Engine, Entry, First, Loaded, Pool, TxError, Wanted};
 use hapax_store::{
-    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Spelling, Stats, StoreError,
-    Table, ThreadQuery,
+    After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats,
+    StoreError, Table, ThreadQuery,
 };
 
 use super::FirestoreEngine;
-use super::adopt::keep_adopting;
 use super::load::load;
 use super::read_set::ReadSet;
 use super::tx::FirestoreTx;
@@ -134,11 +135,61 @@ impl Engine for FirestoreEngine {
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        self.setting(name, value).await
+        Ok(self.amend_setting(name, (None, Some(value)), None).await?.unwrap_or_default())
     }
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.amend_setting(name, expected, new).await
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        self.amend_setting(name, (expected, new), keep_ms).await
+    }
+
+    async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError> {
+        self.put_setting(name, register).await
+    }
+
+    async fn purge_registers(&self, max: usize) -> Result<u64, StoreError> {
+        self.purge_settings(max).await
+    }
+
+    async fn put_piece(&self, piece: &Piece) -> Result<(), StoreError> {
+        self.put_file_piece(piece).await
+    }
+
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        self.file_piece(name, n).await
+    }
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        self.drop_file(name).await
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.files_held().await
+    }
+
+    async fn purge_pieces(&self, max: usize) -> Result<u64, StoreError> {
+        self.purge_files(max).await
+    }
+
+    async fn list_claims(&self, query: &ClaimQuery, now_ms: i64, limit: usize) -> Result<Vec<ClaimRec>, StoreError> {
+        self.claims_listed(query, now_ms, limit).await
+    }
+
+    async fn count_claims(&self, now_ms: i64) -> Result<ClaimCounts, StoreError> {
+        self.claims_counted(now_ms).await
+    }
+
+    async fn purge_claims(&self, max: usize) -> Result<u64, StoreError> {
+        self.claims_purged(max).await
+    }
+
+    async fn list_held(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+        self.held_lanes(channel, now_ms, limit).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -171,13 +222,6 @@ impl Engine for FirestoreEngine {
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
         self.clock_ms().await
-    }
-
-    fn learn_spelling(&self, spelling: Spelling) {
-        // The first word counts: nobody tells twice.
-        if self.inner.spelling.set(spelling).is_ok() {
-            tokio::spawn(keep_adopting(Arc::downgrade(&self.inner)));
-        }
     }
 
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {

@@ -5,6 +5,7 @@
 //! `threads`, `outbox`) and what is internal (`hapax_…`) is described in `docs/firestore.md`.
 
 mod address;
+mod claims;
 mod client;
 mod query;
 mod value;
@@ -28,6 +29,8 @@ mod dump;
 mod lists;
 mod naive_claim;
 mod outbox_request;
+mod pieces;
+mod registers;
 mod upkeep;
 
 mod engine;
@@ -78,6 +81,13 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
     ServerStore::open(open_engine(address, clock).await?).await
 }
 
+/// Opens it like [`open`], and takes over the messages that front ends write into it, from now on, for whom `spelling` says they are.
+pub async fn open_adopting(address: &str, spelling: Spelling) -> Result<ServerStore<FirestoreEngine>, StoreError> {
+    let store = open(address, None).await?;
+    store.engine().adopt_as(spelling);
+    Ok(store)
+}
+
 pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<FirestoreEngine>, StoreError> {
     let address = Address::read(address, std::env::var("FIRESTORE_EMULATOR_HOST").ok())?;
     let instance: u64 = rand::random();
@@ -97,6 +107,13 @@ pub async fn open_engine(address: &str, clock: Option<Arc<dyn Clock>>) -> Result
 }
 
 impl FirestoreEngine {
+    /// Makes messages of what front ends write by themselves, like those that were submitted. The first word counts: nobody tells twice.
+    pub fn adopt_as(&self, spelling: Spelling) {
+        if self.inner.spelling.set(spelling).is_ok() {
+            tokio::spawn(adopt::keep_adopting(Arc::downgrade(&self.inner)));
+        }
+    }
+
     fn on(inner: &Arc<Inner>) -> Self {
         Self { inner: Arc::clone(inner), adoption: None }
     }

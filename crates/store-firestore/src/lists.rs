@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use hapax_domain::ids;
 use hapax_store::steps::Entry;
-use hapax_store::steps::records::{AnswerRec, AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec, thread_hash};
+use hapax_store::steps::records::{
+    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec, thread_hash,
+};
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
 use super::document::read;
@@ -63,6 +65,13 @@ impl FirestoreEngine {
             .lowest_first("number")
             .limit(limit);
         self.read(items, read::<ItemRec>).await
+    }
+
+    pub(super) async fn held_lanes(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+        let lanes = Query::new(paths::LANES).equal("queue", int(Queue::Inbox.code().into())).equal("channel", text(channel));
+        let mut lanes = self.read(lanes.equal("leased", flag(true)).limit(limit), read::<LaneRec>).await?;
+        lanes.retain(|lane| lane.held.as_ref().is_some_and(|held| held.until_ms > now_ms));
+        Ok(lanes)
     }
 
     pub(super) async fn replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {

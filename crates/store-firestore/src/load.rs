@@ -14,7 +14,7 @@ use super::mend::mend_numbers;
 use super::query::Query;
 use super::read_set::ReadSet;
 use super::value::{Doc, flag, hash, int, number, text};
-use super::{codec, outbox_doc, paths};
+use super::{claims, codec, outbox_doc, paths};
 
 /// Messages of a lane that are looked through for one that can be read.
 const LINE_MAX: usize = 50;
@@ -69,6 +69,7 @@ pub(super) async fn load(client: &Client, wanted: &Wanted, read_set: &mut ReadSe
             loaded.items.insert(*item, read::<ItemRec>(doc)?);
         }
     }
+    take_claims(client, &found, wanted, (&mut loaded, read_set)).await?;
     let mut requested = Vec::new();
     for request in &wanted.requests {
         if let Some(doc) = found.at(client, &paths::hashed(paths::REQUESTS, request)) {
@@ -133,11 +134,28 @@ fn first_paths(wanted: &Wanted, read_set: &ReadSet) -> Vec<String> {
     );
     paths.extend(wanted.threads.iter().filter_map(|thread| read_set.thread_path(thread)));
     paths.extend(wanted.items.iter().map(item_path));
+    paths.extend(wanted.claims.iter().map(claims::path));
     paths.extend(wanted.requests.iter().map(|request| paths::hashed(paths::REQUESTS, request)));
     if !wanted.bodies.is_empty() {
         paths.extend(wanted.bodies.iter().chain(plain_ones(wanted)).map(event_path));
     }
     paths
+}
+
+async fn take_claims(
+    client: &Client,
+    found: &Found,
+    wanted: &Wanted,
+    (loaded, read_set): (&mut Loaded, &mut ReadSet),
+) -> Result<(), StoreError> {
+    for claim in &wanted.claims {
+        if let Some(doc) = found.at(client, &claims::path(claim)) {
+            read_set.saw(doc);
+            read_set.claim_pieces.insert(*claim, doc.maybe_int("pieces").unwrap_or_default().max(0) as usize);
+            loaded.claims.insert(*claim, claims::read_whole(client, doc).await?);
+        }
+    }
+    Ok(())
 }
 
 fn take_lanes(

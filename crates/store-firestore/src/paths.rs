@@ -10,6 +10,8 @@ pub(super) const OUTBOX: &str = "outbox";
 pub(super) const EVENTS: &str = "hapax_events";
 /// What of a body or an answer finds no room in the document it belongs to.
 pub(super) const PIECES: &str = "hapax_pieces";
+/// Pieces of files that are to be sent.
+pub(super) const FILES: &str = "hapax_files";
 pub(super) const ITEMS: &str = "hapax_items";
 pub(super) const LANES: &str = "hapax_lanes";
 pub(super) const NAMES: &str = "hapax_names";
@@ -20,6 +22,7 @@ pub(super) const ATTEMPTS: &str = "hapax_attempts";
 pub(super) const ANSWERS: &str = "hapax_answers";
 pub(super) const PAUSED: &str = "hapax_paused";
 pub(super) const SETTINGS: &str = "hapax_settings";
+pub(super) const CLAIMS: &str = "hapax_claims";
 pub(super) const NONCES: &str = "hapax_nonces";
 
 /// Firestore allows 1500 bytes.

@@ -30,6 +30,8 @@ pub(super) struct ReadSet {
     pub(super) messages: HashMap<u64, MessagePlace>,
     /// Ids of the documents of threads.
     pub(super) threads: HashMap<Hash, String>,
+    /// How many pieces the results of claims have beside their documents.
+    pub(super) claim_pieces: HashMap<Hash, usize>,
     /// Names of documents other than lanes that must not change until the end.
     pub(super) locked: Vec<String>,
     /// Documents that somebody else has written over, by name, as they should be.
@@ -48,6 +50,7 @@ impl ReadSet {
         let mut expected: BTreeSet<String> = BTreeSet::new();
         expected.extend(first.keys.iter().map(|key| paths::hashed(paths::KEYS, key)));
         expected.extend(first.lanes.iter().map(|lane| paths::hashed(paths::LANES, lane)));
+        expected.extend(first.claims.iter().map(|claim| paths::hashed(paths::CLAIMS, claim)));
         for (account, name) in &first.names {
             expected.insert(paths::hashed(paths::NAMES, &name_hash(account, name)));
         }

@@ -42,6 +42,7 @@ impl FirestoreTx {
         self.save_messages(changes).await?;
         self.remove_messages(&changes.gone_messages).await?;
         self.save_lanes(changes).await?;
+        self.save_claims(changes);
         for attempt in &changes.attempts {
             self.writes.create(self.name(&codec::attempt_path(attempt)), fields_of(attempt));
         }

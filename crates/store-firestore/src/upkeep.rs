@@ -15,7 +15,7 @@ use super::client::Got;
 use super::document::read;
 use super::query::Query;
 use super::tx::stamp;
-use super::value::{Doc, Fields, broken, flag, int, number, text, time};
+use super::value::{Doc, Fields, flag, int, number, text, time};
 use super::writes::Writes;
 use super::{FirestoreEngine, SCHEMA, codec, paths};
 
@@ -28,7 +28,7 @@ const NAME_PAGES_MAX: usize = 20;
 const BATCH_MAX: usize = 500;
 
 /// What was changed meanwhile, such as a key that was claimed anew, stays.
-fn delete_as_seen(doc: Doc) -> Value {
+pub(super) fn delete_as_seen(doc: Doc) -> Value {
     json!({ "delete": doc.name, "currentDocument": { "updateTime": doc.update_time } })
 }
 
@@ -50,10 +50,6 @@ pub(super) fn counting(name: &str, copies: &Copies) -> Value {
         "updateTransforms": transforms,
         "currentDocument": { "exists": true },
     })
-}
-
-pub(super) fn setting_path(name: &str) -> String {
-    paths::hashed(paths::SETTINGS, blake3::hash(name.as_bytes()).as_bytes())
 }
 
 impl FirestoreEngine {
@@ -101,7 +97,7 @@ impl FirestoreEngine {
                 return self.create_once(&schema).await.map(|_| ());
             }
             Some(version) if version < SCHEMA => {
-                self.setting(UPGRADING, "").await?;
+                self.amend_setting(UPGRADING, (None, Some("")), None).await?;
                 schema.put(name, fields);
             }
             Some(_) => return Ok(()),
@@ -125,48 +121,6 @@ impl FirestoreEngine {
             Ok(_) => Ok(true),
             Err(fault) if fault.exists_already() => Ok(false),
             Err(fault) => Err(fault.error("making a document")),
-        }
-    }
-
-    pub(super) async fn setting(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        let path = setting_path(name);
-        let mut setting = Writes::default();
-        setting.create(self.inner.client.name(&path), Fields::default().with("name", text(name)).with("value", text(value)));
-        if self.create_once(&setting).await? {
-            return Ok(value.to_owned());
-        }
-        let got = self.inner.client.get(&[path], None).await?;
-        got.docs.first().ok_or_else(|| broken("a setting", "value"))?.text("value")
-    }
-
-    pub(super) async fn amend_setting(
-        &self,
-        name: &str,
-        expected: Option<&str>,
-        new: Option<&str>,
-    ) -> Result<Option<String>, StoreError> {
-        let path = setting_path(name);
-        let full = self.inner.client.name(&path);
-        loop {
-            let got = self.inner.client.get(std::slice::from_ref(&path), None).await?;
-            let seen = got.docs.into_iter().find(|doc| doc.name == full);
-            let found = seen.as_ref().map(|doc| doc.text("value")).transpose()?;
-            if found.as_deref() != expected || found.as_deref() == new {
-                return Ok(found);
-            }
-            let mut change = Writes::default();
-            match new {
-                Some(new) => change.put(full.clone(), Fields::default().with("name", text(name)).with("value", text(new))),
-                None => change.delete(full.clone()),
-            }
-            let as_seen = [(full.clone(), seen.map(|doc| doc.update_time))];
-            let body = change.commit(&as_seen.into_iter().collect())?;
-            match self.inner.client.call("commit", &body).await {
-                Ok(_) => return Ok(new.map(str::to_owned)),
-                // Somebody was faster: the next look tells what is there now.
-                Err(fault) if fault.crossed() => {}
-                Err(fault) => return Err(fault.error("amending a setting")),
-            }
         }
     }
 

@@ -48,6 +48,11 @@ impl Writes {
         self.merge(name, fields, Write::Put);
     }
 
+    /// Takes back what was to be written to this document.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// Several records may live in one document, which is written once.
     fn merge(&mut self, name: String, fields: Fields, write: fn(Fields) -> Write) {
         let merged = match self.0.remove(&name) {

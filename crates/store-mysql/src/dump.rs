@@ -1,16 +1,18 @@
 //! Whole tables in pages, to be moved to another store; and the little that an import needs beside the steps.
 
 use hapax_domain::{EventId, ids};
+use hapax_store::registers::Register;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
 };
 use hapax_store::{After, Copies, Moved, PausedAccount, StoreError, Table};
 
 use super::MysqlEngine;
+use super::registers::setting_hash;
 use super::rows::InTable;
 use super::sql::{Raw, Sql, account_key, channel_key};
 use super::tx::BLOCK;
-use super::upkeep::{setting_hash, write};
+use super::upkeep::write;
 
 pub(super) async fn dump(
     engine: &MysqlEngine,
@@ -26,9 +28,11 @@ pub(super) async fn dump(
         Table::Messages => page::<MessageRec>(engine, "number", after, limit, Moved::Message).await,
         Table::ProviderNames => page::<ProviderNameRec>(engine, "hash", after, limit, Moved::ProviderName).await,
         Table::Answers => page::<AnswerRec>(engine, "event", after, limit, Moved::Answer).await,
+        Table::Claims => page::<ClaimRec>(engine, "hash", after, limit, |claim| Moved::Claim(Box::new(claim))).await,
         Table::Copies => copies(engine, after, limit).await,
         Table::Attempts => attempts(engine, after, limit).await,
-        Table::Settings => settings(engine).await,
+        Table::Settings => settings(engine, after, limit).await,
+        Table::Pieces => super::pieces::dump(engine, after, limit).await,
         Table::Paused | Table::Items | Table::Outs => Ok(Vec::new()),
     }
 }
@@ -82,10 +86,17 @@ async fn copies(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> Re
     })
 }
 
-async fn settings(engine: &MysqlEngine) -> Result<Vec<Moved>, StoreError> {
+async fn settings(engine: &MysqlEngine, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError> {
+    let after = match after {
+        Some(After::Setting(name)) => setting_hash(name),
+        _ => Hash::default(),
+    };
     let mut sql = Sql::default();
-    sql.add("SELECT name, value FROM hapax_settings ORDER BY hash", &[]);
-    engine.ask(sql).await?.read(|fields| Ok(Moved::Setting { name: fields.next()?, value: fields.next()? }))
+    sql.add("SELECT name, value, expires_ms FROM hapax_settings WHERE hash > ? ORDER BY hash LIMIT ?", &[&after, &limit]);
+    engine.ask(sql).await?.read(|fields| {
+        let (name, value) = (fields.next()?, fields.next()?);
+        Ok(Moved::Setting { name, register: Register { value, ends_ms: fields.next()? } })
+    })
 }
 
 pub(super) async fn put_paused(engine: &MysqlEngine, paused: &PausedAccount) -> Result<(), StoreError> {

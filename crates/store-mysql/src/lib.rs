@@ -10,6 +10,7 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
+mod claims;
 mod clock;
 mod dump;
 mod link;
@@ -17,6 +18,8 @@ mod lists;
 mod load;
 mod naive_claim;
 mod open;
+mod pieces;
+mod registers;
 mod rows;
 mod save;
 mod sql;
@@ -27,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
@@ -35,11 +39,13 @@ use self::load::Asked;
 use self::sql::Sql;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
-use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
+use hapax_store::pieces::Piece;
+use hapax_store::registers::Register;
+use hapax_store::steps::records::{AttemptRec, ClaimRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec};
 use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
 use hapax_store::{
-    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
-    ThreadQuery,
+    After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats,
+    StoreError, Table, ThreadQuery,
 };
 pub use naive_claim::naive_claim;
 pub use tx::MysqlTx;
@@ -237,11 +243,61 @@ impl Engine for MysqlEngine {
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        upkeep::remember(self, name, value).await
+        Ok(self.amend(name, None, Some(value), None).await?.unwrap_or_default())
     }
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        upkeep::amend(self, name, expected, new).await
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        registers::amend(self, name, (expected, new), keep_ms).await
+    }
+
+    async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError> {
+        registers::put(self, name, register).await
+    }
+
+    async fn purge_registers(&self, max: usize) -> Result<u64, StoreError> {
+        registers::purge(self, max).await
+    }
+
+    async fn put_piece(&self, piece: &Piece) -> Result<(), StoreError> {
+        pieces::put(self, piece).await
+    }
+
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        pieces::read(self, name, n).await
+    }
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        pieces::drop_all(self, name).await
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        pieces::held(self).await
+    }
+
+    async fn purge_pieces(&self, max: usize) -> Result<u64, StoreError> {
+        pieces::purge(self, max).await
+    }
+
+    async fn list_claims(&self, query: &ClaimQuery, now_ms: i64, limit: usize) -> Result<Vec<ClaimRec>, StoreError> {
+        claims::list(self, query, now_ms, limit).await
+    }
+
+    async fn count_claims(&self, now_ms: i64) -> Result<ClaimCounts, StoreError> {
+        claims::counts(self, now_ms).await
+    }
+
+    async fn purge_claims(&self, max: usize) -> Result<u64, StoreError> {
+        claims::purge(self, max).await
+    }
+
+    async fn list_held(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+        lists::held(self, channel, now_ms, limit).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hapax_domain::{EventId, ids};
+use hapax_domain::{EventId, Priority, ids};
 use hapax_store::steps::Entry;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, MessageRec, OutRec, Queue, ThreadRec, thread_hash,
+    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, LaneRec, MessageRec, OutRec, Queue, ThreadRec, priority_code,
+    thread_hash,
 };
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
@@ -17,13 +18,13 @@ pub(super) const LISTED_EVENTS: &str =
     "hapax_event_lists l FORCE INDEX (PRIMARY) STRAIGHT_JOIN hapax_events e FORCE INDEX (PRIMARY) ON e.number = l.number";
 
 /// A SELECT that is put together from conditions.
-struct Select<'s> {
+pub(super) struct Select<'s> {
     text: String,
     values: Vec<Box<dyn Literal + Send + 's>>,
 }
 
 impl<'s> Select<'s> {
-    fn new(columns: &str, from: &str) -> Self {
+    pub(super) fn new(columns: &str, from: &str) -> Self {
         Self { text: format!("SELECT {columns} FROM {from} WHERE TRUE"), values: Vec::new() }
     }
 
@@ -34,20 +35,20 @@ impl<'s> Select<'s> {
         select
     }
 
-    fn and(&mut self, condition: &str, value: impl Literal + Send + 's) {
+    pub(super) fn and(&mut self, condition: &str, value: impl Literal + Send + 's) {
         self.text.push_str(" AND ");
         self.text.push_str(condition);
         self.values.push(Box::new(value));
     }
 
-    fn and_if(&mut self, condition: &str, value: Option<impl Literal + Send + 's>) {
+    pub(super) fn and_if(&mut self, condition: &str, value: Option<impl Literal + Send + 's>) {
         if let Some(value) = value {
             self.and(condition, value);
         }
     }
 
     /// Ends it with `order` and `limit`, and adds it to the statements.
-    fn into(mut self, sql: &mut Sql, order: &str, limit: usize) {
+    pub(super) fn into(mut self, sql: &mut Sql, order: &str, limit: usize) {
         self.text.push_str(&format!(" ORDER BY {order} LIMIT {limit}"));
         let values: Vec<&dyn Literal> = self.values.iter().map(|value| &**value as &dyn Literal).collect();
         sql.add(&self.text, &values);
@@ -107,6 +108,16 @@ pub(super) async fn items(
     items.sort_unstable_by_key(|item: &ItemRec| item.number);
     items.truncate(limit);
     Ok(items)
+}
+
+/// A lane that is leased is due when its lease ends, or that of one it was joined with; one that was joined into another never is.
+pub(super) async fn held(engine: &MysqlEngine, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+    let mut sql = Sql::default();
+    let held = "SELECT ? FROM hapax_lanes FORCE INDEX (due)
+                WHERE queue = ? AND channel_key = ? AND priority = ? AND due_ms > ? AND held_until_ms > ? LIMIT ?";
+    let (queue, priority) = (Queue::Inbox.code(), priority_code(Priority::Normal));
+    sql.add(held, &[&Raw(LaneRec::columns()), &queue, &channel_key(channel), &priority, &now_ms, &now_ms, &limit]);
+    engine.ask(sql).await?.records()
 }
 
 pub(super) async fn replays(engine: &MysqlEngine, event: u64) -> Result<Vec<ItemRec>, StoreError> {

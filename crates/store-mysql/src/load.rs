@@ -3,7 +3,7 @@
 use hapax_store::StoreError;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    EventRec, Hash, ItemPlace, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
+    ClaimRec, EventRec, Hash, ItemPlace, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 
@@ -32,6 +32,7 @@ pub(super) enum Part {
     Outs,
     LowestOuts,
     Waiting,
+    Claims,
 }
 
 impl Asked {
@@ -65,6 +66,8 @@ impl Asked {
                 "SELECT ? FROM hapax_outs FORCE INDEX (line) WHERE lane = ? AND due_ms IS NOT NULL ORDER BY number LIMIT 2?";
             asked.add(Part::LowestOuts, lowest, &[&Raw(OutRec::columns()), lane, &Raw(lock)]);
         }
+        let with_result = &ClaimRec::texts().with_body;
+        asked.rows(with_result, Part::Claims, ClaimRec::TABLE, ("PRIMARY", "hash"), &wanted.claims, lock);
         for (channel, account) in &wanted.waiting {
             let waiting =
                 "SELECT ?, ?, CAST(COALESCE(SUM(priority = 0), 0) AS UNSIGNED), CAST(COALESCE(SUM(priority <> 0), 0) AS UNSIGNED)
@@ -150,6 +153,7 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
         Part::Sending => loaded.sending.extend(sets.read(|fields| fields.next::<String>())?),
         Part::ProviderNames => loaded.provider_names.extend(keyed::<ProviderNameRec>(sets)?),
         Part::Messages => loaded.messages.extend(keyed::<MessageRec>(sets)?),
+        Part::Claims => loaded.claims.extend(keyed::<ClaimRec>(sets)?),
         Part::Outs => loaded.outs.extend(keyed::<OutRec>(sets)?),
         Part::LowestOuts => {
             for out in sets.records::<OutRec>()? {

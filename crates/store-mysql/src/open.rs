@@ -9,14 +9,21 @@ use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use mysql_async::{Opts, OptsBuilder};
 
 use super::link::{Failure, Link, Links};
+use super::registers::setting_hash;
 use super::rows::{LISTED, ListKey, lists, put_listed};
 use super::sql::{ROWS_MAX, Sql, over};
-use super::upkeep::setting_hash;
 
 /// Each entry brings the schema from its index to the next. Every statement can be run again: MySQL commits each of them by itself, and a
 /// migration that was cut off is done over from its start.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
+    include_str!("turns.sql"),
+];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.
 const PACKET_MIN_BYTES: u64 = 16 << 20;

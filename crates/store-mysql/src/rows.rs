@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use hapax_store::steps::record::{Column, Field, Record, Source, Type, Value};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
-    name_hash, request_hash, thread_hash,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec,
+    ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax_store::{PausedAccount, StoreError};
 
@@ -109,6 +109,7 @@ tables! {
         beside "account_key": Id = |out| account(&out.account);
     AttemptRec in "hapax_attempts", called "of" as "of_number";
     AnswerRec in "hapax_answers";
+    ClaimRec in "hapax_claims", called "key" as "k";
 }
 
 fn channel(name: &str) -> Value<'static> {
@@ -210,13 +211,14 @@ mod tests {
     use super::*;
 
     /// Tables that keep no records.
-    const OTHERS: [&str; 8] = [
+    const OTHERS: [&str; 9] = [
         "hapax_clock",
         "hapax_copies",
         "hapax_event_lists",
         "hapax_expiring",
         "hapax_numbers",
         "hapax_paused",
+        "hapax_pieces",
         "hapax_schema",
         "hapax_settings",
     ];
@@ -271,6 +273,7 @@ mod tests {
         check::<OutRec>(&mut found);
         check::<AttemptRec>(&mut found);
         check::<AnswerRec>(&mut found);
+        check::<ClaimRec>(&mut found);
         assert!(found.is_empty(), "in the tables, and not described: {found:?}");
     }
 }

@@ -22,6 +22,9 @@ pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
     save_outs(&mut sql, changes);
     save_events(&mut sql, events, changes);
     save_items(&mut sql, changes);
+    put_over(&mut sql, &changes.claims);
+    put_new(&mut sql, &changes.new_claims);
+    remove(&mut sql, "hapax_claims WHERE hash", &changes.gone_claims);
     put_new(&mut sql, &changes.attempts);
     put_over(&mut sql, &changes.answers);
     let mut packets = many;

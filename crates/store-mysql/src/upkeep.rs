@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use hapax_domain::age::Dated;
 use hapax_domain::ids;
-use hapax_domain::key::KeyHasher;
 use hapax_store::steps::records::{EventRec, Hash, ItemPlace, Queue};
 use hapax_store::{ChannelCounts, Copies, Stats, StoreError};
 
@@ -111,7 +110,7 @@ async fn remove_keys(engine: &MysqlEngine, now: &str, mut keys: Vec<Hash>) -> Re
 }
 
 /// Runs a statement that removes rows, and one that asks how many it were.
-async fn removed_by(engine: &MysqlEngine, sql: Sql) -> Result<u64, StoreError> {
+pub(super) async fn removed_by(engine: &MysqlEngine, sql: Sql) -> Result<u64, StoreError> {
     let mut removed = 0;
     for packet in sql.into_packets() {
         let mut sets = engine.write(&packet).await?;
@@ -185,54 +184,6 @@ pub(super) async fn events_of(engine: &MysqlEngine, webhooks: &[u64]) -> Result<
     }
     events.sort_unstable_by_key(|event: &EventRec| (event.webhook, event.number));
     Ok(events)
-}
-
-pub(super) fn setting_hash(name: &str) -> Hash {
-    let mut hasher = KeyHasher::new("setting");
-    hasher.part(name.as_bytes());
-    hasher.finish()
-}
-
-pub(super) async fn remember(engine: &MysqlEngine, name: &str, value: &str) -> Result<String, StoreError> {
-    let hash = setting_hash(name);
-    let mut sql = Sql::default();
-    sql.add(
-        "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE hash = hash",
-        &[&hash, &name, &value],
-    );
-    write(engine, sql).await?;
-    let mut sql = Sql::default();
-    sql.add("SELECT value FROM hapax_settings WHERE hash = ?", &[&hash]);
-    engine.ask(sql).await?.one(|fields| fields.next())
-}
-
-/// Values are compared as bytes: a collation may take two texts for one.
-pub(super) async fn amend(
-    engine: &MysqlEngine,
-    name: &str,
-    expected: Option<&str>,
-    new: Option<&str>,
-) -> Result<Option<String>, StoreError> {
-    let hash = setting_hash(name);
-    let mut sql = Sql::default();
-    match (expected, new) {
-        (None, None) => {}
-        (None, Some(new)) => sql.add(
-            "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE hash = hash",
-            &[&hash, &name, &new],
-        ),
-        (Some(old), None) => {
-            sql.add("DELETE FROM hapax_settings WHERE hash = ? AND CAST(value AS BINARY) = CAST(? AS BINARY)", &[&hash, &old]);
-        }
-        (Some(old), Some(new)) => sql.add(
-            "UPDATE hapax_settings SET value = ? WHERE hash = ? AND CAST(value AS BINARY) = CAST(? AS BINARY)",
-            &[&new, &hash, &old],
-        ),
-    }
-    write(engine, sql).await?;
-    let mut sql = Sql::default();
-    sql.add("SELECT value FROM hapax_settings WHERE hash = ?", &[&hash]);
-    Ok(engine.ask(sql).await?.read(|fields| fields.next())?.pop())
 }
 
 pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {

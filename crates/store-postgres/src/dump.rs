@@ -2,8 +2,9 @@
 
 use deadpool_postgres::ClientWrapper;
 use hapax_domain::{EventId, ids};
+use hapax_store::registers::Register;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
 };
 use hapax_store::{After, Copies, Moved, PausedAccount, Table};
 
@@ -27,9 +28,11 @@ pub(super) async fn dump(
         Table::Answers => page::<AnswerRec>(client, after, limit, Moved::Answer).await,
         Table::Messages => page::<MessageRec>(client, after, limit, Moved::Message).await,
         Table::ProviderNames => page::<ProviderNameRec>(client, after, limit, Moved::ProviderName).await,
+        Table::Claims => page::<ClaimRec>(client, after, limit, |claim| Moved::Claim(Box::new(claim))).await,
         Table::Attempts => attempts(client, after, limit).await,
         Table::Copies => copies(client, after, limit).await,
-        Table::Settings => settings(client).await,
+        Table::Settings => settings(client, after, limit).await,
+        Table::Pieces => super::pieces::dump(client, after, limit).await,
         Table::Paused | Table::Items | Table::Outs => Ok(Vec::new()),
     }
 }
@@ -89,11 +92,19 @@ async fn copies(client: &ClientWrapper, after: Option<&After>, limit: usize) -> 
     rows.iter().map(read).collect()
 }
 
-async fn settings(client: &ClientWrapper) -> Result<Vec<Moved>, Failure> {
-    let rows = run_one(client, SqlCall::new("SELECT name, value FROM hapax_settings ORDER BY name", vec![])).await?;
+const SETTINGS: &str = "SELECT name, value, expires_ms FROM hapax_settings WHERE $1::text IS NULL OR name > $1
+    ORDER BY name LIMIT $2::int8";
+
+async fn settings(client: &ClientWrapper, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, Failure> {
+    let after = match after {
+        Some(After::Setting(name)) => Some(escape(name)),
+        _ => None,
+    };
+    let rows = run_one(client, SqlCall::new(SETTINGS, vec![Box::new(after), Box::new(limit as i64)])).await?;
     let read = |row| {
         let mut fields = Fields::new(row);
-        Ok(Moved::Setting { name: fields.text()?, value: fields.text()? })
+        let (name, value) = (fields.text()?, fields.text()?);
+        Ok(Moved::Setting { name, register: Register { value, ends_ms: fields.take()? } })
     };
     rows.iter().map(read).collect()
 }

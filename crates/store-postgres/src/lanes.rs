@@ -9,7 +9,7 @@ use hapax_store::steps::Due;
 use hapax_store::steps::records::{ItemRec, LaneRec, Queue, priority_code};
 
 use super::failure::Failure;
-use super::rows::{plain_columns, read_all};
+use super::rows::{Param, plain_columns, read_all};
 use super::sql_call::{SqlCall, run_one};
 use super::texts::escape;
 
@@ -52,6 +52,21 @@ pub(super) async fn due(client: &ClientWrapper, due: &Due<'_>, now_ms: i64) -> R
         lanes.extend(read_all::<LaneRec>(&run_one(client, ask).await?)?);
     }
     Ok(lanes)
+}
+
+/// A lane that is leased is due when its lease ends, or that of one it was joined with; one that was joined into another never is.
+static HELD: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {} FROM hapax_lanes WHERE queue = 0 AND channel = $1::text AND priority = $2::int2 AND due_ms > $3::int8
+           AND held_until_ms > $3 LIMIT $4::int8",
+        plain_columns::<LaneRec>("")
+    )
+});
+
+pub(super) async fn held(client: &ClientWrapper, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, Failure> {
+    let (priority, limit) = (priority_code(Priority::Normal), limit as i64);
+    let params: Vec<Param<'_>> = vec![Box::new(escape(channel)), Box::new(priority), Box::new(now_ms), Box::new(limit)];
+    read_all(&run_one(client, SqlCall::new(&**HELD, params)).await?)
 }
 
 fn parked_sql(which: &str) -> String {

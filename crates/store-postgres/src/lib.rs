@@ -8,6 +8,7 @@
 //! column. See `docs/postgres.md`.
 
 mod claim;
+mod claims;
 mod clock;
 mod connect;
 mod dump;
@@ -18,6 +19,8 @@ mod load;
 mod migrate;
 mod naive_claim;
 mod notifier;
+mod pieces;
+mod registers;
 mod rows;
 mod save;
 mod sql_call;
@@ -30,6 +33,7 @@ mod upkeep;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use deadpool_postgres::Object;
 use futures_util::future::BoxFuture;
 
@@ -37,11 +41,13 @@ use connect::{Pools, Server};
 use failure::Failure;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
-use hapax_store::steps::records::{AttemptRec, EventRec, Hash, ItemRec, OutRec, Queue, ThreadRec};
+use hapax_store::pieces::Piece;
+use hapax_store::registers::Register;
+use hapax_store::steps::records::{AttemptRec, ClaimRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec};
 use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
 use hapax_store::{
-    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats, StoreError, Table,
-    ThreadQuery,
+    After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats,
+    StoreError, Table, ThreadQuery,
 };
 use notifier::Notifier;
 
@@ -248,14 +254,94 @@ impl Engine for PostgresEngine {
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        Ok(self.amend(name, None, Some(value), None).await?.unwrap_or_default())
+    }
+
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
         let client = self.lend().await?;
-        let answer = upkeep::remember(&client.0, name, value).await;
+        let now_ms = self.clock.as_ref().map(|clock| clock.now_ms());
+        let answer = registers::amend(&client.0, name, (expected, new), keep_ms, now_ms).await;
         client.back(answer)
     }
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
+    async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError> {
         let client = self.lend().await?;
-        let answer = upkeep::amend(&client.0, name, expected, new).await;
+        let answer = registers::put(&client.0, name, register).await;
+        client.back(answer)
+    }
+
+    async fn purge_registers(&self, max: usize) -> Result<u64, StoreError> {
+        let client = self.lend().await?;
+        let purged = match self.time_ms(&client).await {
+            Ok(now_ms) => registers::purge(&client.0, max, now_ms).await,
+            Err(failure) => Err(failure),
+        };
+        client.back(purged)
+    }
+
+    async fn put_piece(&self, piece: &Piece) -> Result<(), StoreError> {
+        let client = self.lend().await?;
+        let answer = pieces::put(&client.0, piece).await;
+        client.back(answer)
+    }
+
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        let client = self.lend().await?;
+        let answer = pieces::read(&client.0, name, n).await;
+        client.back(answer)
+    }
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        let client = self.lend().await?;
+        let answer = pieces::drop_all(&client.0, name).await;
+        client.back(answer)
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let client = self.lend().await?;
+        let answer = pieces::held(&client.0).await;
+        client.back(answer)
+    }
+
+    async fn purge_pieces(&self, max: usize) -> Result<u64, StoreError> {
+        let client = self.lend().await?;
+        let purged = match self.time_ms(&client).await {
+            Ok(now_ms) => pieces::purge(&client.0, max, now_ms).await,
+            Err(failure) => Err(failure),
+        };
+        client.back(purged)
+    }
+
+    async fn list_claims(&self, query: &ClaimQuery, now_ms: i64, limit: usize) -> Result<Vec<ClaimRec>, StoreError> {
+        let client = self.lend().await?;
+        let answer = claims::list(&client.0, query, now_ms, limit).await;
+        client.back(answer)
+    }
+
+    async fn count_claims(&self, now_ms: i64) -> Result<ClaimCounts, StoreError> {
+        let client = self.lend().await?;
+        let answer = claims::counts(&client.0, now_ms).await;
+        client.back(answer)
+    }
+
+    async fn purge_claims(&self, max: usize) -> Result<u64, StoreError> {
+        let client = self.lend().await?;
+        let purged = match self.time_ms(&client).await {
+            Ok(now_ms) => claims::purge(&client.0, max, now_ms).await,
+            Err(failure) => Err(failure),
+        };
+        client.back(purged)
+    }
+
+    async fn list_held(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+        let client = self.lend().await?;
+        let answer = lanes::held(&client.0, channel, now_ms, limit).await;
         client.back(answer)
     }
 

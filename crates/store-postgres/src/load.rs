@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use deadpool_postgres::ClientWrapper;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
+    ClaimRec, EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
@@ -27,6 +27,14 @@ impl Reading {
     fn by_key<R: InTable>() -> Self {
         let (key, kind) = (R::KEY, key_type::<R>());
         Self::by::<R>(&format!("{key} = ANY($1::{kind}[]) ORDER BY {key}"))
+    }
+
+    /// With their bodies.
+    fn whole_by_key<R: InTable>() -> Self {
+        let (key, kind) = (R::KEY, key_type::<R>());
+        let plain = format!("SELECT {} FROM {} WHERE {key} = ANY($1::{kind}[]) ORDER BY {key}", all_columns::<R>(), R::TABLE);
+        let locked = format!("{plain} FOR UPDATE");
+        Self { plain, locked }
     }
 
     fn by<R: InTable>(found: &str) -> Self {
@@ -70,6 +78,7 @@ static PROVIDER_NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<Provi
 static REQUESTS: LazyLock<Reading> = LazyLock::new(|| Reading::by::<MessageRec>("request = ANY($1::bytea[]) ORDER BY number"));
 static MESSAGES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<MessageRec>);
 static OUTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<OutRec>);
+static CLAIMS: LazyLock<Reading> = LazyLock::new(Reading::whole_by_key::<ClaimRec>);
 static LOWEST_OUTS: LazyLock<Reading> =
     LazyLock::new(|| Reading::first_of_each::<OutRec>("bytea", "lane = w.wanted AND due_ms IS NOT NULL", 2));
 
@@ -95,6 +104,7 @@ enum Part {
     Outs,
     LowestOuts,
     Waiting,
+    Claims,
 }
 
 /// Loads what there is; with locks where the contract wants them, or without any.
@@ -124,6 +134,7 @@ fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
         (Part::Messages, REQUESTS.get(lock), some(&wanted.requests, hashes)),
         (Part::Messages, MESSAGES.get(lock), some(&wanted.messages, numbers)),
         (Part::Outs, OUTS.get(lock), some(&wanted.outs, numbers)),
+        (Part::Claims, CLAIMS.get(lock), some(&wanted.claims, hashes)),
         (Part::LowestOuts, LOWEST_OUTS.get(lock), some(&wanted.lowest_outs, hashes)),
     ];
     let mut asks: Vec<(Part, SqlCall<'_>)> =
@@ -182,6 +193,7 @@ fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
             loaded.messages.extend(read_all::<MessageRec>(rows)?.into_iter().map(|message| (message.number, message)));
         }
         Part::Outs => loaded.outs.extend(read_all::<OutRec>(rows)?.into_iter().map(|out| (out.number, out))),
+        Part::Claims => loaded.claims.extend(read_all::<ClaimRec>(rows)?.into_iter().map(|claim| (claim.hash, claim))),
         Part::LowestOuts => {
             for out in read_all::<OutRec>(rows)? {
                 add_lowest(loaded, out.lane, out.number);

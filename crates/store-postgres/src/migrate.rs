@@ -11,8 +11,15 @@ use super::connect::Server;
 use super::failure::Failure;
 
 /// Every version of the tables, oldest first; the last is ours.
-const VERSIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
+const VERSIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
+    include_str!("turns.sql"),
+];
 
 /// The longest wait for a first answer.
 const TIME: Duration = Duration::from_secs(10);

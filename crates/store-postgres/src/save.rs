@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use hapax_store::steps::Changes;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
 };
 
 use super::rows::{InTable, Param, arrays, changed_arrays, hashes, in_order, insert, numbers, update, update_only};
@@ -47,6 +47,9 @@ const GONE_MESSAGES: [&str; 2] = [
 static NEW_OUTS: LazyLock<String> = LazyLock::new(insert::<OutRec>);
 static OUTS: LazyLock<String> = LazyLock::new(update::<OutRec>);
 const GONE_OUTS: &str = "DELETE FROM hapax_outs WHERE number = ANY($1::int8[])";
+static NEW_CLAIMS: LazyLock<String> = LazyLock::new(insert::<ClaimRec>);
+static CLAIMS: LazyLock<String> = LazyLock::new(update::<ClaimRec>);
+const GONE_CLAIMS: &str = "DELETE FROM hapax_claims WHERE hash = ANY($1::bytea[])";
 static ATTEMPTS: LazyLock<String> = LazyLock::new(insert::<AttemptRec>);
 static ANSWERS: LazyLock<String> = LazyLock::new(|| {
     let put = "ON CONFLICT (event) DO UPDATE
@@ -61,6 +64,9 @@ pub(super) fn asks(changes: &Changes) -> Vec<SqlCall<'_>> {
     asks_of_threads(changes, &mut asks);
     asks_of_events(changes, &mut asks);
     asks_of_messages(changes, &mut asks);
+    put(&mut asks, &NEW_CLAIMS, &changes.new_claims);
+    put(&mut asks, &CLAIMS, &changes.claims);
+    put_keys(&mut asks, &[GONE_CLAIMS], &changes.gone_claims, hashes);
     put(&mut asks, &ATTEMPTS, &changes.attempts);
     put(&mut asks, &ANSWERS, &changes.answers);
     asks

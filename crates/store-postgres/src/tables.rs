@@ -3,7 +3,7 @@
 
 use hapax_store::steps::record::{Field, Type, Value};
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
     name_hash, request_hash, thread_hash,
 };
 
@@ -78,6 +78,11 @@ impl InTable for AnswerRec {
     const KEY: &'static str = "event";
 }
 
+impl InTable for ClaimRec {
+    const TABLE: &'static str = "hapax_claims";
+    const KEY: &'static str = "hash";
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -89,7 +94,7 @@ mod tests {
     use super::*;
 
     /// Tables that keep no records.
-    const OTHERS: [&str; 5] = ["hapax_copies", "hapax_nonces", "hapax_paused", "hapax_schema", "hapax_settings"];
+    const OTHERS: [&str; 6] = ["hapax_copies", "hapax_nonces", "hapax_paused", "hapax_pieces", "hapax_schema", "hapax_settings"];
 
     fn described<R: InTable>() -> impl Iterator<Item = String> {
         written::<R>().map(|field| {
@@ -116,6 +121,7 @@ mod tests {
         let mut ours: BTreeSet<String> = described::<KeyRec>().chain(described::<EventRec>()).collect();
         ours.extend(described::<ItemRec>().chain(described::<LaneRec>()).chain(described::<ThreadRec>()));
         ours.extend(described::<NameRec>().chain(described::<ProviderNameRec>()).chain(described::<MessageRec>()));
+        ours.extend(described::<ClaimRec>());
         ours.extend(described::<OutRec>().chain(described::<AttemptRec>()).chain(described::<AnswerRec>()));
         assert_eq!(ours.difference(&found).collect::<Vec<_>>(), [""; 0], "described, and not so in the tables");
         assert_eq!(found.difference(&ours).collect::<Vec<_>>(), [""; 0], "in the tables, and not described");

@@ -82,40 +82,6 @@ pub(super) async fn purge_names(client: &ClientWrapper, before_ms: i64, max: usi
     Ok(run_one(client, names).await?.len() as u64)
 }
 
-const REMEMBER: &str = "INSERT INTO hapax_settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
-const REMEMBERED: &str = "SELECT value FROM hapax_settings WHERE name = $1";
-
-pub(super) async fn remember(client: &ClientWrapper, name: &str, value: &str) -> Result<String, Failure> {
-    let put = SqlCall::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(value))]);
-    let get = SqlCall::new(REMEMBERED, vec![Box::new(escape(name))]);
-    let answers = run(client, &[put, get]).await?;
-    let row = answers.last().and_then(|rows| rows.first()).ok_or(Failure::Unreadable("a setting that is gone"))?;
-    Fields::new(row).text()
-}
-
-const REPLACE: &str = "UPDATE hapax_settings SET value = $3 WHERE name = $1 AND value = $2";
-const FORGET: &str = "DELETE FROM hapax_settings WHERE name = $1 AND value = $2";
-
-pub(super) async fn amend(
-    client: &ClientWrapper,
-    name: &str,
-    expected: Option<&str>,
-    new: Option<&str>,
-) -> Result<Option<String>, Failure> {
-    let change = match (expected, new) {
-        (None, None) => None,
-        (None, Some(new)) => Some(SqlCall::new(REMEMBER, vec![Box::new(escape(name)), Box::new(escape(new))])),
-        (Some(old), None) => Some(SqlCall::new(FORGET, vec![Box::new(escape(name)), Box::new(escape(old))])),
-        (Some(old), Some(new)) => {
-            Some(SqlCall::new(REPLACE, vec![Box::new(escape(name)), Box::new(escape(old)), Box::new(escape(new))]))
-        }
-    };
-    let look = SqlCall::new(REMEMBERED, vec![Box::new(escape(name))]);
-    let asks: Vec<SqlCall<'_>> = change.into_iter().chain([look]).collect();
-    let answers = run(client, &asks).await?;
-    answers.last().and_then(|rows| rows.first()).map(|row| Fields::new(row).text()).transpose()
-}
-
 pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
     let rows = run_one(client, SqlCall::new("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", vec![])).await?;
     rows.first().map_or(Ok(0), |row| Fields::new(row).take())

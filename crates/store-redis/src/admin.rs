@@ -1,15 +1,36 @@
-//! What keeps the store in order: purging, settings, and the proof that it can be written to.
+//! What keeps the store in order: purging, registers, and the proof that it can be written to.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use hapax_domain::ThreadId;
-use hapax_store::{Purged, StoreError};
+use hapax_store::pieces::purged_at_once;
+use hapax_store::registers::{Register, check};
+use hapax_store::{Purged, Registers, StoreError};
 use redis::{Script, Value};
 
 use super::RedisStore;
 use super::row::{Row, int, letter, odd};
 use super::script::{self, Call};
+
+#[async_trait]
+impl Registers for RedisStore {
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        Ok(self.amend(name, None, Some(value), None).await?.unwrap_or_default())
+    }
+
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        let keep_ms = check(name, new, keep_ms)?;
+        self.amend_register(name, (expected, new), keep_ms).await
+    }
+}
 
 impl RedisStore {
     /// Makes a call that begins something for an account, under the number it has in the registry. The script refuses when the number is not,
@@ -43,6 +64,10 @@ impl RedisStore {
             }
         }
         let mut purged = self.purge_moved_keys(max).await?;
+        let registers = self.link.shared_call(&script::PURGE_REGISTERS).arg(max);
+        purged.more |= int(self.link.run("purging registers", registers).await?)? >= max as i64;
+        purged.more |= self.purge_claims(max).await?;
+        purged.more |= self.purge_pieces(purged_at_once(max)).await?;
         let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         let mut accounts: Vec<u32> = entries.iter().map(|entry| entry.account).collect();
         accounts.dedup();
@@ -84,26 +109,23 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(super) async fn remember_once(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        let call = self.link.shared_call(&script::REMEMBER).arg(name).arg(value);
-        match self.link.run_safely("remembering a setting", call).await? {
-            Value::BulkString(text) => String::from_utf8(text).map_err(|_| odd("a text that is none")),
-            _ => Err(odd("no text")),
-        }
-    }
-
-    pub(super) async fn amend_setting(
+    pub(super) async fn amend_register(
         &self,
         name: &str,
-        expected: Option<&str>,
-        new: Option<&str>,
+        (expected, new): (Option<&str>, Option<&str>),
+        keep_ms: Option<i64>,
     ) -> Result<Option<String>, StoreError> {
-        let call = self.link.shared_call(&script::AMEND).arg(name).maybe(expected).maybe(new);
-        match self.link.run_safely("amending a setting", call).await? {
+        let call = self.link.shared_call(&script::AMEND).arg(name).maybe(expected).maybe(new).maybe_int(keep_ms);
+        match self.link.run_safely("amending a register", call).await? {
             Value::Nil => Ok(None),
             Value::BulkString(text) => String::from_utf8(text).map(Some).map_err(|_| odd("a text that is none")),
             _ => Err(odd("no text")),
         }
+    }
+
+    pub(super) async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError> {
+        let call = self.link.shared_call(&script::PUT_REGISTER).arg(name).arg(&register.value).maybe_int(register.ends_ms);
+        self.link.run_safely("putting a register", call).await.map(drop)
     }
 
     pub(super) async fn mark_thread_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_domain::{Direction, EventId, Kind, Priority, Steps, ThreadId, ids};
-use hapax_store::moving::{Dumped, IMPORTING, half_filled};
+use hapax_store::moving::{Dumped, IMPORTING, LONG_PAGE, half_filled};
+use hapax_store::registers::Register;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemPlace, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
@@ -28,7 +29,9 @@ impl Moving for RedisStore {
         }
         let at = from.unwrap_or_else(Bookmark::start);
         let (records, after) = match at.table {
-            Table::Settings => (self.settings().await?, None),
+            Table::Settings => self.settings(at.after.as_ref(), limit.clamp(1, LONG_PAGE)).await?,
+            Table::Pieces => self.dump_pieces(at.after.as_ref(), limit.clamp(1, LONG_PAGE)).await?,
+            Table::Claims => self.dump_claims(at.after.as_ref(), limit.max(1)).await?,
             Table::Paused => (self.list_paused().await?.into_iter().map(Moved::Paused).collect(), None),
             _ => self.page(&at, limit.max(1)).await?,
         };
@@ -77,15 +80,27 @@ fn lines_in_channel(table: Table) -> (&'static Script, &'static [&'static str]) 
 }
 
 impl RedisStore {
-    async fn settings(&self) -> Result<Vec<Moved>, StoreError> {
-        let (root, mut command) = (self.link.shared_root(), redis::cmd("HGETALL"));
-        command.arg(format!("{root}settings:"));
-        let mut answer = Row::new(self.link.ask("reading settings", &root, command).await?)?;
-        let mut settings = Vec::new();
-        while let Some(name) = answer.maybe_text()? {
-            settings.push(Moved::Setting { name, value: answer.text()? });
-        }
-        Ok(settings)
+    /// First those that are kept for ever, which are few; then the others by their end.
+    async fn settings(&self, after: Option<&After>, limit: usize) -> Result<Dumped, StoreError> {
+        let Some(After::Number(from)) = after else {
+            let (root, mut command) = (self.link.shared_root(), redis::cmd("HGETALL"));
+            command.arg(format!("{root}settings:"));
+            let mut answer = Row::new(self.link.ask("reading settings", &root, command).await?)?;
+            let mut settings = Vec::new();
+            while let Some(name) = answer.maybe_text()? {
+                settings.push(Moved::Setting { name, register: Register { value: answer.text()?, ends_ms: None } });
+            }
+            return Ok((settings, Some(After::Number(0))));
+        };
+        let call = self.link.shared_call(&script::DUMP_REGISTERS).arg(*from).arg(limit);
+        let mut answer = Row::new(self.link.run("reading registers", call).await?)?;
+        let looked_at = answer.count()?;
+        let read = |mut row: Row| {
+            let (name, ends_ms) = (row.text()?, Some(row.int()?));
+            Ok(Moved::Setting { name, register: Register { ends_ms, value: row.text()? } })
+        };
+        let registers = answer.row()?.rows().map(|row| read(row?)).collect::<Result<_, StoreError>>()?;
+        Ok((registers, (looked_at >= limit as u64).then_some(After::Number(from + looked_at))))
     }
 
     /// In the same order each time, as long as nobody else uses the store.
@@ -111,7 +126,7 @@ impl RedisStore {
             entries.iter().flat_map(of_entry).collect::<Vec<_>>()
         };
         Ok(match table {
-            Table::Settings | Table::Paused => Vec::new(),
+            Table::Settings | Table::Paused | Table::Pieces | Table::Claims => Vec::new(),
             Table::Keys => {
                 let moved = |part| Line {
                     root: self.link.root_of_moved(part),
@@ -176,7 +191,7 @@ struct Lease {
 impl Telling<'_> {
     fn read(&self, row: Row, records: &mut Vec<Moved>) -> Result<(), StoreError> {
         match self.table {
-            Table::Settings | Table::Paused => Ok(()),
+            Table::Settings | Table::Paused | Table::Pieces | Table::Claims => Ok(()),
             Table::Keys => self.key(row, records),
             Table::Threads | Table::Names => self.thread(row, records),
             Table::Events => self.event(row, records),

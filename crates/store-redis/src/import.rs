@@ -123,8 +123,16 @@ impl RedisStore {
         for record in records {
             self.filling().raise(record.highest());
             let (root, script, args) = match record {
-                Moved::Setting { name, value } => {
-                    self.remember_once(name, value).await?;
+                Moved::Setting { name, register } => {
+                    self.put_register(name, register).await?;
+                    continue;
+                }
+                Moved::Piece(piece) => {
+                    self.write_piece(piece, false).await?;
+                    continue;
+                }
+                Moved::Claim(claim) => {
+                    self.put_claim(claim).await?;
                     continue;
                 }
                 Moved::Event(event) => self.event(event, &mut puts).await?,
@@ -195,7 +203,9 @@ impl RedisStore {
     async fn put(&self, record: &Moved) -> Result<(String, &'static Script, Args), StoreError> {
         let of = |root: String, script: &'static Script, args: Args| Ok((root, script, args));
         match record {
-            Moved::Setting { .. } | Moved::Event(_) => Err(odd("a record that is put in another way")),
+            Moved::Setting { .. } | Moved::Piece(_) | Moved::Event(_) | Moved::Claim(_) => {
+                Err(odd("a record that is put in another way"))
+            }
             Moved::Paused(paused) => {
                 let (_, root) = self.root_in(&paused.account, &paused.channel).await?;
                 let args = Args::default().arg(&paused.channel).arg(&paused.why).number(paused.since_ms);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hapax_domain::{EventId, Fence, ItemId, Kind, Status, ThreadId, limits};
 use hapax_store::{
-    Accepted, Arrival, Copies, Disposition, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewEvent, Outcome,
-    Redrive, Settled, StoreError, why_kept, write_replies,
+    Accepted, Arrival, Copies, Disposition, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, NewEvent,
+    Outcome, Redrive, Settled, StoreError, why_kept, write_replies,
 };
 use redis::Value;
 
@@ -147,7 +147,7 @@ impl RedisStore {
             }
             Outcome::Retry { wait_ms, why } => call.arg("R").arg(*wait_ms).arg(why),
             Outcome::Parked { why, .. } => call.arg("P").arg(why).arg(outcome.charge()),
-            Outcome::HandBack { wait_ms, called } => call.arg("H").arg(*wait_ms).maybe(called.as_ref()),
+            Outcome::HandBack { wait_ms, why, called } => call.arg("H").arg(*wait_ms).maybe(why.as_ref()).flag(*called),
         };
         read_settled(&self.link.run_safely("settling", call).await?)
     }
@@ -206,6 +206,9 @@ fn accept_args(
 ) -> Call {
     let call = call.arg(&*arrival.channel).arg(arrival.window_ms).arg(&arrival.headers.0[..]).arg(&arrival.body[..]);
     let call = call.arg(arrival.events.len()).arg(indexes.len());
+    let coalesce = arrival.coalesce.as_ref();
+    let call = call.maybe_int(coalesce.map(|coalesce| coalesce.quiet_ms)).maybe_int(coalesce.map(|coalesce| coalesce.max_ms));
+    let call = call.maybe_int(coalesce.map(|coalesce| coalesce.members as i64));
     indexes.iter().fold(call, |call, &index| {
         let new = &arrival.events[index];
         let call = call.arg(arrival.window_of(&new.event));
@@ -218,7 +221,7 @@ fn accept_args(
 fn event_args(call: Call, new: &NewEvent, moved_to: u64, account: u32) -> Call {
     let event = &new.event;
     let handle = event.handle.and_then(|id| Mark::new(id.0, moved_to)).filter(|mark| mark.may_be_of(account));
-    let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..])).flag(event.suspects_full);
+    let call = call.maybe(event.guard.as_ref().map(|guard| &guard.0[..])).flag(event.guard_suppresses);
     let call = call.arg(&event.key.0[..]).arg(event.fingerprint).arg(event.kind.name()).arg(&event.id).maybe(event.peer.as_ref());
     let call = call.arg(event.aliases.len()).arg(&event.aliases).flag(event.echo);
     let call = call.maybe_int(event.status.map(status_number));
@@ -263,7 +266,13 @@ fn read_lease(mut row: Row, entry: &AccountInChannel) -> Result<InboxLease, Stor
         let kind = Kind::from_name(&event.text()?).ok_or_else(|| odd("an unknown kind"))?;
         let index = event.small()?;
         let thread = event.maybe_text()?.map(|peer| ThreadId { account: entry.name.to_string(), peer });
-        events.push(LeasedEvent { id: EventId(seq.id(received_ms, entry.account)), kind, index, thread });
+        let (id, account) = (EventId(seq.id(received_ms, entry.account)), entry.name.to_string());
+        events.push(LeasedEvent { id, kind, index, account, thread });
+    }
+    let mut rest = Vec::new();
+    for part in row.row()?.rows() {
+        let mut part = part?;
+        rest.push(LeasedPart { body: part.bytes()?, webhook_events: part.small()?, events: part.small()? as usize });
     }
     Ok(InboxLease {
         lane: lane_ref(entry.account, seq),
@@ -279,6 +288,7 @@ fn read_lease(mut row: Row, entry: &AccountInChannel) -> Result<InboxLease, Stor
         body,
         webhook_events,
         events,
+        rest,
     })
 }
 

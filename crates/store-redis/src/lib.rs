@@ -7,6 +7,7 @@
 
 mod address;
 mod admin;
+mod claims;
 mod export;
 mod import;
 mod inbox;
@@ -19,6 +20,7 @@ mod nodes;
 mod notifications;
 mod open;
 mod outbox;
+mod pieces;
 mod place;
 mod reads;
 mod registry;
@@ -34,8 +36,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
-    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
+    OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 
 pub use naive_claim::naive_claim;
@@ -50,6 +52,7 @@ pub struct RedisStore {
     promise: Promise,
     filling: Arc<std::sync::Mutex<import::Filling>>,
     outbox_max: Arc<AtomicUsize>,
+    claims_max: Arc<AtomicUsize>,
 }
 
 impl RedisStore {
@@ -59,7 +62,7 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Store for RedisStore {
+impl Inbox for RedisStore {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         self.accept_all(&arrival).await
     }
@@ -80,6 +83,21 @@ impl Store for RedisStore {
         self.settle_item(lane, fence, outcome).await
     }
 
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        self.redrive_some(&which, max).await
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        self.replay_event(event).await
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        self.mark_thread_read(thread).await
+    }
+}
+
+#[async_trait]
+impl Outbox for RedisStore {
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
         self.submit_one(&message).await
     }
@@ -112,44 +130,27 @@ impl Store for RedisStore {
         self.pause(channel, account, why).await
     }
 
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        self.mark_thread_read(thread).await
+    fn limit_outbox(&self, most: usize) {
+        self.outbox_max.store(most, Ordering::Relaxed);
     }
+}
 
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        self.redrive_some(&which, max).await
-    }
-
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        self.replay_event(event).await
-    }
-
+#[async_trait]
+impl Upkeep for RedisStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         self.purge_some(retention, max).await
-    }
-
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        self.remember_once(name, value).await
-    }
-
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.amend_setting(name, expected, new).await
-    }
-
-    fn wait(&self) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.notifications.work).notified_owned())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.prove_writable().await
     }
 
-    fn limit_outbox(&self, most: usize) {
-        self.outbox_max.store(most, Ordering::Relaxed);
-    }
-
     fn promise(&self) -> Promise {
         self.promise.clone()
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.notifications.work).notified_owned())
     }
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {

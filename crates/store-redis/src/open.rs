@@ -45,7 +45,9 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<RedisS
         .await
         .map_err(|error| failed("listening to redis", error))?;
     let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
-    Ok(RedisStore { link, registry, notifications: Arc::new(notifications), promise, filling: Arc::default(), outbox_max })
+    let claims_max = Arc::new(AtomicUsize::new(limits::CLAIMS_MAX));
+    let notifications = Arc::new(notifications);
+    Ok(RedisStore { link, registry, notifications, promise, filling: Arc::default(), outbox_max, claims_max })
 }
 
 /// Makes what the layout before left waiting wait as it does today. It may be done twice, and by two at once.

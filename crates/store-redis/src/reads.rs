@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use hapax_domain::{EventId, Fence, ItemId, Kind, MessageId, ThreadId};
+use hapax_domain::{EventId, Fence, ItemId, Kind, MessageId, ThreadId, limits};
 use hapax_store::{
     Answer, AttemptRow, ChannelCounts, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow,
     ItemState, KeptHeaders, MessageRow, OutboxQuery, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery,
-    ThreadRow,
+    ThreadRow, WithBot,
 };
 
 use super::RedisStore;
@@ -53,6 +53,15 @@ impl Reads for RedisStore {
         let mut rows: Vec<InboxRow> = lists.into_iter().flatten().collect();
         rows.sort_by_key(|row| row.item);
         Ok(page(rows, query.limit))
+    }
+
+    async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
+        let entries = self.registry.entries(&self.link, Some(channel)).await?;
+        let mut rows: Vec<WithBot> =
+            try_join_all(entries.iter().map(|entry| self.with_bot_of(entry))).await?.into_iter().flatten().collect();
+        rows.sort_by_key(|row| row.item);
+        rows.truncate(limits::WITH_BOT_MAX);
+        Ok(rows)
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
@@ -147,13 +156,26 @@ impl RedisStore {
         Row::new(answer)?.rows().map(|row| read_item(row?, entry.account)).collect()
     }
 
+    async fn with_bot_of(&self, entry: &AccountInChannel) -> Result<Vec<WithBot>, StoreError> {
+        let call = self.link.call(&script::WITH_BOT, entry.account).arg(&*entry.channel);
+        let answer = self.link.run("looking who is with the bot", call).await?;
+        let read = |mut row: Row| {
+            let item = ItemId(row.seq()?.id(row.int()?, entry.account));
+            let event = EventId(row.seq()?.id(row.int()?, entry.account));
+            let (attempt, account) = (row.small()?, entry.name.to_string());
+            let thread = row.maybe_text()?.map(|peer| ThreadId { account: account.clone(), peer });
+            Ok(WithBot { item, event, account, thread, attempt })
+        };
+        Row::new(answer)?.rows().map(|row| read(row?)).collect()
+    }
+
     async fn count_all(&self) -> Result<Stats, StoreError> {
         let mut by_account: BTreeMap<u32, Vec<AccountInChannel>> = BTreeMap::new();
         for entry in self.registry.entries(&self.link, None).await? {
             by_account.entry(entry.account).or_default().push(entry);
         }
         let (store_bytes, log_bytes) = sizes(self.link.nodes()).await?;
-        let mut stats = Stats { store_bytes, log_bytes, ..Stats::default() };
+        let mut stats = Stats { store_bytes, log_bytes, claims: self.count_claims().await?, ..Stats::default() };
         stats.keys = self.count_moved_keys().await?;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
         for (account, entries) in by_account {

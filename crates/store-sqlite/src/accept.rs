@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Event, EventId, EventKey, Kind};
+use hapax_domain::{Coalesce, Event, EventId, EventKey, Kind};
 use hapax_store::{Accepted, Arrival, Copies, Disposition, NewEvent, StoreError, suspected};
 use rusqlite::{OptionalExtension, params};
 
@@ -21,6 +21,10 @@ struct Gathered {
     line: InLine,
     item: u64,
     members: Vec<u64>,
+    /// The lane of the open turn that it becomes part of.
+    joins: Option<LaneName>,
+    /// Its lane became one with another since: what comes next becomes no part of it.
+    closed: bool,
 }
 
 /// What is hashed of an event by the caller, because the writer's time is everybody's.
@@ -66,6 +70,10 @@ impl Writer {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
         let channel = self.channel(&arrival.channel)?;
+        if arrival.coalesce.is_some() {
+            // Whether something waits in a lane must be known for sure.
+            self.lanes.load(&self.db, channel)?;
+        }
         let mut accepted = Vec::with_capacity(arrival.events.len());
         let mut gathered: Vec<Gathered> = Vec::new();
         let mut body_at = None;
@@ -77,7 +85,7 @@ impl Writer {
                 accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
                 continue;
             }
-            if let Some(guard) = new.event.guard.filter(|_| new.event.suspects_full)
+            if let Some(guard) = new.event.guard.filter(|_| new.event.guard_suppresses)
                 && let Some(first) = self.guarded_by(&guard)?
             {
                 accepted.push(Accepted::Duplicate(first));
@@ -97,13 +105,13 @@ impl Writer {
                 (Disposition::Deliver, None) => self.line_for(arrival, &new.event, hashed, heard.as_ref(), &mut gathered)?,
                 _ => InLine::default(),
             };
-            let item = self.put_in_line(channel, number, new, suspect, line, &mut gathered)?;
+            let item = self.put_in_line((channel, arrival.coalesce), number, new, suspect, line, &mut gathered)?;
             let said = heard.map(|heard| (heard.person.thread, heard.prev));
             self.record(arrival, channel, number, new, item, said, &mut body_at)?;
             let id = event_id(self.now_ms, number);
             accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }
-        self.queue(channel, gathered)?;
+        self.queue(channel, gathered, arrival.coalesce)?;
         Ok(accepted)
     }
 
@@ -150,11 +158,16 @@ impl Writer {
     ) -> rusqlite::Result<()> {
         let into = lane_name(&arrival.channel, account, &person.peer);
         for name in &person.joined {
-            self.join_lanes(account, name, person)?;
+            let here = self.join_lanes(account, name, person, &arrival.channel)?;
             let from = lane_name(&arrival.channel, account, name);
+            if here {
+                close_gathered(gathered, into);
+            }
             if move_gathered(gathered, from, into, &person.peer) {
                 let channel = self.channel(&arrival.channel)?;
                 self.write_joins(channel, &[from], into, &person.peer)?;
+                let lane = self.speaking(channel, InLine { lane: Some(into), peer: None })?.lane;
+                self.close_turn(channel, lane)?;
             }
         }
         Ok(())
@@ -163,7 +176,7 @@ impl Writer {
     /// Finds the event's item; gives nothing for an event that goes nowhere.
     fn put_in_line(
         &mut self,
-        channel: i64,
+        (channel, coalesce): (i64, Option<Coalesce>),
         number: u64,
         new: &NewEvent,
         suspect: Option<EventId>,
@@ -183,8 +196,14 @@ impl Writer {
                     item.line.peer = item.line.peer.take().or(line.peer);
                     return Ok(Some(item.item));
                 }
-                gathered.push(Gathered { under: line.lane, line, item: number, members: vec![number] });
-                Ok(Some(number))
+                let turn = match coalesce.filter(|_| line.lane.is_some()) {
+                    Some(coalesce) => self.open_turn(channel, &line, coalesce)?,
+                    None => None,
+                };
+                let joins = turn.and(self.speaking(channel, line.clone())?.lane);
+                let item = turn.unwrap_or(number);
+                gathered.push(Gathered { under: line.lane, line, item, members: vec![number], joins, closed: false });
+                Ok(Some(item))
             }
         }
     }
@@ -215,9 +234,12 @@ impl Writer {
         // Something else may wait under the peer's own name, which said nothing to us. What comes into an item of this webhook is in line already.
         if by_alias && !gathered.iter().any(|item| item.under == Some(lane)) {
             let channel = self.channel(&arrival.channel)?;
-            let mut joined = self.lanes.join(channel, spelt, lane, &peer);
+            let mut joined = self.join_inbox(channel, spelt, lane, &peer)?;
             joined.extend(move_gathered(gathered, spelt, lane, &peer).then_some(spelt));
             self.write_joins(channel, &joined, lane, &peer)?;
+            if !joined.is_empty() {
+                close_gathered(gathered, lane);
+            }
         }
         Ok(InLine { lane: Some(lane), peer: Some(peer) })
     }
@@ -300,19 +322,30 @@ impl Writer {
         Ok(())
     }
 
-    fn queue(&mut self, channel: i64, gathered: Vec<Gathered>) -> rusqlite::Result<()> {
-        let mut insert =
-            self.db.prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?5, NULL, 0, ?6, NULL)")?;
+    fn queue(&mut self, channel: i64, gathered: Vec<Gathered>, coalesce: Option<Coalesce>) -> rusqlite::Result<()> {
         self.work_made |= !gathered.is_empty();
         for item in gathered {
+            if let Some((lane, coalesce)) = item.joins.zip(coalesce) {
+                let peer = self.speaking(channel, item.line)?.peer;
+                self.join_turn((channel, lane, peer), item.item, &item.members, coalesce)?;
+                continue;
+            }
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
             let (number, is_moved) = (item.item as i64, item.line.lane != item.under);
-            let InLine { lane, peer } = self.speaking(channel, item.line);
-            let waiting = Waiting::new(number, lane, self.now_ms, Line::default()).of(peer);
+            let InLine { lane, peer } = self.speaking(channel, item.line)?;
+            let turn = coalesce.zip(lane);
+            let due = turn.map_or(self.now_ms, |(coalesce, _)| coalesce.due_ms(self.now_ms, self.now_ms));
+            let waiting = Waiting::new(number, lane, due, Line::default()).of(peer);
             // What was joined within this webhook was put into the lane it came to first.
             let waiting = if is_moved { Waiting { put_into: item.under, ..waiting } } else { waiting };
-            insert.execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer])?;
+            self.db
+                .prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?7, NULL, 0, ?6, NULL)")?
+                .execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer, due])?;
             self.lanes.add(channel, waiting);
+            match turn.filter(|_| !is_moved && !item.closed) {
+                Some((_, lane)) => self.begin_turn(channel, lane, number)?,
+                None => self.close_turn(channel, lane)?,
+            }
         }
         Ok(())
     }
@@ -338,7 +371,15 @@ fn move_gathered(gathered: &mut [Gathered], from: LaneName, into: LaneName, peer
         item.line = InLine { lane: Some(into), peer: Some(Arc::clone(peer)) };
         any = true;
     }
+    if any {
+        close_gathered(gathered, into);
+    }
     any
+}
+
+/// Says of items of this webhook that their lane became one with another.
+fn close_gathered(gathered: &mut [Gathered], lane: LaneName) {
+    gathered.iter_mut().filter(|item| item.line.lane == Some(lane)).for_each(|item| item.closed = true);
 }
 
 pub(super) fn lane_name(channel: &str, account: &str, peer: &str) -> LaneName {

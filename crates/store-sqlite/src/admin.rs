@@ -1,4 +1,4 @@
-//! What people ask for: redrive, replay; and settings.
+//! What people ask for: redrive, replay.
 
 use std::sync::Arc;
 
@@ -69,6 +69,7 @@ impl Writer {
             )?
             .execute(params![item, line.lane, self.now_ms, line.peer, put])?;
         self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
+        self.close_turn(channel, line.lane)?;
         self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         Ok(true)
     }
@@ -89,7 +90,7 @@ impl Writer {
         let root = self.threads.resolve_name(&self.db, &account, &peer)?.map(|(_, root)| root).filter(|root| **root != *peer);
         let lane = lane_name(&self.channel_name(channel), &account, root.as_deref().unwrap_or(&peer));
         let line = InLine { lane: Some(lane), peer: root };
-        Ok(Some((channel, self.speaking(channel, line))))
+        Ok(Some((channel, self.speaking(channel, line)?)))
     }
 
     pub(super) fn replay(&mut self, event: EventId) -> Result<Option<ItemId>, StepError> {
@@ -119,34 +120,10 @@ impl Writer {
             .execute(params![item, channel, line.lane, number, replays + 1, self.now_ms, line.peer])?;
         // Once it is delivered no row says how far the numbers went.
         self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([item])?;
+        self.close_turn(channel, line.lane)?;
         self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
-    }
-
-    pub(super) fn remember(&mut self, name: &str, value: &str) -> Result<String, StepError> {
-        let name = format!("setting:{name}");
-        self.db.prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?.execute([&*name, value])?;
-        Ok(self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0))?)
-    }
-
-    pub(super) fn amend(
-        &mut self,
-        name: &str,
-        expected: Option<String>,
-        new: Option<String>,
-    ) -> Result<Option<String>, StepError> {
-        let name = format!("setting:{name}");
-        let mut look = self.db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
-        let found: Option<String> = look.query_row([&name], |row| row.get(0)).optional()?;
-        if found != expected || found == new {
-            return Ok(found);
-        }
-        match &new {
-            Some(new) => self.db.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2)")?.execute([&name, new])?,
-            None => self.db.prepare_cached("DELETE FROM meta WHERE name = ?1")?.execute([&name])?,
-        };
-        Ok(new)
     }
 
     /// Writes and takes back, which proves that the file can be written to.

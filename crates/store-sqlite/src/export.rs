@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hapax_domain::{Direction, EventId};
-use hapax_store::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled};
+use hapax_store::moving::{Dumped, IMPORTING, LONG_PAGE, PAGE_BYTES, half_filled};
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, ItemPlace, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
     ThreadRec, inbox_lane, outbox_lane, own_lane, read_past, thread_hash,
@@ -17,6 +17,7 @@ use super::SqliteStore;
 use super::keys::Claim;
 use super::numbering::Numbering;
 use super::purge::LAST_OF_WEBHOOK;
+use super::registers;
 use super::rows::{event_id, kind_of, lane_thread, members_of, priority_of, steps_of};
 use super::writer::Writer;
 
@@ -30,7 +31,11 @@ impl Moving for SqliteStore {
             self.make_ready_to_export().await?;
         }
         let at = from.unwrap_or_else(Bookmark::start);
-        let now_ms = if at.table == Table::Keys { self.keys_at_rest().await? } else { 0 };
+        let now_ms = match at.table {
+            Table::Keys => self.keys_at_rest().await?,
+            Table::Settings | Table::Claims => self.write("asking for the time", true, |writer| Ok(writer.now_ms)).await?,
+            _ => 0,
+        };
         let reading = at.clone();
         let (records, after) = self.read("exporting", move |db| page(db, &reading, limit.max(1), now_ms)).await?;
         Ok((records, at.then(after)))
@@ -50,11 +55,9 @@ impl Moving for SqliteStore {
     }
 
     async fn is_half_filled(&self) -> Result<bool, StoreError> {
-        self.read("looking for an import", |db| db.prepare_cached(MARK)?.exists([format!("setting:{IMPORTING}")])).await
+        self.read("looking for an import", |db| registers::is_there(db, IMPORTING)).await
     }
 }
-
-const MARK: &str = "SELECT 1 FROM meta WHERE name = ?1";
 
 impl SqliteStore {
     async fn make_ready_to_export(&self) -> Result<(), StoreError> {
@@ -88,7 +91,7 @@ fn page(db: &Connection, at: &Bookmark, limit: usize, now_ms: i64) -> rusqlite::
         _ => 0,
     };
     match at.table {
-        Table::Settings => settings(db),
+        Table::Settings => settings(db, at.after.as_ref(), limit.min(LONG_PAGE), now_ms),
         Table::Paused => Ok((super::message_reads::paused_accounts(db)?.into_iter().map(Moved::Paused).collect(), None)),
         Table::Keys => keys(db, at.after.as_ref(), limit, now_ms),
         Table::Threads => threads(db, number, limit),
@@ -101,11 +104,13 @@ fn page(db: &Connection, at: &Bookmark, limit: usize, now_ms: i64) -> rusqlite::
         Table::ProviderNames => provider_names(db, at.after.as_ref(), limit),
         Table::Outs => numbered(db, OUTS, number, limit, out),
         Table::Attempts => attempts(db, at.after.as_ref(), limit),
+        Table::Claims => super::claims::dump(db, at.after.as_ref(), limit, now_ms),
+        Table::Pieces => super::pieces::dump(db, at.after.as_ref(), limit.min(LONG_PAGE)),
     }
 }
 
 /// Reads a page; the position of its last row when it is full.
-fn rows<T>(
+pub(super) fn rows<T>(
     db: &Connection,
     sql: &str,
     params: impl Params,
@@ -128,11 +133,17 @@ fn numbered<T>(
     rows(db, sql, [after, limit as i64], limit, |row| Ok((read(row)?, After::Number(row.get::<_, i64>(0)? as u64))))
 }
 
-fn settings(db: &Connection) -> rusqlite::Result<Dumped> {
-    let read = |row: &Row<'_>| Ok(Moved::Setting { name: row.get(0)?, value: row.get(1)? });
-    let mut select = db.prepare("SELECT substr(name, 9), value FROM meta WHERE name LIKE 'setting:%' ORDER BY name")?;
-    let settings = select.query_map([], read)?.collect::<Result<_, _>>()?;
-    Ok((settings, None))
+fn settings(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> rusqlite::Result<Dumped> {
+    let after = match after {
+        Some(After::Setting(name)) => Some(name),
+        _ => None,
+    };
+    let page = "SELECT name, ends, value FROM registers WHERE (?1 IS NULL OR name > ?1) AND (ends IS NULL OR ends > ?3)
+                ORDER BY name LIMIT ?2";
+    rows(db, page, params![after, limit as i64, now_ms], limit, |row| {
+        let (name, register) = registers::read(row)?;
+        Ok((Moved::Setting { name: name.clone(), register }, After::Setting(name)))
+    })
 }
 
 /// Keys of one period: a log by number, or a sorted table by key.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hapax_domain::Direction;
 use hapax_store::moving::{IMPORTING, half_filled, not_empty};
+use hapax_store::registers::Register;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, MessageRec, OutRec, ProviderNameRec, Queue, ThreadRec,
     write_past,
@@ -18,6 +19,7 @@ use super::SqliteStore;
 use super::accept::members_blob;
 use super::keys::Claim;
 use super::outbox::{account_key, request_hash};
+use super::registers;
 use super::rows::{kind_number, priority_number, steps_text};
 use super::threads::Threads;
 use super::writer::{StepError, Writer};
@@ -58,22 +60,35 @@ fn refused<T>(why: impl Into<String>) -> Result<T, StepError> {
 
 impl Writer {
     pub(super) fn begin_import(&mut self) -> Result<(), StepError> {
-        let mark = format!("setting:{IMPORTING}");
-        if self.db.prepare("SELECT 1 FROM meta WHERE name = ?1")?.exists([&mark])? {
+        if registers::is_there(&self.db, IMPORTING)? {
             return Err(StepError::Refused(half_filled()));
         }
         for table in [
-            "events", "guards", "inbox", "parked", "attempts", "copies", "answers", "messages", "outbox", "tries", "early",
-            "paused", "threads",
+            "events",
+            "guards",
+            "inbox",
+            "parked",
+            "attempts",
+            "copies",
+            "answers",
+            "messages",
+            "outbox",
+            "tries",
+            "early",
+            "paused",
+            "threads",
+            "registers",
+            "pieces",
+            "claims",
         ] {
             if self.db.prepare(&format!("SELECT 1 FROM {table}"))?.exists([])? {
                 return Err(StepError::Refused(not_empty()));
             }
         }
-        if self.keys.len() > 0 || self.db.prepare("SELECT 1 FROM meta WHERE name LIKE 'setting:%'")?.exists([])? {
+        if self.keys.len() > 0 {
             return Err(StepError::Refused(not_empty()));
         }
-        self.db.execute("INSERT INTO meta VALUES (?1, '1')", [mark])?;
+        self.put_register(IMPORTING, &Register { value: "1".to_owned(), ends_ms: None })?;
         self.db.execute_batch(MOVED_THREADS)?;
         Ok(())
     }
@@ -96,10 +111,14 @@ impl Writer {
                 self.raise(attempt.of.max(attempt.item))?;
                 self.put_attempt(attempt)
             }
+            Moved::Claim(claim) => {
+                self.last_fence = self.last_fence.max(claim.fence);
+                self.put_claim(claim)
+            }
             other => {
                 self.raise(other.highest())?;
                 match other {
-                    Moved::Setting { name, value } => self.remember(name, value).map(|_| ()),
+                    Moved::Setting { name, register } => self.put_register(name, register),
                     Moved::Paused(paused) => {
                         let mut insert = self.db.prepare_cached("INSERT INTO paused VALUES (?1, ?2, ?3, ?4)")?;
                         insert.execute(params![paused.channel, paused.account, paused.why, paused.since_ms])?;
@@ -115,7 +134,8 @@ impl Writer {
                     Moved::Message(message) => self.put_message(message),
                     Moved::ProviderName(name) => self.put_provider_name(name),
                     Moved::Out(out) => self.put_open_message(out),
-                    Moved::Attempt(_) => Ok(()),
+                    Moved::Piece(piece) => self.put_piece(piece),
+                    Moved::Attempt(_) | Moved::Claim(_) => Ok(()),
                 }
             }
         }
@@ -431,7 +451,7 @@ impl Writer {
         self.keys.numbering.begin_above(self.last_number);
         self.write_marks()?;
         self.db.execute("UPDATE meta SET value = ?1 WHERE name = 'threads_to'", [self.last_number as i64])?;
-        self.db.execute("DELETE FROM meta WHERE name = ?1", [format!("setting:{IMPORTING}")])?;
+        self.db.execute("DELETE FROM registers WHERE name = ?1", [IMPORTING])?;
         self.db.execute_batch("DROP TABLE moved_threads")?;
         self.count.write_now = true;
         self.join_moved_lanes()?;

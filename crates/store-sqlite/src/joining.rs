@@ -1,5 +1,7 @@
 //! One person, one lane: what waits under several names of one peer waits in one line, in every channel, inbox and outbox.
 
+use std::sync::Arc;
+
 use rusqlite::{OptionalExtension, params};
 
 use super::accept::{InLine, lane_name};
@@ -13,7 +15,9 @@ const LANES_JOINED: &str = "lanes_joined";
 
 impl Writer {
     /// Makes what waits under a name wait in the line of the peer that it leads to from now on.
-    pub(super) fn join_lanes(&mut self, account: &str, name: &str, person: &Person) -> rusqlite::Result<()> {
+    /// True when something waited under it in the channel `here`.
+    pub(super) fn join_lanes(&mut self, account: &str, name: &str, person: &Person, here: &str) -> rusqlite::Result<bool> {
+        let mut any_here = false;
         let channels: Vec<_> = self.channels.iter().map(|(name, id)| (name.clone(), *id)).collect();
         for (channel_name, channel) in channels {
             // What goes out is little enough to look at; of a long inbox it may not be known whether something waits.
@@ -21,24 +25,66 @@ impl Writer {
             if self.lanes.may_hold(channel) || self.outgoing.may_hold(channel) {
                 let from = lane_name(&channel_name, account, name);
                 let into = lane_name(&channel_name, account, &person.peer);
-                let mut joined = self.lanes.join(channel, from, into, &person.peer);
+                let mut joined = self.join_inbox(channel, from, into, &person.peer)?;
+                any_here |= !joined.is_empty() && *channel_name == *here;
                 joined.extend(self.outgoing.join(channel, from, into, &person.peer));
                 self.write_joins(channel, &joined, into, &person.peer)?;
             }
         }
-        Ok(())
+        Ok(any_here)
+    }
+
+    /// Makes one lane of the inbox part of another. Gives the lanes of which something may be waiting on disk.
+    pub(super) fn join_inbox(
+        &mut self,
+        channel: i64,
+        from: LaneName,
+        into: LaneName,
+        peer: &Arc<str>,
+    ) -> rusqlite::Result<Vec<LaneName>> {
+        let speak = |lane| self.speaking(channel, InLine { lane: Some(lane), peer: None });
+        let spoke = if self.turning.contains(&channel) { [speak(from)?.lane, speak(into)?.lane] } else { [None, None] };
+        let mut joined = self.lanes.join(channel, from, into, peer);
+        // What waits under this name may have become part of a third lane before, which then comes along, as it does in memory.
+        if let Some((spoke, _)) = self.spoke_on_disk(channel, from)?.filter(|(spoke, _)| *spoke != into) {
+            let along = self.lanes.join(channel, spoke, into, peer).into_iter().filter(|lane| !joined.contains(lane));
+            joined.extend(along.collect::<Vec<_>>());
+        }
+        for lane in spoke.into_iter().filter(|_| !joined.is_empty()) {
+            self.close_turn(channel, lane)?;
+        }
+        Ok(joined)
     }
 
     /// The line that an item comes into which is to wait in this one.
-    pub(super) fn speaking(&self, channel: i64, line: InLine) -> InLine {
-        let Some(lane) = line.lane else { return line };
-        let (lane, peer) = self.lanes.speaker(channel, lane);
-        InLine { lane: Some(lane), peer: peer.or(line.peer) }
+    pub(super) fn speaking(&self, channel: i64, line: InLine) -> rusqlite::Result<InLine> {
+        let Some(lane) = line.lane else { return Ok(line) };
+        let (lane, peer) = match self.lanes.speaker(channel, lane) {
+            Some(speaks) => speaks,
+            None => self.spoke_on_disk(channel, lane)?.map_or((lane, None), |(lane, peer)| (lane, Some(peer))),
+        };
+        Ok(InLine { lane: Some(lane), peer: peer.or(line.peer) })
+    }
+
+    /// The lane, and whose it is, that speaks for what still waits under a name, where that is not in memory.
+    fn spoke_on_disk(&self, channel: i64, lane: LaneName) -> rusqlite::Result<Option<(LaneName, Arc<str>)>> {
+        if !self.has_joins || self.lanes.is_all_in_memory(channel) {
+            return Ok(None);
+        }
+        self.db
+            .prepare_cached(
+                "SELECT j.into_lane, j.peer FROM joined_lanes j WHERE j.lane = ?2 AND EXISTS
+                     (SELECT 1 FROM inbox i WHERE i.channel = ?1 AND i.lane = ?2 AND ifnull(i.put, i.item) <= j.to_number)
+                 ORDER BY j.to_number LIMIT 1",
+            )?
+            .query_row(params![channel, lane], |row| Ok((row.get(0)?, row.get::<_, String>(1)?.into())))
+            .optional()
     }
 
     /// Writes down that all items up to now that were put into some lanes are in another.
-    pub(super) fn write_joins(&self, channel: i64, joined: &[LaneName], into: LaneName, peer: &str) -> rusqlite::Result<()> {
+    pub(super) fn write_joins(&mut self, channel: i64, joined: &[LaneName], into: LaneName, peer: &str) -> rusqlite::Result<()> {
         let now = self.last_number as i64;
+        self.has_joins |= !joined.is_empty();
         for lane in joined {
             self.db
                 .prepare_cached("UPDATE joined_lanes SET into_lane = ?2, peer = ?3 WHERE into_lane = ?1")?

@@ -9,7 +9,7 @@
 //! `joined_lanes` says which it is now.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use hapax_domain::Fence;
@@ -18,6 +18,7 @@ use hapax_store::LaneRef;
 use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
+use super::number_hash::NumberHash;
 use super::rows::named_by;
 
 /// The ordering key of a lane: channel and thread, hashed. Two threads that met here would only wait for each other.
@@ -153,22 +154,6 @@ impl Waiting {
     }
 }
 
-/// Spreads lane numbers, which are handed out one after the other and by nobody hostile.
-#[derive(Default)]
-struct NumberHash(u64);
-
-impl Hasher for NumberHash {
-    fn write(&mut self, _bytes: &[u8]) {}
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 impl Lanes {
     pub(super) fn new(tables: Tables, window: usize) -> Self {
         Self { channels: HashMap::new(), tables, window: window.max(2), touched: false, now_ms: 0 }
@@ -262,6 +247,19 @@ impl Lanes {
         Ok(kept)
     }
 
+    /// The leases of a channel that have not run out, by item, each with whose lane it is of.
+    pub(super) fn held(&mut self, db: &Connection, channel: i64, now: i64) -> rusqlite::Result<Vec<(Held, Option<Arc<str>>)>> {
+        let lanes = self.of(db, channel)?;
+        let of_item = |(item, lane): (&i64, &u64)| {
+            let lane = lanes.lanes.get(lane)?;
+            let held = lane.held.iter().find(|held| held.item == *item && held.ends > now)?;
+            Some((held.clone(), lane.peer.clone()))
+        };
+        let mut held: Vec<(Held, Option<Arc<str>>)> = lanes.leased.iter().filter_map(of_item).collect();
+        held.sort_by_key(|(held, _)| held.item);
+        Ok(held)
+    }
+
     /// Ends the lease under this fence; gives its lane and what it was.
     pub(super) fn end(&mut self, db: &Connection, channel: i64, item: i64, fence: i64) -> rusqlite::Result<Option<(u64, Held)>> {
         Ok(self.of(db, channel)?.end(item, fence))
@@ -294,6 +292,17 @@ impl Lanes {
         }
     }
 
+    /// Something became part of an item that nobody holds: it is due at another time, and may say whose the lane is.
+    pub(super) fn grow_item(&mut self, channel: i64, lane: LaneName, item: i64, due: i64, peer: Option<Arc<str>>) {
+        let Some(lanes) = self.channels.get_mut(&channel) else { return };
+        let Some(&lane) = lanes.names.get(&lane) else { return };
+        self.touched = true;
+        if let Some(of) = lanes.lanes.get_mut(&lane) {
+            of.peer = of.peer.take().or(peer);
+        }
+        lanes.postpone(lane, item, due);
+    }
+
     /// False when it is certain that nothing waits in any lane of the channel.
     pub(super) fn may_hold(&self, channel: i64) -> bool {
         self.channels.get(&channel).is_none_or(|lanes| lanes.more_on_disk || !lanes.names.is_empty())
@@ -304,11 +313,17 @@ impl Lanes {
         self.of(db, channel).map(drop)
     }
 
-    /// The lane that something goes into which is to be put into this one, and whose that is, where something in it tells.
-    pub(super) fn speaker(&self, channel: i64, lane: LaneName) -> (LaneName, Option<Arc<str>>) {
-        let lanes = self.channels.get(&channel);
-        let speaks = lanes.and_then(|lanes| lanes.lanes.get(lanes.names.get(&lane)?));
-        speaks.map_or((lane, None), |speaks| (speaks.name.unwrap_or(lane), speaks.peer.clone()))
+    /// The lane that something goes into which is to be put into this one, and whose that is, where something in it tells; `None` when
+    /// nothing in memory waits there.
+    pub(super) fn speaker(&self, channel: i64, lane: LaneName) -> Option<(LaneName, Option<Arc<str>>)> {
+        let lanes = self.channels.get(&channel)?;
+        let speaks = lanes.lanes.get(lanes.names.get(&lane)?)?;
+        Some((speaks.name.unwrap_or(lane), speaks.peer.clone()))
+    }
+
+    /// True when everything that waits in the channel is in memory.
+    pub(super) fn is_all_in_memory(&self, channel: i64) -> bool {
+        self.channels.get(&channel).is_some_and(|lanes| !lanes.more_on_disk)
     }
 
     /// Whose a lane is, where something in it is from another name of theirs.

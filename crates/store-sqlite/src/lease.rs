@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_domain::Fence;
+use hapax_domain::{Fence, limits};
 use hapax_store::{
-    Answer, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, is_told, why_kept,
-    write_replies,
+    Answer, InboxLease, KeptHeaders, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, NewMessage, Outcome, Settled, WithBot,
+    is_told, why_kept, write_replies,
 };
 use rusqlite::params;
 
@@ -79,6 +79,7 @@ impl Writer {
             held.leased,
             held.ends
         ])?;
+        self.close_turn_of(channel, item)?;
         self.lanes.lease(&self.db, lane, held.clone())?;
         Ok(Some((head, held)))
     }
@@ -105,19 +106,25 @@ impl Writer {
     /// Reads what the worker needs of the item's events.
     fn leased(&self, head: Head, held: &Held, channel: &Arc<str>, last_body: &mut LastBody) -> rusqlite::Result<InboxLease> {
         let mut events = Vec::new();
-        let mut webhook = Webhook { holder: head.first, events: 1, received: head.received };
+        let mut parts: Vec<(Webhook, usize)> = Vec::new();
         let mut select = self.db.prepare_cached(
             "SELECT received, kind, place, webhook, webhook_events, account, peer FROM events WHERE number = ?1",
         )?;
         for number in members_of(head.first, head.members) {
             let mut event = select.query_row([number], |row| {
                 let received = row.get(0)?;
-                webhook = Webhook { holder: row.get(3)?, events: row.get(4)?, received };
+                let webhook = Webhook { holder: row.get(3)?, events: row.get(4)?, received };
+                match parts.last_mut().filter(|(last, _)| last.holder == webhook.holder) {
+                    Some((_, members)) => *members += 1,
+                    None => parts.push((webhook, 1)),
+                }
+                let account: String = row.get(5)?;
                 Ok(LeasedEvent {
                     id: event_id(received, number as u64),
                     kind: kind_of(row.get(1)?),
                     index: row.get(2)?,
-                    thread: thread_of(row.get(5)?, row.get(6)?),
+                    thread: thread_of(account.clone(), row.get(6)?),
+                    account,
                 })
             })?;
             // By the name that its thread goes by, where others wait for it.
@@ -126,6 +133,13 @@ impl Writer {
             }
             events.push(event);
         }
+        let mut rest = Vec::new();
+        for (webhook, members) in parts.drain(parts.len().min(1)..) {
+            let (_, body) = self.body(webhook.holder, last_body)?;
+            rest.push(LeasedPart { body, webhook_events: webhook.events, events: members });
+        }
+        let webhook =
+            parts.pop().map_or(Webhook { holder: head.first, events: 1, received: head.received }, |(webhook, _)| webhook);
         let (headers, body) = self.body(webhook.holder, last_body)?;
         Ok(InboxLease {
             lane: item_ref(held.channel, held.item),
@@ -141,7 +155,33 @@ impl Writer {
             body,
             webhook_events: webhook.events,
             events,
+            rest,
         })
+    }
+
+    pub(super) fn with_bot(&mut self, channel: &str) -> Result<Vec<WithBot>, StepError> {
+        let Some(&channel) = self.channels.get(channel) else { return Ok(Vec::new()) };
+        let mut held = self.lanes.held(&self.db, channel, self.now_ms)?;
+        held.truncate(limits::WITH_BOT_MAX);
+        let mut select = self.db.prepare_cached(
+            "SELECT i.received, e.number, e.received, e.kind, e.account, e.peer FROM inbox i JOIN events e ON e.number = i.first
+             WHERE i.channel = ?1 AND i.item = ?2",
+        )?;
+        let tell = |(held, peer): &(Held, Option<Arc<str>>)| {
+            select.query_row([channel, held.item], |row| {
+                let (account, spelt): (String, Option<String>) = (row.get(4)?, row.get(5)?);
+                let named = peer.as_ref().filter(|_| kind_of(row.get(3).unwrap_or_default()).waits_in_thread());
+                let peer = spelt.map(|spelt| named.map_or(spelt, |peer| peer.to_string()));
+                Ok(WithBot {
+                    item: item_id(row.get(0)?, held.item),
+                    event: event_id(row.get(2)?, row.get::<_, i64>(1)?.cast_unsigned()),
+                    thread: thread_of(account.clone(), peer),
+                    account,
+                    attempt: held.attempt,
+                })
+            })
+        };
+        Ok(held.iter().map(tell).collect::<Result<_, _>>()?)
     }
 
     fn body(&self, holder: i64, last: &mut LastBody) -> rusqlite::Result<(KeptHeaders, Bytes)> {
@@ -230,19 +270,15 @@ impl Writer {
                     .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why, outcome.charge()])?;
                 self.postpone(lane, &held, *wait_ms);
             }
-            Outcome::HandBack { wait_ms, called: Some(why) } => {
-                self.log_attempt(&held, outcome.name(), why)?;
+            Outcome::HandBack { wait_ms, why, called } => {
+                if *called {
+                    self.log_attempt(&held, outcome.name(), why.as_deref().unwrap_or_default())?;
+                }
                 self.db
-                    .prepare_cached("UPDATE inbox SET attempt = ?3, due = ?4, why = ?5 WHERE channel = ?1 AND item = ?2")?
-                    .execute(params![channel, item, held.attempt, self.now_ms + wait_ms, why])?;
-                self.postpone(lane, &held, *wait_ms);
-            }
-            Outcome::HandBack { wait_ms, called: None } => {
-                self.db.prepare_cached("UPDATE inbox SET due = ?3 WHERE channel = ?1 AND item = ?2")?.execute([
-                    channel,
-                    item,
-                    self.now_ms + wait_ms,
-                ])?;
+                    .prepare_cached(
+                        "UPDATE inbox SET attempt = ?3, due = ?4, why = coalesce(?5, why) WHERE channel = ?1 AND item = ?2",
+                    )?
+                    .execute(params![channel, item, held.attempt - u32::from(!called), self.now_ms + wait_ms, why.as_deref()])?;
                 self.postpone(lane, &held, *wait_ms);
             }
         }

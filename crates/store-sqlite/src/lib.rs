@@ -5,6 +5,7 @@
 
 mod accept;
 mod admin;
+mod claims;
 mod clock;
 mod disk;
 mod export;
@@ -16,14 +17,18 @@ mod lanes;
 mod lease;
 mod message_reads;
 mod names;
+mod number_hash;
 mod numbering;
 mod open;
 mod outbox;
+mod pieces;
 mod provider_feedback;
 mod purge;
 mod reads;
+mod registers;
 mod rows;
 mod threads;
+mod turns;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -34,15 +39,15 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use rusqlite::Connection;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use clock::follow as follow_clock;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits};
 use hapax_store::clock::Clock;
 use hapax_store::offer::offer;
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
-    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
+    OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 pub use keys::PeriodSize;
 pub use open::Options;
@@ -60,7 +65,10 @@ struct Engine {
     readers: Mutex<Vec<Connection>>,
     gauges: Arc<Gauges>,
     outbox_max: Arc<AtomicUsize>,
+    claims_max: Arc<AtomicUsize>,
     work: Arc<Notify>,
+    /// Places in the line for steps that share their transaction with no other.
+    alone: Semaphore,
     _owner: open::Owner,
 }
 
@@ -80,6 +88,7 @@ impl SqliteStore {
         let (line, jobs) = mpsc::channel(options.queue.max(1));
         let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
         let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
+        let claims_max = Arc::new(AtomicUsize::new(limits::CLAIMS_MAX));
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let now_ms = clock.now_ms();
@@ -90,6 +99,7 @@ impl SqliteStore {
                 keys.close(&db, now_ms)?;
             }
             let (last_number, last_fence) = high_marks(&db)?;
+            let claims = claims::ClaimIndex::load(&db, Arc::clone(&claims_max))?;
             let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
             let mut writer = Writer::new(writer::Start {
                 db,
@@ -97,6 +107,7 @@ impl SqliteStore {
                 lanes: lanes::Lanes::new(lanes::INBOX, options.window),
                 outgoing: lanes::Lanes::new(outbox::OUTBOX, limits::OUTBOX_MAX + 1),
                 outbox_max: Arc::clone(&outbox_max),
+                claims,
                 log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
@@ -131,7 +142,9 @@ impl SqliteStore {
             readers: Mutex::default(),
             gauges,
             outbox_max,
+            claims_max,
             work,
+            alone: Semaphore::new(pieces::IN_LINE),
             _owner: owner,
         })))
     }
@@ -156,6 +169,19 @@ impl SqliteStore {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
         })?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Does a step in a transaction of its own, for what is large. Few such steps stand in line at once.
+    async fn write_alone<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let _place = self.0.alone.acquire().await.map_err(|_| StoreError::Closed)?;
+        let line = self.0.line.as_ref().ok_or(StoreError::Closed)?;
+        let (job, answer) = writer::job(what, step);
+        line.send(job.alone()).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -229,7 +255,7 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl Inbox for SqliteStore {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let hashed = accept::hash(&arrival);
         self.write("taking in", false, move |writer| writer.accept(&arrival, &hashed)).await
@@ -254,6 +280,23 @@ impl Store for SqliteStore {
         self.write("settling", true, move |writer| writer.settle(lane, fence, &outcome)).await
     }
 
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        self.write("redriving", true, move |writer| writer.redrive(&which, max)).await
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        self.write("replaying", true, move |writer| writer.replay(event)).await
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let ThreadId { account, peer } = thread.clone();
+        let mark = move |writer: &mut Writer| Ok(writer.threads.mark_read(&writer.db, &account, &peer, writer.last_number)?);
+        self.write("marking as read", true, mark).await
+    }
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
         let step = move |writer: &mut Writer| writer.submit_within_room(&message);
         self.write("submitting", false, step).await
@@ -291,49 +334,28 @@ impl Store for SqliteStore {
         self.write("pausing an account", true, move |writer| writer.pause_account(&channel, &account, why.as_deref())).await
     }
 
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        let ThreadId { account, peer } = thread.clone();
-        let mark = move |writer: &mut Writer| Ok(writer.threads.mark_read(&writer.db, &account, &peer, writer.last_number)?);
-        self.write("marking as read", true, mark).await
+    fn limit_outbox(&self, most: usize) {
+        self.0.outbox_max.store(most, Ordering::Relaxed);
     }
+}
 
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        self.write("redriving", true, move |writer| writer.redrive(&which, max)).await
-    }
-
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        self.write("replaying", true, move |writer| writer.replay(event)).await
-    }
-
+#[async_trait]
+impl Upkeep for SqliteStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let retention = retention.to_vec();
         self.write("purging", true, move |writer| writer.purge(&retention, max)).await
-    }
-
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        let (name, value) = (name.to_owned(), value.to_owned());
-        self.write("remembering a setting", true, move |writer| writer.remember(&name, &value)).await
-    }
-
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        let (name, expected, new) = (name.to_owned(), expected.map(str::to_owned), new.map(str::to_owned));
-        self.write("amending a setting", true, move |writer| writer.amend(&name, expected, new)).await
-    }
-
-    fn wait(&self) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.0.work).notified_owned())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.write("pinging", false, Writer::ping).await
     }
 
-    fn limit_outbox(&self, most: usize) {
-        self.0.outbox_max.store(most, Ordering::Relaxed);
-    }
-
     fn promise(&self) -> Promise {
         Promise::Full
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.0.work).notified_owned())
     }
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {
@@ -345,12 +367,13 @@ impl Store for SqliteStore {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use bytes::Bytes;
     use futures_util::FutureExt;
 
     use super::*;
+    use bytes::Bytes;
     use hapax_domain::{Event, Status};
-    use hapax_store::{EventQuery, Reads};
+    use hapax_store::EventQuery;
+    use hapax_store::prelude::*;
     use hapax_testkit::hand_clock::HandClock;
     use hapax_testkit::store_fixture::{START_MS, accept_one, lease, message, notice, webhook};
 
@@ -534,5 +557,29 @@ mod tests {
         hanging.await.expect("no panic").expect("done");
         store.ping().await.expect("it works");
         assert!(store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.expect("events").rows.is_empty());
+    }
+
+    /// One that fails takes nobody's commit along: so it was in none but its own.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_piece_shares_its_commit_with_nobody() {
+        let (_folder, store) = open();
+        let (begun, has_begun) = channel();
+        let (go_on, goes_on) = channel::<()>();
+        let hang = move |_: &mut Writer| {
+            let _ = begun.send(());
+            let _ = goes_on.recv();
+            Ok(())
+        };
+        let hanging = store.write("hanging", true, hang);
+        let failing = store.write_alone("failing", |_| Err::<(), _>(StepError::Sql(rusqlite::Error::InvalidQuery)));
+        let before = store.accept(webhook(vec![notice("before")]).into());
+        let after = store.accept(webhook(vec![notice("after")]).into());
+        let release = async {
+            tokio::task::spawn_blocking(move || has_begun.recv()).await.expect("no panic").expect("it hangs");
+            drop(go_on);
+        };
+        let (hung, before, failed, after, ()) = tokio::join!(hanging, before, failing, after, release);
+        assert!(hung.is_ok() && before.is_ok() && after.is_ok(), "{before:?} {after:?}");
+        assert!(failed.is_err());
     }
 }

@@ -31,8 +31,15 @@ impl Default for Options {
 }
 
 /// Each entry brings the schema from its index to the next; the file's `user_version` says how many were done.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("spans.sql"), include_str!("moved.sql"), include_str!("schema_4.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("spans.sql"),
+    include_str!("moved.sql"),
+    include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
+    include_str!("turns.sql"),
+];
 
 /// "hpax", so that a file of another program is never taken for ours.
 pub(super) const APPLICATION_ID: i64 = 0x6870_6178;

@@ -93,7 +93,8 @@ impl Writer {
         let waiting = match new.held_until(self.now_ms) {
             Some(due) => Waiting::new(number, None, due, line),
             None => {
-                let (lane, _) = self.outgoing.speaker(channel, lane_name(&new.channel, &new.account, &peer));
+                let lane = lane_name(&new.channel, &new.account, &peer);
+                let lane = self.outgoing.speaker(channel, lane).map_or(lane, |(speaks, _)| speaks);
                 Waiting::new(number, Some(lane), self.now_ms, line)
             }
         };
@@ -350,7 +351,8 @@ impl Writer {
             .query_row([number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         let root = self.threads.resolve_name(&self.db, &account, &peer)?;
         let peer = root.as_ref().map_or(&*home, |(_, peer)| peer);
-        Ok(self.outgoing.speaker(channel, lane_name(&self.channel_name(channel), &account, peer)).0)
+        let lane = lane_name(&self.channel_name(channel), &account, peer);
+        Ok(self.outgoing.speaker(channel, lane).map_or(lane, |(speaks, _)| speaks))
     }
 
     /// Ends the tries of the process that owned the file before; what it had begun is in doubt from now on.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use hapax_domain::age::{Dated, sift};
 use hapax_store::Purged;
+use hapax_store::pieces::purged_at_once;
 use rusqlite::{Row, params};
 
 use super::writer::{StepError, Writer};
@@ -60,7 +61,10 @@ impl Writer {
         spans.dedup();
         let more = self.keys.numbering.forget_moved(&self.db, self.now_ms / 1_000)?;
         let guards = self.purge_guards(max)?;
-        let mut purged = Purged { keys: keys + guards, events: 0, more: more || keys > 0 || guards as usize >= max };
+        let most = self.purge_registers(max)?.max(guards as usize).max(self.purge_claims(max)?);
+        let some = purged_at_once(max);
+        let more = more || self.purge_pieces(some)? >= some;
+        let mut purged = Purged { keys: keys + guards, events: 0, more: more || keys > 0 || most >= max };
         // Threads come last: what is gone by now may have been the last of one. Once begun they are gone through to the end before anything else
         // is looked at again, or two rounds that keep starting each other anew would never end.
         let threads_begun = self.threads_swept != (0, 0);

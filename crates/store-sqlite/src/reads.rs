@@ -10,7 +10,7 @@ use hapax_domain::{EventId, ItemId, MessageId, ThreadId};
 use hapax_store::{
     Answer, AttemptRow, ChannelCounts, Copies, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow,
     ItemState, KeptHeaders, MessageRow, OutboxQuery, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery,
-    ThreadRow,
+    ThreadRow, WithBot,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -30,6 +30,12 @@ impl Reads for SqliteStore {
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
         self.read("listing the inbox", move |db| inbox(db, &query)).await
+    }
+
+    /// Asked of the writer, in whose memory the lanes are.
+    async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
+        let channel = channel.to_owned();
+        self.write("looking who is with the bot", true, move |writer| writer.with_bot(&channel)).await
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
@@ -78,7 +84,9 @@ impl Reads for SqliteStore {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let keys = self.gauges().keys.load(Ordering::Relaxed);
         let (store_bytes, log_bytes) = self.file_sizes();
-        self.read("counting", move |db| Ok(Stats { keys, store_bytes, log_bytes, ..counts(db)? })).await
+        let now_ms = self.write("telling the time", true, |writer| Ok(writer.now_ms)).await?;
+        let claims = move |db: &Connection| super::claims::counts(db, now_ms);
+        self.read("counting", move |db| Ok(Stats { keys, store_bytes, log_bytes, claims: claims(db)?, ..counts(db)? })).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one thread that writes. All calls that wait share one transaction and one fsync.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -10,6 +10,7 @@ use hapax_store::clock::Clock;
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::claims::ClaimIndex;
 use super::clock::Mark;
 use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
@@ -17,8 +18,24 @@ use super::lanes::Lanes;
 use super::purge::Sweep;
 use super::threads::Threads;
 
-/// Work for the writer; gives back what to do once the outcome of the commit is known.
-pub(super) type Job = Box<dyn FnOnce(&mut Writer) -> Finish + Send>;
+/// Work for the writer.
+pub(super) struct Job {
+    /// Gives back what to do once the outcome of the commit is known.
+    step: Box<dyn FnOnce(&mut Writer) -> Finish + Send>,
+    /// It has a transaction to itself: what is large must not hold up the commit of others.
+    alone: bool,
+}
+
+impl Job {
+    fn new(step: impl FnOnce(&mut Writer) -> Finish + Send + 'static) -> Self {
+        Self { step: Box::new(step), alone: false }
+    }
+
+    pub(super) fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+}
+
 type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Most calls in one transaction: bounds how long the first one waits for the last.
@@ -34,6 +51,7 @@ pub(super) struct Writer {
     /// The lanes of what goes out.
     pub(super) outgoing: Lanes,
     pub(super) outbox_max: Arc<AtomicUsize>,
+    pub(super) claims: ClaimIndex,
     pub(super) threads: Threads,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
@@ -42,6 +60,10 @@ pub(super) struct Writer {
     pub(super) fences_reserved: u64,
     pub(super) channels: HashMap<Arc<str>, i64>,
     pub(super) channel_names: HashMap<i64, Arc<str>>,
+    /// Lanes were joined, so that it is worth looking for them on disk.
+    pub(super) has_joins: bool,
+    /// Those in which a turn may be open.
+    pub(super) turning: HashSet<i64>,
     pub(super) disk: DiskFloor,
     pub(super) count: EventCount,
     /// Set when the batch made work that a worker may be waiting for.
@@ -87,6 +109,7 @@ pub(super) struct Start {
     pub(super) lanes: Lanes,
     pub(super) outgoing: Lanes,
     pub(super) outbox_max: Arc<AtomicUsize>,
+    pub(super) claims: ClaimIndex,
     pub(super) log: LogCap,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
@@ -108,6 +131,7 @@ impl Writer {
             lanes: start.lanes,
             outgoing: start.outgoing,
             outbox_max: start.outbox_max,
+            claims: start.claims,
             threads: Threads::new(),
             log: start.log,
             last_number: start.last_number,
@@ -115,6 +139,8 @@ impl Writer {
             fences_reserved: start.last_fence,
             channels: HashMap::new(),
             channel_names: HashMap::new(),
+            has_joins: false,
+            turning: HashSet::new(),
             disk: start.disk,
             count: EventCount { since: start.uncounted, ..EventCount::default() },
             work_made: false,
@@ -130,6 +156,8 @@ impl Writer {
             line: start.line,
         };
         writer.load_channels()?;
+        writer.has_joins = writer.db.prepare("SELECT 1 FROM joined_lanes LIMIT 1")?.exists([])?;
+        writer.load_turns()?;
         writer.gauges.keys.store(writer.keys.len(), Ordering::Relaxed);
         Ok(writer)
     }
@@ -137,27 +165,31 @@ impl Writer {
     /// Works until every sender is gone.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         self.sort_if_closed();
-        while let Some(first) = jobs.blocking_recv() {
-            self.batch(first, &mut jobs);
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| jobs.blocking_recv()) {
+            next = self.batch(first, &mut jobs);
             self.tend_periods();
             self.log.keep_short(&self.db);
         }
     }
 
-    fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) {
+    /// Does a job, and with it those that wait; gives the one that ended the batch because it wants to be alone.
+    fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
         let mut finishes = Vec::with_capacity(64);
         let begun = self.db.execute_batch("BEGIN IMMEDIATE");
         self.failed = begun.err().map(|error| error.to_string());
         // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
         let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
-        let mut next = Some(first);
+        let (mut next, mut left) = (Some(first), None);
         while let Some(job) = next {
             self.now_ms = self.now_ms.max(self.clock.now_ms());
             self.lanes.now_ms = self.now_ms;
             self.outgoing.now_ms = self.now_ms;
-            finishes.push(job(self));
-            let more = finishes.len() < most && (refuse_all || self.failed.is_none());
+            let alone = job.alone && !refuse_all;
+            finishes.push((job.step)(self));
+            let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
             next = if more { jobs.try_recv().ok() } else { None };
+            left = next.take_if(|next| next.alone && !refuse_all);
         }
         let failed = self.commit();
         for finish in finishes {
@@ -166,6 +198,7 @@ impl Writer {
         if std::mem::take(&mut self.work_made) && failed.is_none() {
             self.work.notify_waiters();
         }
+        left
     }
 
     /// Ends the transaction; says why if it could not be committed.
@@ -194,6 +227,7 @@ impl Writer {
             self.lanes.rolled_back();
             self.outgoing.rolled_back();
             self.threads.rolled_back();
+            self.claims.rolled_back();
             self.fences_reserved = self.last_fence;
             if let Err(error) = self.load_channels() {
                 tracing::error!(%error, "could not read the channels after a failed commit");
@@ -203,6 +237,7 @@ impl Writer {
             self.lanes.committed();
             self.outgoing.committed();
             self.threads.committed();
+            self.claims.committed();
         }
         self.gauges.keys.store(self.keys.len(), Ordering::Relaxed);
         failed
@@ -229,7 +264,7 @@ impl Writer {
             && let Some(line) = self.line.upgrade()
         {
             // A full line means batches come anyway, and each asks again.
-            let _ = line.try_send(Box::new(seal_step));
+            let _ = line.try_send(Job::new(seal_step));
         }
     }
 
@@ -239,7 +274,7 @@ impl Writer {
         std::thread::spawn(move || {
             let sorted = keys::sort(&to_sort);
             if let Some(line) = line.upgrade() {
-                let take: Job = Box::new(move |writer: &mut Writer| {
+                let take = Job::new(move |writer: &mut Writer| {
                     writer.keys.take_sorted(sorted);
                     Box::new(|_: Option<&str>| {})
                 });
@@ -311,7 +346,7 @@ pub(super) fn job<T: Send + 'static>(
     step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
 ) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
     let (reply, answer) = oneshot::channel();
-    let job: Job = Box::new(move |writer: &mut Writer| {
+    let job = Job::new(move |writer: &mut Writer| {
         let done = if writer.failed.is_some() { Err(StepError::Skipped) } else { step(writer) };
         if let Err(StepError::Sql(error)) = &done {
             writer.failed = Some(error.to_string());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_domain::{Event, EventId};
+use hapax_domain::{Coalesce, Event, EventId};
 
 /// One webhook on its way into the store.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Arrival {
     /// The request body, byte for byte. Stored once, whatever the number of events.
     pub body: Bytes,
     pub events: Vec<NewEvent>,
+    /// Gathers the messages of a thread into turns, where the channel wants that.
+    pub coalesce: Option<Coalesce>,
 }
 
 impl Arrival {

@@ -75,7 +75,7 @@ fn arrival(beside: &Beside, place: u32) -> Arrival {
     headers.push(WHY, why.chars().map(plain).collect::<String>().as_bytes());
     let body = content.slice(..content.len().min(BESIDE_MAX_BYTES));
     let events = vec![NewEvent { event, disposition: Disposition::Keep }];
-    Arrival { channel: Arc::clone(channel), window_ms: *window_ms, headers, body, events }
+    Arrival { channel: Arc::clone(channel), window_ms: *window_ms, headers, body, events, coalesce: None }
 }
 
 /// Why an event was kept beside another.

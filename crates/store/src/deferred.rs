@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::{Moving, Promise, Spelling, Store, StoreError, StoreWrapper};
+use super::{Moving, Promise, Store, StoreError, StoreWrapper};
 
 /// Opens the store, if it is there by now.
 type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync>;
@@ -20,9 +20,9 @@ pub struct DeferredStore {
     came: watch::Sender<bool>,
     /// Why it could not be opened the last time.
     why: Mutex<String>,
-    /// Learnt before it was there.
-    spelling: Mutex<Option<Spelling>>,
+    /// Set before it was there.
     outbox_max: Mutex<Option<usize>>,
+    claims_max: Mutex<Option<usize>>,
 }
 
 impl DeferredStore {
@@ -32,8 +32,8 @@ impl DeferredStore {
             opened: OnceLock::new(),
             came: watch::Sender::new(false),
             why: Mutex::new(why.to_string()),
-            spelling: Mutex::default(),
             outbox_max: Mutex::default(),
+            claims_max: Mutex::default(),
         });
         tokio::spawn(keep_opening(Arc::downgrade(&this), open));
         this
@@ -57,18 +57,18 @@ impl DeferredStore {
     }
 
     fn set_opened(&self, store: Arc<dyn Store>) {
-        // Under the lock, so that a spelling learnt at this moment reaches the store on one way or the other.
-        let mut spelling = self.spelling.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spelling) = spelling.take() {
-            store.learn_spelling(spelling);
-        }
+        // Under the lock, so that a limit set at this moment reaches the store on one way or the other.
         let mut outbox_max = self.outbox_max.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims_max = self.claims_max.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(most) = outbox_max.take() {
             store.limit_outbox(most);
         }
+        if let Some(most) = claims_max.take() {
+            store.limit_claims(most);
+        }
         // Nobody else sets it.
         let _ = self.opened.set(store);
-        drop((spelling, outbox_max));
+        drop((outbox_max, claims_max));
         tracing::info!("the store is there, and open");
         self.came.send_replace(true);
     }
@@ -121,11 +121,11 @@ impl StoreWrapper for DeferredStore {
         }
     }
 
-    fn learn_spelling(&self, spelling: Spelling) {
-        let mut kept = self.spelling.lock().unwrap_or_else(PoisonError::into_inner);
+    fn limit_claims(&self, most: usize) {
+        let mut kept = self.claims_max.lock().unwrap_or_else(PoisonError::into_inner);
         match self.opened.get() {
-            Some(store) => store.learn_spelling(spelling),
-            None => *kept = Some(spelling),
+            Some(store) => store.limit_claims(most),
+            None => *kept = Some(most),
         }
     }
 

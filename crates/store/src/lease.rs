@@ -41,8 +41,20 @@ pub struct InboxLease {
     pub body: Bytes,
     /// How many events the webhook had in all; when more than `events`, the body must be re-wrapped.
     pub webhook_events: u32,
-    /// In the order of the webhook; at least one.
+    /// In the order of the webhook; at least one. Of a turn, all its members.
     pub events: Vec<LeasedEvent>,
+    /// The other webhooks of a turn, in order: `events` begins with those of the first and goes on with theirs.
+    pub rest: Vec<LeasedPart>,
+}
+
+/// A further webhook of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasedPart {
+    pub body: Bytes,
+    /// How many events the webhook had in all.
+    pub webhook_events: u32,
+    /// How many of the lease's events are of it.
+    pub events: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +62,8 @@ pub struct LeasedEvent {
     pub id: EventId,
     pub kind: Kind,
     pub index: u32,
+    /// Whose it is; an item is of one account.
+    pub account: String,
     pub thread: Option<ThreadId>,
 }
 
@@ -75,9 +89,9 @@ pub enum Outcome {
     Retry { wait_ms: i64, why: String },
     /// It waits for a person; the lane goes on with the next. `charged` says whether the target failed it: then one failure is charged.
     Parked { why: String, charged: bool },
-    /// It was not tried, or not to the end, through no fault of its own: nothing is charged. Comes again after the wait. `called` says how
-    /// a call ended that may have reached the target: then the attempt counts and stands in the story, otherwise neither.
-    HandBack { wait_ms: i64, called: Option<String> },
+    /// It was not tried, or not to the end, through no fault of its own: nothing is charged. Comes again after the wait. `why` is shown on
+    /// the item. `called` says that a call may have reached the target: then the attempt counts and stands in the story, otherwise neither.
+    HandBack { wait_ms: i64, why: Option<String>, called: bool },
 }
 
 impl Outcome {
@@ -92,7 +106,7 @@ impl Outcome {
 
     /// Whether the attempt counts and stands in the story: the target may have been called.
     pub fn counts(&self) -> bool {
-        !matches!(self, Outcome::HandBack { called: None, .. })
+        !matches!(self, Outcome::HandBack { called: false, .. })
     }
 
     /// How many failures are charged to the item.
@@ -104,7 +118,7 @@ impl Outcome {
     pub fn why(&self) -> Option<&str> {
         match self {
             Outcome::Retry { why, .. } | Outcome::Parked { why, .. } => Some(why),
-            Outcome::HandBack { called, .. } => called.as_deref(),
+            Outcome::HandBack { why, .. } => why.as_deref(),
             Outcome::Delivered { .. } => None,
         }
     }

@@ -15,6 +15,7 @@ pub mod clock;
 
 mod accept;
 mod beside;
+pub mod claims;
 mod deferred;
 mod in_time;
 mod kept;
@@ -23,7 +24,9 @@ pub mod moving;
 mod naive_claim;
 pub mod offer;
 mod outbox;
+pub mod pieces;
 mod reads;
+pub mod registers;
 mod threads;
 mod wrapper;
 
@@ -33,14 +36,16 @@ pub mod steps;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use accept::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent, SUSPECTED, suspected};
 pub use beside::{Beside, Reason, keep_beside, why_beside};
+pub use claims::{ClaimCounts, ClaimQuery};
 pub use deferred::DeferredStore;
 pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
-pub use lease::{Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, Outcome, Settled, end_after_set_back};
+pub use lease::{Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, Outcome, Settled, end_after_set_back};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use naive_claim::{CONNECTIONS as NAIVE_CLAIM_CONNECTIONS, NaiveClaim};
 pub use outbox::{
@@ -48,7 +53,7 @@ pub use outbox::{
 };
 pub use reads::{
     AttemptRow, ChannelCounts, Copies, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, Page,
-    Reads, Stats, is_told,
+    Reads, Stats, WithBot, is_told,
 };
 
 pub use threads::{
@@ -56,11 +61,16 @@ pub use threads::{
 };
 pub use wrapper::StoreWrapper;
 
-use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
+use hapax_domain::{Claim, ClaimAnswer, ClaimKey, ClaimOp, EventId, Fence, ItemId, MessageId, ThreadId};
 
-/// Every write hapax makes.
+/// Everything hapax asks of a store, by what belongs together. A type that implements all of it is a store.
+pub trait Store: Inbox + Outbox + Claims + Registers + Pieces + Upkeep + Reads + Send + Sync + 'static {}
+
+impl<S: Inbox + Outbox + Claims + Registers + Pieces + Upkeep + Reads + Send + Sync + 'static> Store for S {}
+
+/// What comes in: webhooks, the lanes in which their events wait for the bot, and what became of them.
 #[async_trait]
-pub trait Store: Reads + Send + Sync + 'static {
+pub trait Inbox {
     /// Takes in the events of one webhook, in order: per event, claims the key and, when won, records the event and puts it in line.
     ///
     /// - One step for the whole webhook: all or nothing is recorded.
@@ -70,16 +80,19 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// - An event waits in the lane of the thread that the first known of its names leads to, when it is put in line: a message after its names
     ///   were learned; a reaction, an edit or an echo of ours teaches none.
     /// - Won events with the same lane become one inbox item, in the order given, at the end of the lane.
+    /// - With [`Arrival::coalesce`], items of threads are turns: one is due when it has been quiet for long enough ([`hapax_domain::Coalesce`]), and
+    ///   events that come into its lane before that become part of it, whatever webhook they are of. A turn takes no more once it was leased,
+    ///   when something else comes into its lane, or when that becomes one with another. From then on it is an item like any other.
     /// - A new message makes or updates its thread: last message, unread count, names of the peer. Names that were seen together are one
     ///   person from then on: one thread, and in this channel one lane of the inbox and one of the outbox. What waits in the lanes that become one
     ///   is in line by its number; leases that are out are held on. Two accounts never share a thread.
     /// - A new status moves the message it names, by the provider's id or by our handle, and only forward; a status that arrives before
     ///   the provider's answer to the send is kept for it. An echo is a `sent` of the message it names in the same way; its text says
-    ///   nothing. Either settles a send that was in doubt. A name from before a person's retry moves only what is told of that time.
+    ///   nothing. Either settles a send that was in doubt. A name from before a person's retry moves only what the provider reports of that time.
     ///   The rules are in [`hapax_domain::outgoing`].
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
-    ///   With [`hapax_domain::Event::suspects_full`] it is a `Duplicate` of the first, and not recorded.
+    ///   With [`hapax_domain::Event::guard_suppresses`] it is a `Duplicate` of the first, and not recorded.
     /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
     ///   before it answers, and counts it with `note_copies`.
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError>;
@@ -109,6 +122,26 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// room there, all of them are kept with the item, which is parked with the reason ([`why_kept`]): `Kept`. The lane goes on.
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError>;
 
+    /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
+    ///
+    /// A suspected replay is put back only by its own id or its event's: a redrive of many must not deliver what an attacker may have forged.
+    /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
+    /// stays parked and is not counted. Looks at the oldest [`hapax_domain::limits::redrive_looks_at`] of them and no more: those that
+    /// have to stay make no call long.
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
+
+    /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
+    ///
+    /// Each replay is a new item with its own nonce, so neither hapax nor the bot takes it for a copy.
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
+
+    /// Sets the unread count of a thread, by any name of its peer, to zero: all that came in up to now is read. False: no such thread.
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
+}
+
+/// What goes out: messages, the lanes in which they wait for their provider, and accounts that rest.
+#[async_trait]
+pub trait Outbox {
     /// Records a message as queued and puts it in the outbox, at the end of its thread's lane, before anything leaves.
     ///
     /// Messages that come back to their thread's lane, out of doubt, by a person's retry or when their time has come, come to the lane that the
@@ -118,20 +151,20 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// into its thread's lane, at the place of its age, and takes that lane's first.
     ///
     /// There is no room for a new message ([`StoreError::OutboxFull`]) while as many of its channel and account wait or are being sent as
-    /// [`Store::limit_outbox`] says. Replies are counted apart from the rest, against the same number; those in doubt are not
+    /// [`Outbox::limit_outbox`] says. Replies are counted apart from the rest, against the same number; those in doubt are not
     /// counted. Instances that add at the same moment may each fill the last place.
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError>;
 
-    /// Leases the first message of lanes that are due, replies before the rest, like [`Store::lease_inbox`].
+    /// Leases the first message of lanes that are due, replies before the rest, like [`Inbox::lease_inbox`].
     ///
-    /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: whoever gets it must not simply send.
+    /// A lease that ran out after `begin` is handed out again with `in_doubt_since_ms`: its holder must not simply send.
     async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError>;
 
     /// Records that sending begins now: from here on a crash means that nobody knows. `Lost` when the fence is no longer the lane's, or the
     /// provider has named the message since.
     async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError>;
 
-    /// Moves the end of outbox leases, like [`Store::extend`].
+    /// Moves the end of outbox leases, like [`Inbox::extend`].
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError>;
 
     /// Ends a try, if the fence is still the lane's. `Sent` takes over the statuses that came early. Of what a look-up found, that is
@@ -149,23 +182,86 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// Lets an account rest until it is resumed; `None` resumes it.
     async fn pause_account(&self, channel: &str, account: &str, why: Option<&str>) -> Result<(), StoreError>;
 
-    /// Sets the unread count of a thread, by any name of its peer, to zero: all that came in up to now is read. False: no such thread.
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError>;
+    /// Sets how many messages of one account may wait in a channel's outbox, and how many replies beside them.
+    fn limit_outbox(&self, most: usize);
+}
 
-    /// Puts parked items back in line with their failures forgotten; their attempts are counted on. Returns how many; at most `max`.
+/// Keys that are held for any other job, and values that the Redis door keeps under keys.
+#[async_trait]
+pub trait Claims {
+    /// Asks something of keys, in order; one answer each. What becomes of a key is decided by [`hapax_domain::claim::decide`], by the store's
+    /// clock, in every engine alike.
     ///
-    /// A suspected replay is put back only by its own id or its event's: a redrive of many must not deliver what somebody may have forged.
-    /// One that keeps replies is done with instead: they enter the outbox, and nobody is asked again. While there is no room for them it
-    /// stays parked and is not counted. Looks at the oldest [`hapax_domain::limits::redrive_looks_at`] of them and no more: those that
-    /// have to stay make no call long.
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError>;
-
-    /// Delivers a recorded event once more, at the end of its lane, whatever became of it before. `None`: no such event.
+    /// - Each is one atomic step: of any number that claim a key at once, on any instance, one gets it. The call as a whole is not: when it
+    ///   fails, none of it was done.
+    /// - The same key twice in one call is decided in order.
+    /// - Each claim has a fence above every fence that the key had before.
+    /// - One that was completed is remembered for its `ttl` from then on, and never shorter; one that waits for a person until that person has
+    ///   said something. `purge` removes what is over.
+    /// - When the clock was set back, a lease from before begins anew when its key is next claimed.
+    /// - There is no room for a new key ([`ClaimAnswer::NoRoom`]) while as many are kept as [`Claims::limit_claims`] says; those that are over count
+    ///   until they are purged. Instances that add at the same moment may each fill the last place, and one may hear late of what others removed.
     ///
-    /// Each replay is a new item with its own nonce, so neither hapax nor the bot takes it for a copy.
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError>;
+    /// What is longer than the limits of [`hapax_domain::limits`] is refused: [`ClaimKey::check`], [`ClaimOp::check`].
+    async fn claims(&self, ops: Vec<(ClaimKey, ClaimOp)>) -> Result<Vec<ClaimAnswer>, StoreError>;
 
-    /// Removes what nobody needs any more: keys after their window, and webhooks of the channel after `retention_ms` unless one of their
+    /// What is kept under a key, with its result.
+    async fn claim(&self, key: &ClaimKey) -> Result<Option<Claim>, StoreError>;
+
+    /// The last one claimed first, without results.
+    async fn list_claims(&self, query: ClaimQuery) -> Result<Page<Claim>, StoreError>;
+
+    /// Sets how many are kept at once.
+    fn limit_claims(&self, most: usize);
+}
+
+/// Named values that are changed only as they were seen, some of them for a time.
+#[async_trait]
+pub trait Registers {
+    /// Stores `value` under `name` for ever, unless something is there already; returns what is there now.
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
+
+    /// Puts `new` under `name` if `expected` is there now (`None`: nothing is), in one step; returns what is there afterwards. `None` for
+    /// both only looks. A caller that gets back what it put in has won, or another wrote the same; asked twice, it answers the same.
+    ///
+    /// What was put with `keep_ms` ends that long after, by the store's clock: from then on nothing is there, and `purge` removes it. Without,
+    /// it is kept for ever. An amend that wins sets the end anew, also where it puts in what was there; one that loses changes nothing.
+    ///
+    /// A name has at most [`hapax_domain::limits::REGISTER_NAME_MAX_BYTES`], a value
+    /// [`hapax_domain::limits::REGISTER_MAX_BYTES`]: what is longer is refused.
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError>;
+}
+
+/// Files that are to be sent, in pieces.
+#[async_trait]
+pub trait Pieces {
+    /// Keeps a piece of a file that is to be sent, for at least `keep_ms`: the `n`th of those under `name`, which is the channel, `/` and a
+    /// name of the upload's own. One that is there already is replaced, and its time begins anew.
+    ///
+    /// Each is a small write of its own: a file of many pieces holds nobody up. A piece has at most
+    /// [`hapax_domain::limits::PIECE_MAX_BYTES`], a name as many as that of a register; what is longer is refused.
+    async fn put_piece(&self, name: &str, n: u32, bytes: Bytes, keep_ms: i64) -> Result<(), StoreError>;
+
+    /// A piece of a file, until `purge` has removed it.
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError>;
+
+    /// Removes all pieces of a name, before their time.
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError>;
+
+    /// How many bytes of pieces each channel has, by its name; those whose time is over count until they are purged.
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError>;
+}
+
+/// What keeps a store in order, and what it says of itself.
+#[async_trait]
+pub trait Upkeep {
+    /// Removes what nobody needs any more: keys after their window, claims, registers and pieces after their time, and webhooks of the channel after `retention_ms` unless one of their
     /// events still waits or is parked; statuses of messages that nobody came to know, when the last of them is older than the longest
     /// retention; threads, with all names that lead to them, when their last words are older than the retention and neither an event nor a
     /// message of them is left. Of a thread that old of which something is left, the last words go with what said them.
@@ -176,33 +272,24 @@ pub trait Store: Reads + Send + Sync + 'static {
     /// `more`. A channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
-    /// Stores `value` under `name` unless something is there already; returns what is there now.
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
-
-    /// Puts `new` under `name` if `expected` is there now (`None`: nothing is), in one step; returns what is there afterwards. `None` for
-    /// both only looks. Whoever gets back what it put in has won, or somebody else wrote the same; asked twice, it answers the same.
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError>;
-
-    /// Resolves when there may be new work since the call (not since the first poll). A hint: polling is the truth.
-    fn wait(&self) -> BoxFuture<'static, ()>;
-
     /// Proves that the store can be reached and written to.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// What this store can promise with its present settings.
     fn promise(&self) -> Promise;
 
-    /// Tells, before work begins, how providers spell whom a message is for: a store that others put messages into by themselves makes them
-    /// like those that were submitted, from now on.
-    fn learn_spelling(&self, _spelling: Spelling) {}
-
-    /// Sets how many messages of one account may wait in a channel's outbox, and how many replies beside them.
-    fn limit_outbox(&self, most: usize);
+    /// Resolves when there may be new work since the call (not since the first poll). A hint: polling is the truth.
+    fn wait(&self) -> BoxFuture<'static, ()>;
 
     /// How everything in it is moved to another store, or why that cannot be done.
     fn moving(&self) -> Result<&dyn Moving, StoreError> {
         Err(StoreError::Refused("this kind of store can neither be exported nor imported".to_owned()))
     }
+}
+
+/// The groups of the contract, for callers that hold an engine's own type: a `dyn Store` has all methods by itself.
+pub mod prelude {
+    pub use super::{Claims as _, Inbox as _, Outbox as _, Pieces as _, Reads as _, Registers as _, Upkeep as _};
 }
 
 /// Which parked items to put back in line.

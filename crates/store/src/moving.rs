@@ -6,8 +6,11 @@
 use async_trait::async_trait;
 use hapax_domain::ids;
 
+use super::pieces::Piece;
+use super::registers::Register;
 use super::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, ItemRec, KeyRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
+    ThreadRec,
 };
 use super::{Copies, PausedAccount, StoreError};
 
@@ -16,7 +19,7 @@ use super::{Copies, PausedAccount, StoreError};
 pub enum Moved {
     Setting {
         name: String,
-        value: String,
+        register: Register,
     },
     Paused(PausedAccount),
     Key(KeyRec),
@@ -31,6 +34,9 @@ pub enum Moved {
     ProviderName(ProviderNameRec),
     Out(OutRec),
     Attempt(AttemptRec),
+    Piece(Piece),
+    /// With its result.
+    Claim(Box<ClaimRec>),
 }
 
 /// The kinds of record, in the order in which they are moved: what a record refers to comes before it.
@@ -49,10 +55,12 @@ pub enum Table {
     ProviderNames,
     Outs,
     Attempts,
+    Pieces,
+    Claims,
 }
 
 impl Table {
-    pub const ALL: [Table; 13] = [
+    pub const ALL: [Table; 15] = [
         Table::Settings,
         Table::Paused,
         Table::Keys,
@@ -66,6 +74,8 @@ impl Table {
         Table::ProviderNames,
         Table::Outs,
         Table::Attempts,
+        Table::Pieces,
+        Table::Claims,
     ];
 
     fn next(self) -> Option<Table> {
@@ -102,6 +112,10 @@ pub enum After {
     Pair(u64, u64),
     Triple(u64, u64, u64),
     Hash(Hash),
+    /// The name of a setting.
+    Setting(String),
+    /// The name and number of a piece.
+    Piece(String, u32),
     Attempt(Queue, u64, u64),
     /// Account and name; `None` stands before the first.
     Name(Option<(String, String)>),
@@ -115,6 +129,9 @@ pub type Dumped = (Vec<Moved>, Option<After>);
 /// The setting that marks a store which is being filled; it is gone when the store is whole.
 pub const IMPORTING: &str = "importing";
 
+/// Settings or pieces of one page at most: each may be as long as a register is.
+pub const LONG_PAGE: usize = 16;
+
 /// Bodies of one page; its last may go beyond.
 pub const PAGE_BYTES: u64 = 8 << 20;
 
@@ -123,7 +140,7 @@ pub const PAGE_BYTES: u64 = 8 << 20;
 pub trait Moving: Send + Sync {
     /// The next records, at most about `limit`, and where to go on; a page may be empty. `None`: that was the last one.
     ///
-    /// Keys whose window is over are left out. A store that is only half filled is refused.
+    /// Keys whose window is over are left out, and so are settings that have ended. A store that is only half filled is refused.
     async fn export(&self, from: Option<Bookmark>, limit: usize) -> Result<(Vec<Moved>, Option<Bookmark>), StoreError>;
 
     /// Marks the store as being filled. Refused when there is anything in it.
@@ -144,7 +161,7 @@ impl Moved {
     /// The highest number, or fence, in the record.
     pub fn highest(&self) -> u64 {
         match self {
-            Moved::Setting { .. } | Moved::Paused(_) | Moved::Name(_) => 0,
+            Moved::Setting { .. } | Moved::Paused(_) | Moved::Name(_) | Moved::Piece(_) => 0,
             Moved::Key(key) => key.event,
             Moved::Thread(thread) => thread.purged_to.max(thread.read_to),
             Moved::Event(event) => event.number,
@@ -154,6 +171,7 @@ impl Moved {
             Moved::Message(message) => message.number,
             Moved::ProviderName(name) => name.message.unwrap_or_default(),
             Moved::Out(out) => out.number,
+            Moved::Claim(claim) => claim.fence,
             Moved::Attempt(attempt) => attempt.of.max(attempt.item).max(attempt.fence),
         }
     }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use hapax_domain::{EventId, Fence, ItemId, Kind, MessageId, ThreadId};
 
 use super::{
-    Answer, EntryId, KeptHeaders, MessageRow, OutboxQuery, PausedAccount, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
+    Answer, ClaimCounts, EntryId, KeptHeaders, MessageRow, OutboxQuery, PausedAccount, StoreError, ThreadMessage, ThreadQuery,
+    ThreadRow,
 };
 
 #[async_trait]
@@ -18,6 +19,10 @@ pub trait Reads {
 
     /// Open items, oldest first. `after` is the last id of the page before.
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError>;
+
+    /// The items of a channel that somebody works on now: leased, and the lease has not run out. By item, at most
+    /// [`hapax_domain::limits::WITH_BOT_MAX`].
+    async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError>;
 
     /// What the target answered to this event, if it was delivered and the answer was kept.
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError>;
@@ -54,6 +59,13 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// True when there are rows after the last one.
     pub more: bool,
+}
+
+impl<T> Page<T> {
+    /// Where the next page begins, if there is one.
+    pub fn next<P>(&self, place: impl FnOnce(&T) -> P) -> Option<P> {
+        self.rows.last().filter(|_| self.more).map(place)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -222,6 +234,18 @@ impl ItemState {
     }
 }
 
+/// An item that is with the bot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithBot {
+    pub item: ItemId,
+    /// The first, where it has several.
+    pub event: EventId,
+    pub account: String,
+    /// By the name it goes by now; of what waits in no thread's lane, the peer as spelt.
+    pub thread: Option<ThreadId>,
+    pub attempt: u32,
+}
+
 /// Sizes, for `hapax stats` and the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -233,6 +257,7 @@ pub struct Stats {
     /// Messages in the outbox that wait or are being sent, and those in doubt.
     pub outbox_waiting: u64,
     pub outbox_unknown: u64,
+    pub claims: ClaimCounts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

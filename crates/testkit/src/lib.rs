@@ -3,6 +3,7 @@
 pub mod cutting_proxy;
 pub mod fake_bot;
 pub mod fake_provider;
+pub mod gated_bot;
 pub mod hand_clock;
 pub mod plain_records;
 #[cfg(target_os = "linux")]

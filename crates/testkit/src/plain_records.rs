@@ -1,13 +1,17 @@
 //! Records in plain maps, one transaction at a time: what the steps decide is checked against the model before any server is asked.
 
+mod claims;
 mod clock;
+mod dump;
 mod fixture;
+mod registers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
@@ -15,14 +19,16 @@ pub use self::fixture::PlainFixture;
 use hapax_domain::age::Dated;
 use hapax_domain::ids;
 use hapax_store::clock::Clock;
+use hapax_store::pieces::Piece;
+use hapax_store::registers::Register;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, OutRec, ProviderNameRec,
     Queue, ThreadRec, name_hash, request_hash, thread_hash,
 };
 use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Tx, TxError, Wanted};
 use hapax_store::{
-    After, Answer, ChannelCounts, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Stats,
-    StoreError, Table, ThreadQuery,
+    After, Answer, ChannelCounts, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount,
+    Promise, Redrive, Stats, StoreError, Table, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -41,7 +47,9 @@ struct Data {
     answers: BTreeMap<u64, AnswerRec>,
     copies: BTreeMap<u64, Copies>,
     paused: BTreeMap<(String, String), PausedAccount>,
-    settings: BTreeMap<String, String>,
+    registers: BTreeMap<String, Register>,
+    pieces: BTreeMap<(String, u32), Piece>,
+    claims: BTreeMap<Hash, ClaimRec>,
     seen_ms: i64,
 }
 
@@ -69,6 +77,7 @@ impl Data {
         let mut seen = Loaded {
             lanes: wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect(),
             items: wanted.items.iter().filter_map(|number| Some((*number, self.items.get(number)?.clone()))).collect(),
+            claims: wanted.claims.iter().filter_map(|hash| Some((*hash, self.claims.get(hash)?.clone()))).collect(),
             ..Loaded::default()
         };
         for lane in &wanted.lowest_items {
@@ -149,58 +158,11 @@ impl Data {
         change(&mut self.messages, new, old, gone, |message| message.number)?;
         self.attempts.retain(|row| row.queue != Queue::Outbox || !gone.contains(&row.of));
         change(&mut self.outs, &changes.new_outs, &changes.outs, &changes.gone_outs, |out| out.number)?;
+        change(&mut self.claims, &changes.new_claims, &changes.claims, &changes.gone_claims, |claim| claim.hash)?;
         self.attempts.extend(changes.attempts.iter().cloned());
         self.answers.extend(changes.answers.iter().map(|answer| (answer.event, answer.clone())));
         Ok(())
     }
-}
-
-impl Data {
-    fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Vec<Moved> {
-        let hash = match after {
-            Some(After::Hash(hash)) => Some(*hash),
-            _ => None,
-        };
-        let number = match after {
-            Some(After::Number(number)) => Some(*number),
-            _ => None,
-        };
-        let name = |((account, name), peer): (&(String, String), &String)| {
-            let rec = NameRec { account: account.clone(), name: name.clone(), peer: peer.clone() };
-            (name_hash(account, name), rec)
-        };
-        match table {
-            Table::Keys => page(&self.keys, hash, limit, Moved::Key),
-            Table::Threads => page(&self.threads, hash, limit, Moved::Thread),
-            Table::Names => page(&self.names.iter().map(name).collect(), hash, limit, Moved::Name),
-            Table::ProviderNames => page(&self.provider_names, hash, limit, Moved::ProviderName),
-            Table::Events => page(&self.events, number, limit, |event| Moved::Event(EventRec { carried: None, ..event })),
-            Table::Copies => page(&self.copies, number, limit, Moved::Copies),
-            Table::Answers => page(&self.answers, number, limit, Moved::Answer),
-            Table::Messages => page(&self.messages, number, limit, Moved::Message),
-            Table::Attempts => {
-                let key = |row: &AttemptRec| (row.queue.code(), row.of, row.fence);
-                let after = match after {
-                    Some(After::Attempt(queue, of, fence)) => Some((queue.code(), *of, *fence)),
-                    _ => None,
-                };
-                page(&self.attempts.iter().map(|row| (key(row), row.clone())).collect(), after, limit, Moved::Attempt)
-            }
-            Table::Settings => {
-                let moved = |(name, value): (&String, &String)| Moved::Setting { name: name.clone(), value: value.clone() };
-                self.settings.iter().map(moved).collect()
-            }
-            Table::Paused | Table::Items | Table::Outs => Vec::new(),
-        }
-    }
-}
-
-fn page<K: Ord + Copy, V: Clone>(map: &BTreeMap<K, V>, after: Option<K>, limit: usize, moved: impl Fn(V) -> Moved) -> Vec<Moved> {
-    map.iter()
-        .filter(|(key, _)| after.is_none_or(|after| **key > after))
-        .take(limit)
-        .map(|(_, record)| moved(record.clone()))
-        .collect()
 }
 
 fn insert<K: Ord, V: Clone>(map: &mut BTreeMap<K, V>, new: &[V], key: impl Fn(&V) -> K) -> Result<(), TxError> {
@@ -475,18 +437,72 @@ impl Engine for PlainEngine {
     }
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        Ok(self.data.lock().await.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone())
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        let kept = data.amend(name, None, Some(value), None, now_ms);
+        Ok(kept.unwrap_or_default())
     }
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        let settings = &mut self.data.lock().await.settings;
-        if settings.get(name).map(String::as_str) == expected {
-            match new {
-                Some(new) => settings.insert(name.to_owned(), new.to_owned()),
-                None => settings.remove(name),
-            };
-        }
-        Ok(settings.get(name).cloned())
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        Ok(data.amend(name, expected, new, keep_ms, now_ms))
+    }
+
+    async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError> {
+        self.data.lock().await.registers.insert(name.to_owned(), register.clone());
+        Ok(())
+    }
+
+    async fn purge_registers(&self, max: usize) -> Result<u64, StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        Ok(data.purge_registers(max, now_ms))
+    }
+
+    async fn put_piece(&self, piece: &Piece) -> Result<(), StoreError> {
+        self.data.lock().await.pieces.insert((piece.name.clone(), piece.n), piece.clone());
+        Ok(())
+    }
+
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.data.lock().await.pieces.get(&(name.to_owned(), n)).map(|piece| piece.bytes.clone()))
+    }
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        self.data.lock().await.pieces.retain(|(of, _), _| of != name);
+        Ok(())
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        Ok(self.data.lock().await.pieces_held())
+    }
+
+    async fn purge_pieces(&self, max: usize) -> Result<u64, StoreError> {
+        let (now_ms, mut data) = (self.clock.now_ms(), self.data.lock().await);
+        Ok(data.purge_pieces(max, now_ms))
+    }
+
+    async fn list_claims(&self, query: &ClaimQuery, now_ms: i64, limit: usize) -> Result<Vec<ClaimRec>, StoreError> {
+        Ok(self.data.lock().await.list_claims(query, now_ms, limit))
+    }
+
+    async fn count_claims(&self, now_ms: i64) -> Result<ClaimCounts, StoreError> {
+        Ok(self.data.lock().await.count_claims(now_ms))
+    }
+
+    async fn purge_claims(&self, max: usize) -> Result<u64, StoreError> {
+        let now_ms = self.clock.now_ms();
+        Ok(self.data.lock().await.purge_claims(max, now_ms))
+    }
+
+    async fn list_held(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError> {
+        let is_held = |lane: &LaneRec| lane.held.as_ref().is_some_and(|held| held.until_ms > now_ms);
+        let held = |lane: &&LaneRec| lane.queue == Queue::Inbox && *lane.channel == *channel && is_held(lane);
+        Ok(self.data.lock().await.lanes.values().filter(held).take(limit).cloned().collect())
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -551,7 +567,7 @@ impl Engine for PlainEngine {
     }
 
     async fn forget(&self, name: &str) -> Result<(), StoreError> {
-        self.data.lock().await.settings.remove(name);
+        self.data.lock().await.registers.remove(name);
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! Seeded random sequences of calls, made to an engine and to the model at once: every answer must be the same.
 
+mod claims;
 mod random;
+mod registers;
 mod telling;
 
 use std::collections::HashMap;
@@ -17,7 +19,9 @@ use hapax_store::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use self::random::{named_twice, random_message, random_name, random_nonce, random_peer, random_reply, random_webhook};
+use self::random::{
+    named_twice, random_coalesce, random_message, random_name, random_nonce, random_peer, random_reply, random_webhook,
+};
 use self::telling::{facts, shown, shown_message};
 use super::store_fixture::{HOLD_MS, MemoryFixture, StoreFixture, WINDOW_MS, ask, message, webhook_then};
 use super::store_suite::sending::{ask_out, status};
@@ -69,7 +73,10 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
     pair.limit_outbox();
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
-        match random.random_range(0..168) {
+        match random.random_range(0..206) {
+            186..206 => pair.claim(&mut random).await,
+            168..178 => pair.amend(&mut random).await,
+            178..186 => pair.keep_piece(&mut random).await,
             166..168 if moves.set_back => pair.set_back(fixture, &model_fixture, &mut random).await,
             100..112 => pair.submit(&mut random, fixture.clock().now_ms()).await,
             112..128 => pair.lease_outbox(&mut random).await,
@@ -77,7 +84,11 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
             148..158 => pair.hear_word(&mut random).await,
             158..164 => pair.change_message(&mut random).await,
             164..166 => pair.mark_read(&mut random).await,
-            0..34 => pair.accept(random_webhook(&mut random, named_twice(seed), moves.all_teach)).await,
+            0..34 => {
+                let arrival = random_webhook(&mut random, named_twice(seed), moves.all_teach);
+                let coalesce = random_coalesce(&mut random, seed);
+                pair.accept(Arrival { coalesce, ..arrival }).await;
+            }
             34..52 => pair.lease(random.random_range(0..4)).await,
             52..70 => pair.settle(&mut random).await,
             70..74 => pair.extend(&mut random).await,
@@ -136,7 +147,7 @@ impl Pair {
         let shown =
             |new: &NewEvent| format!("{} of {:?} {:?}: {:?}", new.event.id, new.event.peer, new.event.aliases, new.disposition);
         let names: Vec<_> = arrival.events.iter().map(shown).collect();
-        self.call = format!("accept {names:?}");
+        self.call = format!("accept {names:?}, {:?}", arrival.coalesce.is_some());
         let arrival = Arc::new(arrival);
         let model = self.fine(self.model.accept(Arc::clone(&arrival)).await);
         let engine = self.fine(self.engine.accept(arrival).await);
@@ -184,12 +195,19 @@ impl Pair {
         let outcome = match random.random_range(0..8) {
             0..4 => {
                 let replies = (0..random.random_range(0..3)).map(|_| random_reply(random)).collect();
-                Outcome::Delivered { status: 200, answer: random.random_bool(0.3).then_some(answer), replies }
+                Outcome::Delivered {
+                    status: 200,
+                    answer: random.random_bool(0.3).then_some(answer).filter(|_| model.rest.is_empty()),
+                    replies,
+                }
             }
             4 => Outcome::Retry { wait_ms: random.random_range(0..2) * 500, why: "503".to_owned() },
             5 => Outcome::Parked { why: "no".to_owned(), charged: true },
             6 => Outcome::Parked { why: "no".to_owned(), charged: false },
-            _ => Outcome::HandBack { wait_ms: 500, called: random.random_bool(0.5).then(|| "cut".to_owned()) },
+            _ => {
+                let why = random.random_bool(0.7).then(|| "cut".to_owned());
+                Outcome::HandBack { wait_ms: 500, why, called: random.random_bool(0.5) }
+            }
         };
         self.call = format!("settle {outcome:?}");
         let model = self.fine(self.model.settle_inbox(model.lane, model.fence, outcome.clone()).await);
@@ -448,6 +466,9 @@ impl Pair {
         if let Some(&id) = self.messages.get(random.random_range(0..self.messages.len().max(1))) {
             self.look_at_message(id).await;
         }
+        self.look_who_is_with_the_bot().await;
+        self.look_at_registers().await;
+        self.look_at_claims().await;
         match random.random_range(0..4) {
             0 => self.look_at_threads().await,
             1 => self.look_at_lists().await,
@@ -469,6 +490,10 @@ impl Pair {
         self.look_at_lists().await;
         self.look_at_outbox().await;
         self.look_at_names().await;
+        self.look_at_registers().await;
+        self.look_at_claims().await;
+        self.look_at_pieces().await;
+        self.look_who_is_with_the_bot().await;
         self.look_at_stats().await;
     }
 

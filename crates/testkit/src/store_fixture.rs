@@ -155,7 +155,7 @@ pub fn webhook_then(events: Vec<(Event, Disposition)>) -> Arrival {
         disposition,
     };
     let events = events.into_iter().enumerate().map(number).collect();
-    Arrival { channel: "shop".into(), window_ms: WINDOW_MS, headers, body, events }
+    Arrival { channel: "shop".into(), window_ms: WINDOW_MS, headers, body, events, coalesce: None }
 }
 
 pub fn ask(max: usize) -> LeaseRequest {

@@ -7,13 +7,19 @@ pub mod accepting;
 #[doc(hidden)]
 pub mod asking;
 #[doc(hidden)]
+pub mod claiming;
+#[doc(hidden)]
 pub mod clocks;
 #[doc(hidden)]
 pub mod doubting;
 #[doc(hidden)]
+pub mod filing;
+#[doc(hidden)]
 pub mod joining;
 #[doc(hidden)]
 pub mod leasing;
+#[doc(hidden)]
+pub mod registering;
 #[doc(hidden)]
 pub mod room;
 #[doc(hidden)]
@@ -22,6 +28,8 @@ pub mod sending;
 pub mod settling;
 #[doc(hidden)]
 pub mod talking;
+#[doc(hidden)]
+pub mod turning;
 
 /// Makes one test per case for the engine whose fixture the expression makes, if there is one. It may await.
 #[macro_export]
@@ -48,6 +56,7 @@ macro_rules! store_suite {
             events_of_one_lane_in_one_webhook_are_one_item
             a_lane_gives_one_item_at_a_time_in_order
             lanes_do_not_wait_for_each_other
+            a_lease_says_whose_its_events_are
             channels_are_leased_apart
             a_lease_that_ran_out_is_taken_over
             an_extended_lease_stays
@@ -57,6 +66,8 @@ macro_rules! store_suite {
             a_crash_gives_the_work_back_with_a_higher_fence
             new_work_wakes_who_waits
             a_story_of_many_attempts_stays_short
+            what_is_leased_is_with_the_bot
+            what_is_with_the_bot_goes_by_the_joined_name
         );
         $crate::store_suite!(@settling $fixture;
             a_delivered_item_is_gone
@@ -65,6 +76,7 @@ macro_rules! store_suite {
             a_lease_that_ran_out_untaken_may_still_be_settled
             a_retry_waits_and_counts
             handing_back_does_not_count
+            what_is_handed_back_for_a_reason_shows_it_and_does_not_count
             a_call_that_was_cut_counts_and_is_not_charged
             a_parked_item_leaves_the_lane_and_comes_back_by_redrive
             redrive_by_event_channel_and_all
@@ -80,9 +92,37 @@ macro_rules! store_suite {
             a_purge_step_removes_a_bounded_number
             a_purge_with_two_retentions_comes_to_its_end
             the_number_of_a_replay_is_not_given_twice
+            stats_count_what_is_there
+        );
+        $crate::store_suite!(@registering $fixture;
             a_setting_is_remembered_once
             a_setting_is_amended_only_as_it_was_seen
-            stats_count_what_is_there
+            who_has_amended_is_told_so_whatever_follows
+            a_register_ends_after_its_time
+            the_last_amend_says_how_long
+            what_is_over_is_put_anew_by_one
+            a_register_holds_so_much
+            purge_forgets_registers_that_are_over
+        );
+        $crate::store_suite!(@claiming $fixture;
+            a_claim_has_one_holder_and_one_completion
+            many_claim_a_key_and_one_gets_it
+            a_dead_holder_is_followed_by_one_other
+            a_late_completion_counts_until_another_has_begun
+            a_claim_that_is_held_waits_for_a_person
+            a_batch_is_decided_in_order
+            a_value_is_set_once_and_ends
+            a_claim_holds_so_much
+            claims_are_listed_newest_first
+            so_many_claims_are_kept
+            purge_forgets_claims_that_are_over
+            a_claim_outlives_a_clock_that_was_set_back
+        );
+        $crate::store_suite!(@filing $fixture;
+            a_piece_is_read_as_it_was_put
+            pieces_are_counted_by_channel
+            pieces_of_a_name_are_dropped_together
+            purge_forgets_pieces_after_their_time
         );
         $crate::store_suite!(@sending $fixture;
             a_message_is_recorded_before_it_leaves
@@ -142,6 +182,16 @@ macro_rules! store_suite {
             a_thread_goes_with_the_last_of_what_was_said
             last_words_do_not_outlive_what_said_them
             an_outgoing_message_keeps_its_thread
+        );
+        $crate::store_suite!(@turning $fixture;
+            messages_in_a_quiet_time_are_one_turn
+            a_turn_ends_when_it_lasts_too_long_or_is_full
+            a_turn_is_repeated_with_exactly_its_members
+            an_open_turn_outlives_a_crash
+            a_turn_is_parked_redriven_and_purged_as_a_whole
+            what_is_not_gathered_ends_a_turn_and_keeps_its_place
+            a_join_of_lanes_ends_their_turns
+            each_message_is_in_one_turn_with_two_instances_at_once
         );
         $crate::store_suite!(@joining $fixture;
             joined_lanes_are_one_line

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use hapax_domain::ThreadId;
-use hapax_store::{Arrival, Outcome, Reads, SendOutcome, Store, StoreError, ThreadQuery};
+use hapax_store::prelude::*;
+use hapax_store::{Arrival, Outcome, Reads, SendOutcome, StoreError, ThreadQuery};
 use hapax_testkit::store_fixture::{accept, accept_one, ask, ids, lease, message, webhook};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 

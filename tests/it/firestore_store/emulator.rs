@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use hapax_store::Store as _;
 use hapax_store::clock::Clock;
 use hapax_store::steps::ServerStore;
 use hapax_store_firestore as firestore;
@@ -121,7 +120,7 @@ impl Emulator {
 
 /// A store that takes over documents of front ends, whatever their channel.
 pub(super) fn adopting(store: ServerStore<FirestoreEngine>) -> ServerStore<FirestoreEngine> {
-    store.learn_spelling(Arc::new(|_, to, _| Ok(to.to_owned())));
+    store.engine().adopt_as(Arc::new(|_, to, _| Ok(to.to_owned())));
     store
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hapax_domain::Status;
 use hapax_store::clock::Clock as _;
+use hapax_store::prelude::*;
 use hapax_store::{Changed, MessageRow, OutboxLease, OutboxState, Reads, SendOutcome, Settled, Store, Submitted, Unspelt};
 use hapax_testkit::store_fixture::{accept_one, message};
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
@@ -51,7 +52,7 @@ async fn a_document_of_a_front_end_is_sent() {
 async fn whom_it_is_for_is_spelt_as_the_provider_does() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.open().await;
-    store.learn_spelling(Arc::new(|channel, to, payload| {
+    store.engine().adopt_as(Arc::new(|channel, to, payload| {
         assert_eq!((channel, payload), ("shop", br#"{"text":"hi"}"#.as_slice()));
         let digits: String = to.chars().filter(char::is_ascii_digit).collect();
         if digits.is_empty() { Err(Unspelt::Wrong("this is not a number".to_owned())) } else { Ok(digits) }
@@ -260,7 +261,7 @@ async fn a_document_for_later_waits_until_then() {
 async fn a_document_of_an_unknown_channel_waits_and_says_so() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.open().await;
-    store.learn_spelling(Arc::new(|_, _, _| Err(Unspelt::NotHere)));
+    store.engine().adopt_as(Arc::new(|_, _, _| Err(Unspelt::NotHere)));
     assert_eq!(emulator.create("outbox", "r1", request("+ana", "hi"), As::Hapax).await, 200);
     let mut seen = Value::Null;
     eventually("it says why", async || {
@@ -272,7 +273,7 @@ async fn a_document_of_an_unknown_channel_waits_and_says_so() {
     assert!(seen["error"]["stringValue"].as_str().is_some_and(|why| why.contains("channel `shop` is not configured")), "{seen}");
     assert!(store.lease_outbox(ask_out(9)).await.expect("leased").is_empty());
     let other = emulator.open().await;
-    other.learn_spelling(Arc::new(|_, to, _| Ok(to.trim_start_matches('+').to_owned())));
+    other.engine().adopt_as(Arc::new(|_, to, _| Ok(to.trim_start_matches('+').to_owned())));
     let lease = lease_soon(&other).await.remove(0);
     assert_eq!(lease.peer, "ana");
     assert!(emulator.fields("outbox/r1").await["error"]["nullValue"].is_null());

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use hapax_store::{Accepted, Reads, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Accepted, Reads};
 use hapax_testkit::store_fixture::{accept_one, lease, message, webhook};
 
 use super::emulator::Emulator;

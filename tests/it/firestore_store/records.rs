@@ -1,12 +1,13 @@
 //! Every kind of record comes back as it was saved.
 
 use hapax_domain::{Direction, Kind, MessageId, Priority, Status, Steps, ids};
+use hapax_store::prelude::*;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec,
     ProviderNameRec, Queue, ThreadRec, name_hash, outbox_lane, own_lane, request_hash, thread_hash,
 };
 use hapax_store::steps::{Changes, Engine, Pool, Tx, TxError, Wanted};
-use hapax_store::{Answer, EventQuery, KeptHeaders, OutboxQuery, Store};
+use hapax_store::{Answer, EventQuery, KeptHeaders, OutboxQuery};
 use hapax_testkit::store_fixture::START_MS;
 
 use super::emulator::Emulator;
@@ -47,6 +48,7 @@ fn lane(held: Option<Held>) -> LaneRec {
         peer: Some("ana".to_owned()),
         joined_to: Some([4; 32]),
         joined: vec![[5; 32], [6; 32]],
+        turn: Some(9),
     }
 }
 

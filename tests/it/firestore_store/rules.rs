@@ -112,6 +112,6 @@ fn the_indexes_can_be_read() {
     let kept = indexes["fieldOverrides"].as_array().expect("a list").iter().filter(|field| field["ttl"] == true);
     assert_eq!(
         kept.map(|field| field["collectionGroup"].as_str()).collect::<Vec<_>>(),
-        [Some("processed_messages"), Some("hapax_nonces")]
+        [Some("processed_messages"), Some("hapax_nonces"), Some("hapax_settings"), Some("hapax_files")]
     );
 }

@@ -22,7 +22,10 @@ async fn two_names(store: &dyn Store) {
     accept(store, webhook(vec![by("both", "ana", Some("lid"))])).await;
     // Nobody may be at work when a store is moved.
     for held in items {
-        store.settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 0, called: None }).await.expect("handed back");
+        store
+            .settle_inbox(held.lane, held.fence, Outcome::HandBack { wait_ms: 0, why: None, called: false })
+            .await
+            .expect("handed back");
     }
     for held in messages {
         store.settle_outbox(held.lane, held.fence, SendOutcome::HandBack { wait_ms: 0 }).await.expect("handed back");

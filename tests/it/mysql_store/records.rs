@@ -72,6 +72,7 @@ fn lane(hash: Hash, queue: Queue, held: Option<Held>) -> LaneRec {
         peer: held.as_ref().map(|_| ODD.to_owned()),
         joined_to: held.as_ref().map(|_| [0; 32]),
         joined: if held.is_some() { vec![[5; 32], [0; 32]] } else { vec![] },
+        turn: held.as_ref().map(|_| u64::MAX >> 1),
         held,
     }
 }

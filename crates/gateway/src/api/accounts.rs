@@ -7,16 +7,18 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use hapax_store::PausedAccount;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Accounts)]
 pub(super) struct List {
     accounts: Vec<Account>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Account {
     channel: String,
     account: String,
@@ -26,7 +28,7 @@ struct Account {
     since: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Resumed {
     channel: String,
     account: String,
@@ -34,11 +36,28 @@ pub(super) struct Resumed {
     why: String,
 }
 
+/// Lists accounts that do not send until a person has seen to them.
+#[utoipa::path(
+    get,
+    path = "/accounts",
+    operation_id = "listAccounts",
+    tag = "accounts",
+    responses((status = 200, description = "Those that are paused", body = List)),
+)]
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
     let paused = api.store.paused_accounts().await?.into_iter().filter(|paused| caller.sees(&paused.channel));
     Ok(Json(List { accounts: paused.map(Account::from).collect() }))
 }
 
+/// Lets a paused account send again.
+#[utoipa::path(
+    post,
+    path = "/accounts/{channel}/{account}/resume",
+    operation_id = "resumeAccount",
+    tag = "accounts",
+    params(("channel" = String, Path, description = "The channel"), ("account" = String, Path, description = "The provider's own id of the account")),
+    responses((status = 200, description = "It sends again", body = Resumed), (status = 404)),
+)]
 pub(super) async fn resume(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -12,11 +12,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use hapax_store::clock::Clock;
 use hapax_store::{Store, StoreError, in_time};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 
 use super::guesses::Guesses;
-use super::{Api, Caller, Problem, tokens};
+use super::{Api, Caller, Code, Problem, tokens};
 use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
 use crate::telemetry::Telemetry;
@@ -96,6 +96,11 @@ impl Auth {
     pub async fn caller(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Caller, Problem> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
         let Some(token) = given else { return Err(refused("the token is missing")) };
+        self.holder(token, headers, peer).await
+    }
+
+    /// Says whose token this is. The headers tell only from where it came.
+    pub async fn holder(&self, token: &str, headers: &HeaderMap, peer: Option<Peer>) -> Result<Caller, Problem> {
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let from = self.proxies.origin(peer, headers);
         let listed = self.listed().await;
@@ -125,6 +130,11 @@ impl Auth {
                 Err(refused("this token is not one that this server knows"))
             }
         }
+    }
+
+    /// Whose token this is that was believed before, for what stays open longer than a request. `None`: nobody's any more.
+    pub async fn still_believes(&self, hash: &[u8; 32]) -> Option<Caller> {
+        self.listed().await.find(hash).map(|(caller, _)| caller)
     }
 
     /// What cursors are made with: known to every instance of an installation, and to nobody who has only a named token.
@@ -184,7 +194,7 @@ impl Auth {
                 Some(hash)
             }
             OperatorToken::Made(hash) => {
-                let kept = self.store.amend(MADE_TOKEN, None, None).await?;
+                let kept = self.store.amend(MADE_TOKEN, None, None, None).await?;
                 (kept == Some(hex::encode(hash))).then_some(hash)
             }
         };
@@ -256,9 +266,9 @@ impl Drop for Waiting {
 
 /// Forgets the token made at the first start.
 pub async fn forget_made(store: &dyn Store) -> Result<(), StoreError> {
-    let mut kept = store.amend(MADE_TOKEN, None, None).await?;
+    let mut kept = store.amend(MADE_TOKEN, None, None, None).await?;
     while let Some(hash) = kept {
-        kept = store.amend(MADE_TOKEN, Some(&hash), None).await?;
+        kept = store.amend(MADE_TOKEN, Some(&hash), None, None).await?;
     }
     Ok(())
 }
@@ -271,7 +281,7 @@ fn bearer(value: &str) -> Option<&str> {
 fn refused(what: &str) -> Problem {
     let todo = "send `Authorization: Bearer TOKEN` with one of `hapax token create`, with the one that the first start has written to \
                 hapax.token, or set HAPAX_ADMIN_TOKEN for the server and use that";
-    Problem::new(StatusCode::UNAUTHORIZED, "A token is needed", format!("{what}; {todo}"))
+    Problem::new(Code::Unauthorized, format!("{what}; {todo}"))
 }
 
 /// Lets requests with a token pass, and notes whose it is.

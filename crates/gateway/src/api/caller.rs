@@ -62,7 +62,7 @@ impl Caller {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
 
-    pub(super) fn sees(&self, channel: &str) -> bool {
+    pub fn sees(&self, channel: &str) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.iter().any(|own| own == channel))
     }
 

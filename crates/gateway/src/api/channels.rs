@@ -1,5 +1,6 @@
 //! `/v1/channels`: what is configured, without its secrets, and samples to try it with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,23 +13,30 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
+use super::down::{self, Down};
 use super::{Api, Caller, Problem};
 use crate::ingress::Counted;
 use crate::settings::{self, Mode, OnPoison};
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Channels)]
 pub(super) struct List {
     channels: Vec<Channel>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Channel)]
 struct Channel {
     name: String,
     provider: &'static str,
     /// Where the provider posts, below the server's own address.
     path: String,
     target: Option<String>,
+    /// The targets of single accounts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    targets: BTreeMap<String, String>,
     /// Whether messages can be sent through it.
     sends: bool,
     mode: &'static str,
@@ -43,15 +51,30 @@ struct Channel {
     park_on_4xx: bool,
     on_store_failure: &'static str,
     max_body: usize,
+    /// Its targets that are taken for dead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    down: Vec<Down>,
 }
 
+/// Lists what is configured, without its secrets.
+#[utoipa::path(
+    get,
+    path = "/channels",
+    operation_id = "listChannels",
+    tag = "channels",
+    responses((status = 200, description = "All of them", body = List)),
+)]
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
     let seen = api.channels.iter().filter(|channel| caller.sees(channel.name()));
-    Json(List { channels: seen.map(|channel| Channel::from(&*channel.settings)).collect() })
+    let shown = seen.map(|channel| {
+        let settings = &*channel.settings;
+        Channel { down: down::of_channel(&api, settings), ..Channel::from(settings) }
+    });
+    Json(List { channels: shown.collect() })
 }
 
 /// What to make a sample of.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskTrigger {
     /// `text`, or in full `whatsapp.text`.
@@ -60,8 +83,8 @@ pub(super) struct AskTrigger {
     nonce: u64,
 }
 
-/// What the webhook door said to a sample.
-#[derive(Serialize)]
+/// What ingress said to a sample.
+#[derive(Serialize, ToSchema)]
 pub(super) struct Triggered {
     channel: String,
     sample: String,
@@ -72,7 +95,16 @@ pub(super) struct Triggered {
     answer: Value,
 }
 
-/// Signs a sample and posts it at our own door. The signed request stays inside: some providers' signature is the secret itself.
+/// Signs a sample and posts it to ourselves. The signed request stays inside: some providers' signature is the secret itself.
+#[utoipa::path(
+    post,
+    path = "/channels/{name}/trigger",
+    operation_id = "trigger",
+    tag = "channels",
+    params(("name" = String, Path, description = "The channel")),
+    request_body = AskTrigger,
+    responses((status = 200, description = "What ingress answered to the sample", body = Triggered), (status = 404)),
+)]
 pub(super) async fn trigger(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -119,11 +151,9 @@ impl From<&settings::Channel> for Channel {
             provider: channel.provider.provider(),
             path: format!("/in/{}", channel.name),
             target: channel.target.as_deref().map(hide_userinfo),
+            targets: channel.shown_targets(),
             sends: channel.send.is_some(),
-            mode: match channel.mode {
-                Mode::Queue => "queue",
-                Mode::Proxy => "proxy",
-            },
+            mode: if channel.is_pulled() { Mode::Pull.name() } else { channel.mode.name() },
             deliver: kinds.chain(channel.deliver.echoes.then_some("echo")).collect(),
             window_ms: channel.window_ms,
             retention_ms: channel.retention_ms,
@@ -138,6 +168,7 @@ impl From<&settings::Channel> for Channel {
             park_on_4xx: channel.park_on_4xx,
             on_store_failure: channel.on_store_failure.name(),
             max_body: channel.max_body,
+            down: Vec::new(),
         }
     }
 }

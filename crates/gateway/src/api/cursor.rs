@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Api, Caller, Problem};
+use super::{Api, Caller, Code, Problem};
 
 const CHECK_BYTES: usize = 16;
 /// Places are filled up to a multiple of this: how long they are tells nothing either.
@@ -21,7 +21,7 @@ impl Cursors {
         Self::keyed(&api.auth.cursor_key(), &[&caller.identity(), list, within])
     }
 
-    fn keyed(key: &[u8; 32], parts: &[&str]) -> Self {
+    pub(super) fn keyed(key: &[u8; 32], parts: &[&str]) -> Self {
         let mut about = blake3::Hasher::new_keyed(key);
         for part in parts {
             // Length before each part, so that no two lists of parts look alike.
@@ -44,20 +44,22 @@ impl Cursors {
     }
 
     fn read(&self, text: &str) -> Result<String, Problem> {
-        let read = || {
-            let all = URL_SAFE_NO_PAD.decode(text).ok()?;
-            let (check, bytes) = all.split_first_chunk::<CHECK_BYTES>()?;
-            let mut bytes = bytes.to_vec();
-            self.cipher(check, &mut bytes);
-            if !bool::from(subtle::ConstantTimeEq::ct_eq(&self.check(&bytes)[..], &check[..])) {
-                return None;
-            }
-            let end = bytes.iter().rposition(|byte| *byte == 1)?;
-            bytes.truncate(end);
-            String::from_utf8(bytes).ok()
-        };
         let todo = "the cursor is not from a page of this list: give the `next` of the page before, with the same token";
-        read().ok_or_else(|| Problem::bad_request(todo))
+        self.open(text).ok_or_else(|| Problem::new(Code::InvalidCursor, todo))
+    }
+
+    /// What was written here; nothing for what was not.
+    pub(super) fn open(&self, text: &str) -> Option<String> {
+        let all = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (check, bytes) = all.split_first_chunk::<CHECK_BYTES>()?;
+        let mut bytes = bytes.to_vec();
+        self.cipher(check, &mut bytes);
+        if !bool::from(subtle::ConstantTimeEq::ct_eq(&self.check(&bytes)[..], &check[..])) {
+            return None;
+        }
+        let end = bytes.iter().rposition(|byte| *byte == 1)?;
+        bytes.truncate(end);
+        String::from_utf8(bytes).ok()
     }
 
     /// The place after which a page begins, where one was asked for.

@@ -4,23 +4,49 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use hapax_domain::ItemId;
+use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_store::{InboxQuery, InboxRow, ItemState};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use super::list::{Asked, List, page_limit, page_of};
+use super::filtered::{self, KINDS, Look};
+use super::list::{Asked, page, page_limit, page_of};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
 
-#[derive(Deserialize)]
+const GRAMMAR: Grammar = Grammar {
+    words: &[
+        Word::Channel,
+        Word::Account,
+        Word::Thread,
+        Word::Kind,
+        Word::State,
+        Word::Type,
+        Word::Text,
+        Word::Since,
+        Word::Before,
+    ],
+    states: &["waiting", "leased", "parked", "quarantined"],
+    kinds: KINDS,
+};
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InboxParams {
+    /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
+    q: Option<String>,
     channel: Option<String>,
     parked: Option<bool>,
-    after: Option<String>,
+    /// Where the page begins: the `next` of the page before.
+    cursor: Option<String>,
+    /// How many rows at most: 1 to 500, 50 unless told.
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = InboxItem)]
 pub(super) struct Item {
     item: String,
     event: String,
@@ -40,28 +66,65 @@ pub(super) struct Item {
     received_at: String,
 }
 
-#[derive(Serialize)]
+page!(InboxPage { items: Item });
+
+#[derive(Serialize, ToSchema)]
 struct Lease {
     worker: String,
     until: String,
     fence: u64,
 }
 
+/// Lists items on their way to the target, and those that wait for a person, oldest first.
+#[utoipa::path(
+    get,
+    path = "/inbox",
+    operation_id = "listInbox",
+    tag = "inbox",
+    params(InboxParams),
+    responses((status = 200, description = "One page, oldest first", body = InboxPage)),
+)]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<InboxParams>,
-) -> Result<Json<List<Item>>, Problem> {
-    let cursors = Cursors::new(&api, &caller, "inbox", "");
+) -> Result<Json<InboxPage>, Problem> {
+    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let cursors = Cursors::new(&api, &caller, "inbox", ask.q.as_deref().unwrap_or_default());
+    let waits_for_a_person = filter.wanted(Word::State).map(|state| matches!(state, "parked" | "quarantined"));
     let query = InboxQuery {
         channel: None,
-        parked: ask.parked,
-        after: cursors.place(ask.after.as_deref(), |place| Ok(place.parse()?))?,
+        parked: ask.parked.or(waits_for_a_person),
+        after: cursors.place(ask.cursor.as_deref(), |place| Ok(place.parse()?))?,
         limit: page_limit(ask.limit),
     };
-    let of = |channel| api.store.inbox(InboxQuery { channel, ..query.clone() });
-    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.item.cmp(&b.item)).await?;
-    Ok(Json(List::new("items", page, |row| cursors.write(&row.item.to_string()))))
+    let channels = caller.narrow(filter.wanted(Word::Channel).map(str::to_owned))?;
+    let fetch = async |after: Option<ItemId>, limit: usize| {
+        let of = |channel| api.store.inbox(InboxQuery { channel, after, limit, ..query.clone() });
+        Ok::<_, Problem>(page_of(channels.clone(), limit, of, |a, b| a.item.cmp(&b.item)).await?)
+    };
+    let filter = filter.without(&[Word::Channel]);
+    let cursor = |id: ItemId| cursors.write(&id.to_string());
+    if filter.is_empty() {
+        let page = fetch(query.after, query.limit).await?;
+        let next = page.next(|row| cursor(row.item));
+        return Ok(Json(InboxPage::new(page.rows, next, None)));
+    }
+    let read = async |row: InboxRow| Ok(filtered::event_fits(&api, row.event, &filter).await?.then_some(row));
+    let found = filtered::find(query.limit, query.after, fetch, |row| row.item, |row| look(&filter, row), read).await?;
+    Ok(Json(InboxPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+}
+
+/// What can be told of an item without reading its event.
+fn look(filter: &Filter, row: &InboxRow) -> Look {
+    let fits = filter.allows(Word::Channel, |channel| channel == row.channel)
+        && filter.allows(Word::State, |state| state == row.state.name());
+    let is_of_the_event = [Word::Account, Word::Thread, Word::Kind, Word::Type, Word::Text].iter().any(|word| filter.asks(*word));
+    match filtered::look_at_time(filter, row.received_ms, false) {
+        Look::Keep if !fits => Look::Skip,
+        Look::Keep if is_of_the_event => Look::Read,
+        look => look,
+    }
 }
 
 impl From<InboxRow> for Item {

@@ -8,7 +8,6 @@ use hapax_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
 use hapax_store::{Page, StoreError};
 use http::request::Parts;
 use serde::de::DeserializeOwned;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Problem;
 
@@ -27,30 +26,29 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// One page as it is shown: the rows under the list's own name, and `next`, to be given as `before` or `after`, unless it is the last page.
-pub(super) struct List<T> {
-    pub(super) name: &'static str,
-    pub(super) rows: Vec<T>,
-    pub(super) next: Option<String>,
-}
-
-impl<T> List<T> {
-    pub(super) fn new<R: Into<T>>(name: &'static str, page: Page<R>, cursor: impl FnOnce(&R) -> String) -> Self {
-        let next = page.rows.last().filter(|_| page.more).map(cursor);
-        Self { name, rows: page.rows.into_iter().map(Into::into).collect(), next }
-    }
-}
-
-impl<T: Serialize> Serialize for List<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut members = serializer.serialize_map(None)?;
-        members.serialize_entry(self.name, &self.rows)?;
-        if let Some(next) = &self.next {
-            members.serialize_entry("next", next)?;
+/// Declares how one list is shown: its rows under a name of their own, and `next` unless it is the last page.
+macro_rules! page {
+    ($(#[$about:meta])* $page:ident { $rows:ident: $row:ty }) => {
+        $(#[$about])*
+        #[derive(serde::Serialize, utoipa::ToSchema)]
+        pub(super) struct $page {
+            $rows: Vec<$row>,
+            /// Give it as `cursor` to get the next page; there is none after the last.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            next: Option<String>,
+            /// How many rows were looked at for this page, where a filter asked for what only a look can tell.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            looked_at: Option<usize>,
         }
-        members.end()
-    }
+
+        impl $page {
+            fn new<R: Into<$row>>(rows: Vec<R>, next: Option<String>, looked_at: Option<usize>) -> Self {
+                Self { $rows: rows.into_iter().map(Into::into).collect(), next, looked_at }
+            }
+        }
+    };
 }
+pub(super) use page;
 
 /// One page of a list, from the pages of each part that the caller may see. What is in several of them is in it once.
 pub(super) async fn page_of<P, T, F>(

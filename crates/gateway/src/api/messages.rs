@@ -9,13 +9,14 @@ use hapax_domain::{MessageId, ThreadId};
 use hapax_store::{Changed, MessageRow, TryRow, asked_request_id};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::outbox::OutboxPosition;
 use super::story::Step;
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, send_story};
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Message {
     id: String,
     status: &'static str,
@@ -25,6 +26,8 @@ pub(super) struct Message {
     thread: String,
     request_id: String,
     text: Option<String>,
+    /// What the provider was or will be given, in its own words.
+    #[schema(value_type = Option<Object>)]
     payload: Option<Box<RawValue>>,
     priority: &'static str,
     /// The event whose handler answered with it.
@@ -40,13 +43,13 @@ pub(super) struct Message {
     story: Vec<Step>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Reached {
     status: &'static str,
     at: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Try {
     attempt: u32,
     fence: u64,
@@ -57,10 +60,28 @@ struct Try {
     detail: String,
 }
 
+/// Shows one message that goes out, with the evidence of every try.
+#[utoipa::path(
+    get,
+    path = "/messages/{id}",
+    operation_id = "getMessage",
+    tag = "messages",
+    params(("id" = String, Path, description = "`msg_…`")),
+    responses((status = 200, description = "The message", body = Message), (status = 404)),
+)]
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
     show(&api, &caller, read_id(&id)?).await
 }
 
+/// Sends a message that failed or is in doubt once more.
+#[utoipa::path(
+    post,
+    path = "/messages/{id}/retry",
+    operation_id = "retryMessage",
+    tag = "messages",
+    params(("id" = String, Path, description = "`msg_…`")),
+    responses((status = 200, description = "It is in line again", body = Message), (status = 404), (status = 409)),
+)]
 pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
     let id = read_id(&id)?;
     make_sure_it_is_seen(&api, &caller, id).await?;
@@ -74,6 +95,15 @@ pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id):
     }
 }
 
+/// Takes a message out of the outbox, or gives up one in doubt.
+#[utoipa::path(
+    post,
+    path = "/messages/{id}/cancel",
+    operation_id = "cancelMessage",
+    tag = "messages",
+    params(("id" = String, Path, description = "`msg_…`")),
+    responses((status = 200, description = "It has left the outbox", body = Message), (status = 404), (status = 409)),
+)]
 pub(super) async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,

@@ -5,22 +5,37 @@ mod accounts;
 pub mod auth;
 mod caller;
 mod channels;
+mod claims;
+mod codes;
+mod cors;
 mod cursor;
+mod down;
+mod event_ref;
 mod events;
+mod feed;
+mod filtered;
 mod guesses;
+mod idempotency;
 mod inbox;
+mod lease_handle;
 mod list;
 mod messages;
+mod openapi;
 mod origin;
 mod outbox;
+mod outside;
 mod prefer;
 mod problem;
+mod pull;
 mod purge;
 mod redrive;
+mod reply_story;
+mod run_story;
 mod send;
 mod send_story;
 mod stats;
 mod story;
+mod stream;
 mod thread_view;
 mod threads;
 mod time;
@@ -31,24 +46,35 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{self, Next};
-use axum::routing::{delete, get, post};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::Full;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
 
 use crate::channels::Channels;
+use crate::delivery::Pull;
+use crate::dropin::Books;
 use crate::ingress::spool::Spool;
 use crate::telemetry::{Memory, Telemetry};
 
 pub use auth::Auth;
 pub use caller::{Caller, Scope};
+pub use claims::ClaimDesk;
+pub use codes::Code;
 use cursor::Cursors;
+pub use feed::Feed;
+pub use openapi::document_json;
 pub use problem::Problem;
+pub(crate) use problem::{nothing_here, other_method};
 pub use purge::{LastPurge, PurgeLog, purge_step};
+pub use stream::Streams;
+pub(crate) use time::rfc3339;
 
 /// The largest body any request to `/v1` needs.
 const REQUEST_MAX_BYTES: usize = 64 << 10;
@@ -60,59 +86,101 @@ pub struct Api {
     /// Whose tokens are believed.
     pub auth: Arc<Auth>,
     pub clock: Arc<dyn Clock>,
+    /// Whose web pages may call.
+    pub cors_origins: Vec<String>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
     pub telemetry: Arc<Telemetry>,
-    /// Hands a request to our own webhook door.
+    /// The channels without a target, for workers that ask.
+    pub pull: Arc<Pull>,
+    /// New events, for all who listen.
+    pub feed: Arc<Feed>,
+    pub streams: Streams,
+    /// What handlers sent by their provider's own API.
+    pub books: Arc<Books>,
+    /// What claims are when callers say nothing else, and who waits for one.
+    pub claims: ClaimDesk,
+    /// Hands a request to our own ingress.
     pub post: Box<PostWebhook>,
 }
 
 /// What a provider would do: a request for `/in/{channel}`, and its answer.
 pub type PostWebhook = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync;
 
-/// Makes the routes under `/v1`, each behind the scope it takes.
+/// Makes the routes under `/v1`, and the document that describes them.
 pub fn router(api: Arc<Api>) -> Router {
-    let looks = Router::new()
-        .route("/events", get(events::list))
-        .route("/events/{id}", get(events::one))
-        .route("/events/{id}/story", get(story::tell))
-        .route("/inbox", get(inbox::list))
-        .route("/stats", get(stats::stats))
-        .route("/channels", get(channels::list))
-        .route("/messages/{id}", get(messages::one))
-        .route("/threads", get(threads::list))
-        .route("/threads/{id}", get(threads::one))
-        .route("/threads/{id}/messages", get(threads::messages))
-        .route("/outbox", get(outbox::list))
-        .route("/accounts", get(accounts::list));
-    let sends = Router::new()
-        .route("/messages", post(send::submit))
-        .route("/messages/{id}/retry", post(messages::retry))
-        .route("/messages/{id}/cancel", post(messages::cancel))
-        .route("/threads/{id}/read", post(threads::read));
-    let rules = Router::new()
-        .route("/events/{id}/replay", post(events::replay))
-        .route("/redrive", post(redrive::redrive))
-        .route("/purge", post(purge::purge))
-        .route("/channels/{name}/trigger", post(channels::trigger))
-        .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
-        .route("/tokens", get(tokens::list).post(tokens::create))
-        .route("/tokens/{name}", delete(tokens::revoke));
-    let v1 = behind(Scope::Read, looks)
-        .merge(behind(Scope::Send, sends))
-        .merge(behind(Scope::Admin, rules))
+    let (routes, _) = routes().split_for_parts();
+    let v1 = routes
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .layer(middleware::from_fn_with_state(api.clone(), idempotency::once))
         .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
-        .with_state(api);
-    Router::new().nest("/v1", v1)
+        .layer(middleware::map_response(never_stored))
+        .with_state(Arc::clone(&api));
+    let all = Router::new().nest("/v1", v1).merge(openapi::route());
+    match cors::layer(&api.cors_origins) {
+        Some(cors) => all.layer(cors),
+        None => all,
+    }
 }
 
-fn behind(scope: Scope, routes: Router<Arc<Api>>) -> Router<Arc<Api>> {
+/// Every resource behind the scope it takes, with its description.
+fn routes() -> OpenApiRouter<Arc<Api>> {
+    let looks = OpenApiRouter::new()
+        .routes(routes!(events::list))
+        .routes(routes!(events::one))
+        .routes(routes!(story::tell))
+        .routes(routes!(inbox::list))
+        .routes(routes!(stats::stats))
+        .routes(routes!(channels::list))
+        .routes(routes!(messages::one))
+        .routes(routes!(threads::list))
+        .routes(routes!(threads::one))
+        .routes(routes!(threads::messages))
+        .routes(routes!(outbox::list))
+        .routes(routes!(accounts::list))
+        .routes(routes!(claims::list))
+        .routes(routes!(stream::stream));
+    let sends = OpenApiRouter::new()
+        .routes(routes!(send::submit))
+        .routes(routes!(messages::retry))
+        .routes(routes!(messages::cancel))
+        .routes(routes!(threads::read));
+    let settles = OpenApiRouter::new().routes(routes!(pull::settle)).route_layer(DefaultBodyLimit::max(ANSWER_MAX_BYTES));
+    let claims = OpenApiRouter::new()
+        .routes(routes!(claims::claim))
+        .routes(routes!(claims::complete))
+        .routes(routes!(claims::extend))
+        .routes(routes!(claims::release))
+        .routes(routes!(claims::batch))
+        .route_layer(DefaultBodyLimit::max(claims::BODY_MAX_BYTES));
+    let works = OpenApiRouter::new().routes(routes!(pull::pull)).routes(routes!(pull::extend)).merge(settles).merge(claims);
+    let rules = OpenApiRouter::new()
+        .routes(routes!(events::replay))
+        .routes(routes!(redrive::redrive))
+        .routes(routes!(purge::purge))
+        .routes(routes!(channels::trigger))
+        .routes(routes!(accounts::resume))
+        .routes(routes!(claims::delete))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke));
+    let looks = behind(Scope::Read, looks).merge(behind(Scope::Send, sends));
+    looks.merge(behind(Scope::Work, works)).merge(behind(Scope::Admin, rules))
+}
+
+fn behind(scope: Scope, routes: OpenApiRouter<Arc<Api>>) -> OpenApiRouter<Arc<Api>> {
     let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
-    routes.route_layer(middleware::from_fn(need))
+    let mut routes = routes.route_layer(middleware::from_fn(need));
+    openapi::behind(routes.get_openapi_mut(), scope);
+    routes
+}
+
+/// Answers are for the one who asked, and for now.
+async fn never_stored(mut response: axum::response::Response) -> axum::response::Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }

@@ -4,26 +4,41 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use hapax_domain::ThreadId;
+use hapax_domain::filter::{Filter, Grammar, Word};
+use hapax_domain::{MessageId, ThreadId};
 use hapax_store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState, asked_request_id};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use super::list::{Asked, List, page_limit, page_of};
+use super::filtered::{self, Look};
+use super::list::{Asked, page, page_limit, page_of};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
 
-#[derive(Deserialize)]
+const GRAMMAR: Grammar = Grammar {
+    words: &[Word::Channel, Word::Account, Word::Thread, Word::State, Word::Text, Word::Since, Word::Before],
+    states: &["queued", "leased", "sending", "unknown"],
+    kinds: &[],
+};
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OutboxParams {
+    /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
+    q: Option<String>,
     channel: Option<String>,
     account: Option<String>,
     /// Only those in doubt.
     unknown: Option<bool>,
-    after: Option<String>,
+    /// Where the page begins: the `next` of the page before.
+    cursor: Option<String>,
+    /// How many rows at most: 1 to 500, 50 unless told.
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = OutboxItem)]
 pub(super) struct Item {
     id: String,
     channel: String,
@@ -37,11 +52,14 @@ pub(super) struct Item {
     created_at: String,
     why: Option<String>,
     #[serde(flatten)]
+    #[schema(value_type = OutboxPosition)]
     place: Option<OutboxPosition>,
 }
 
+page!(OutboxPage { items: Item });
+
 /// Where a message stands in the outbox.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct OutboxPosition {
     /// queued, leased, sending or unknown.
     state: &'static str,
@@ -59,22 +77,59 @@ pub(super) struct OutboxPosition {
     check_at: Option<String>,
 }
 
+/// Lists messages on their way out, oldest first.
+#[utoipa::path(
+    get,
+    path = "/outbox",
+    operation_id = "listOutbox",
+    tag = "outbox",
+    params(OutboxParams),
+    responses((status = 200, description = "One page, oldest first", body = OutboxPage)),
+)]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<OutboxParams>,
-) -> Result<Json<List<Item>>, Problem> {
-    let cursors = Cursors::new(&api, &caller, "outbox", "");
+) -> Result<Json<OutboxPage>, Problem> {
+    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filter.and(Word::Account, ask.account)?;
+    let cursors = Cursors::new(&api, &caller, "outbox", ask.q.as_deref().unwrap_or_default());
     let query = OutboxQuery {
         channel: None,
-        account: ask.account,
-        unknown: ask.unknown.unwrap_or_default(),
-        after: cursors.place(ask.after.as_deref(), |place| Ok(place.parse()?))?,
+        account: filter.wanted(Word::Account).map(str::to_owned),
+        unknown: ask.unknown.unwrap_or_default() || filter.wanted(Word::State) == Some("unknown"),
+        after: cursors.place(ask.cursor.as_deref(), |place| Ok(place.parse()?))?,
         limit: page_limit(ask.limit),
     };
-    let of = |channel| api.store.outbox(OutboxQuery { channel, ..query.clone() });
-    let page = page_of(caller.narrow(ask.channel)?, query.limit, of, |a, b| a.id.cmp(&b.id)).await?;
-    Ok(Json(List::new("items", page, |row| cursors.write(&row.id.to_string()))))
+    let channels = caller.narrow(filter.wanted(Word::Channel).map(str::to_owned))?;
+    let fetch = async |after: Option<MessageId>, limit: usize| {
+        let of = |channel| api.store.outbox(OutboxQuery { channel, after, limit, ..query.clone() });
+        Ok::<_, Problem>(page_of(channels.clone(), limit, of, |a, b| a.id.cmp(&b.id)).await?)
+    };
+    let filter = filter.without(&[Word::Channel, Word::Account]);
+    let cursor = |id: MessageId| cursors.write(&id.to_string());
+    if filter.is_empty() {
+        let page = fetch(query.after, query.limit).await?;
+        let next = page.next(|row| cursor(row.id));
+        return Ok(Json(OutboxPage::new(page.rows, next, None)));
+    }
+    let read = async |row: MessageRow| Ok(Some(row));
+    let found = filtered::find(query.limit, query.after, fetch, |row| row.id, |row| look(&filter, row), read).await?;
+    Ok(Json(OutboxPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+}
+
+fn look(filter: &Filter, row: &MessageRow) -> Look {
+    let thread = || ThreadId { account: row.account.clone(), peer: row.peer.clone() }.to_string();
+    let text = || row.text.clone().unwrap_or_default() + "\n" + &filtered::texts_in(&row.payload);
+    let fits = filter.allows(Word::Channel, |channel| channel == row.channel)
+        && filter.allows(Word::Account, |account| account == row.account)
+        && filter.allows(Word::Thread, |asked| thread() == asked)
+        && filter.allows(Word::State, |state| row.outbox.as_ref().is_some_and(|place| place.state.name() == state))
+        && filtered::text_fits(filter, text);
+    match filtered::look_at_time(filter, row.created_ms, false) {
+        Look::Keep if !fits => Look::Skip,
+        look => look,
+    }
 }
 
 impl From<MessageRow> for Item {

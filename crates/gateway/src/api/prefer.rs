@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use axum::response::Response;
 use hapax_domain::limits::SEND_WAIT_MAX_S;
 use hapax_domain::{MessageId, Status};
 use hapax_store::{MessageRow, Store};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::Problem;
@@ -19,17 +20,28 @@ const REST: Duration = Duration::from_millis(20);
 
 /// Reads how long the caller would wait; more than the limit is cut to it, and other preferences are not ours.
 pub(super) fn wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
+    wait_up_to(headers, SEND_WAIT_MAX_S)
+}
+
+pub(super) fn wait_up_to(headers: &HeaderMap, most_s: u64) -> Result<Option<Duration>, Problem> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     for preference in values.flat_map(|value| value.split([',', ';'])) {
         let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
         if name.trim().eq_ignore_ascii_case("wait") {
             let seconds: u64 = value.trim().trim_matches('"').parse().map_err(|_| {
-                Problem::bad_request(format!("`Prefer: wait=n` takes whole seconds, 0 to {SEND_WAIT_MAX_S}: `Prefer: wait=4`"))
+                Problem::bad_request(format!("`Prefer: wait=n` takes whole seconds, 0 to {most_s}: `Prefer: wait=4`"))
             })?;
-            return Ok(Some(Duration::from_secs(seconds.min(SEND_WAIT_MAX_S))));
+            return Ok(Some(Duration::from_secs(seconds.min(most_s))));
         }
     }
     Ok(None)
+}
+
+/// Says how long was waited at most.
+pub(super) fn applied(response: &mut Response, wait: Duration) {
+    if let Ok(value) = HeaderValue::try_from(format!("wait={}", wait.as_secs())) {
+        response.headers_mut().insert(APPLIED, value);
+    }
 }
 
 /// Waits until the message is neither queued nor being sent, and gives its last known row when the time is over.

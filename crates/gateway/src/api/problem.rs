@@ -7,50 +7,89 @@ use hapax_domain::ids::BadId;
 use hapax_store::StoreError;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Code;
+use super::idempotency::InDoubt;
 
 const RETRY_AFTER_S: u32 = 2;
 
 /// An answer that is no success.
 #[derive(Debug)]
 pub struct Problem {
-    status: StatusCode,
-    title: &'static str,
+    code: Code,
     detail: String,
     retry_after_s: Option<u32>,
+    /// Nobody can say whether what was asked for was done.
+    in_doubt: bool,
 }
 
-#[derive(Serialize)]
-struct Wire<'p> {
+/// An error, as RFC 9457 has it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Wire {
+    /// Always `about:blank`: `code` tells errors apart.
     r#type: &'static str,
     title: &'static str,
+    /// The status code once more.
     status: u16,
-    detail: &'p str,
+    /// What happened, and what to change. For people: its words may change.
+    detail: String,
+    /// What happened, for programs: its words never change.
+    code: &'static str,
 }
 
 impl Problem {
-    pub fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, title, detail: detail.into(), retry_after_s: None }
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), retry_after_s: None, in_doubt: false }
     }
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "The request cannot be read", detail)
+        Self::new(Code::InvalidRequest, detail)
     }
 
     pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be done as it is", detail)
+        Self::new(Code::Unprocessable, detail)
     }
 
     pub(super) fn too_late(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "It is too late for that", detail)
+        Self::new(Code::TooLate, detail)
+    }
+
+    pub(super) fn lease_lost(detail: impl Into<String>) -> Self {
+        Self::new(Code::LeaseLost, detail)
+    }
+
+    /// Another instance, or this one when it is back, has an answer.
+    pub(super) fn stopping() -> Self {
+        let detail = "this instance gives out no more work; try again in a moment";
+        Self::new(Code::Stopping, detail).retry_after(RETRY_AFTER_S)
     }
 
     pub fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "The token does not allow this", detail)
+        Self::new(Code::Forbidden, detail)
     }
 
     pub(super) fn too_many(detail: impl Into<String>) -> Self {
-        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "Too many at once", detail);
-        Self { retry_after_s: Some(RETRY_AFTER_S), ..problem }
+        Self::new(Code::TooMany, detail).retry_after(RETRY_AFTER_S)
+    }
+
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, detail)
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    /// In how many seconds the caller may come again.
+    pub(super) fn retries_after(&self) -> Option<u32> {
+        self.retry_after_s
+    }
+
+    /// What happened, in both ways.
+    pub(super) fn told(self) -> (Code, String) {
+        (self.code, self.detail)
     }
 
     /// Says more at the end.
@@ -58,8 +97,9 @@ impl Problem {
         Self { detail: self.detail + words, ..self }
     }
 
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "There is no such thing", detail)
+    /// Asks the caller to come again after this time.
+    pub(super) fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after_s: Some(seconds), ..self }
     }
 }
 
@@ -67,7 +107,7 @@ impl From<BadDraft> for Problem {
     fn from(bad: BadDraft) -> Self {
         let detail = bad.to_string();
         match bad {
-            BadDraft::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "The message is too large", detail),
+            BadDraft::TooLarge => Self::new(Code::TooLarge, detail),
             _ => Self::unprocessable(detail),
         }
     }
@@ -75,14 +115,19 @@ impl From<BadDraft> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let wire = Wire { r#type: "about:blank", title: self.title, status: self.status.as_u16(), detail: &self.detail };
-        let mut response = (self.status, axum::Json(wire)).into_response();
+        let (code, status) = (self.code, self.status());
+        let wire =
+            Wire { r#type: "about:blank", title: code.title(), status: status.as_u16(), detail: self.detail, code: code.name() };
+        let mut response = (status, axum::Json(wire)).into_response();
+        if self.in_doubt {
+            response.extensions_mut().insert(InDoubt);
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hapax\""));
         }
         response
@@ -92,15 +137,14 @@ impl IntoResponse for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let retryable = error.retryable();
-        let (status, title) = match retryable {
-            true if matches!(error, StoreError::OutboxFull { .. }) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "The outbox of this account is full")
-            }
-            true => (StatusCode::SERVICE_UNAVAILABLE, "The store cannot answer now"),
-            false => (StatusCode::INTERNAL_SERVER_ERROR, "The store refused"),
+        let code = match error {
+            StoreError::OutboxFull { .. } => Code::OutboxFull,
+            _ if retryable => Code::StoreUnavailable,
+            _ => Code::StoreRefused,
         };
+        let in_doubt = matches!(error, StoreError::Failed { .. });
         let todo = if retryable { "; try again in a moment" } else { "; the server's log says more" };
-        Self { retry_after_s: retryable.then_some(RETRY_AFTER_S), ..Self::new(status, title, format!("{error}{todo}")) }
+        Self { retry_after_s: retryable.then_some(RETRY_AFTER_S), in_doubt, ..Self::new(code, format!("{error}{todo}")) }
     }
 }
 
@@ -118,7 +162,13 @@ impl From<PathRejection> for Problem {
 
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
-        Self::new(rejection.status(), "The request cannot be read", rejection.body_text())
+        let code = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
+            StatusCode::UNPROCESSABLE_ENTITY => Code::Unprocessable,
+            _ => Code::InvalidRequest,
+        };
+        Self::new(code, rejection.body_text())
     }
 }
 
@@ -129,17 +179,25 @@ impl From<BadId> for Problem {
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> Problem {
-    let detail = format!(
-        "`/v1{}` is not a resource; there are /v1/messages, /v1/threads, /v1/outbox, /v1/accounts, /v1/events, /v1/inbox, /v1/redrive, \
-         /v1/stats, /v1/purge, /v1/channels and /v1/tokens",
-        uri.path()
-    );
-    Problem::not_found(detail)
+    let path: String = uri.path().chars().take(200).collect();
+    let known = super::openapi::resources().join(", ");
+    Problem::new(Code::NoSuchPath, format!("`/v1{path}` is not a resource; there are {known}"))
 }
 
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let detail = format!("`/v1{}` does not take {method}; the `Allow` header names what it takes", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "The method does not fit", detail)
+    Problem::new(Code::MethodNotAllowed, detail)
+}
+
+/// For paths beside `/v1`.
+pub(crate) async fn nothing_here(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(Code::NoSuchPath, format!("there is nothing at `{path}`; docs/api.md tells what is where"))
+}
+
+/// For paths beside `/v1`.
+pub(crate) async fn other_method(method: Method) -> Problem {
+    Problem::new(Code::MethodNotAllowed, format!("this does not take {method}; the `Allow` header names what it takes"))
 }
 
 #[cfg(test)]

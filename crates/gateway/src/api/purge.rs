@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use hapax_store::{Purged, Store, StoreError};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Api, Caller, Problem};
 
@@ -42,7 +43,8 @@ pub async fn purge_step(store: &dyn Store, retention: &[(String, i64)]) -> Resul
     store.purge(retention, STEP_ROWS).await
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Purged)]
 pub(super) struct Done {
     keys: u64,
     events: u64,
@@ -50,6 +52,14 @@ pub(super) struct Done {
     more: bool,
 }
 
+/// Removes now what is past its time.
+#[utoipa::path(
+    post,
+    path = "/purge",
+    operation_id = "purge",
+    tag = "upkeep",
+    responses((status = 200, description = "What was removed", body = Done)),
+)]
 pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Done>, Problem> {
     caller.need_all_channels()?;
     let retention = api.channels.retention();

@@ -7,14 +7,15 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use hapax_store::Redrive;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{Api, Caller, Problem, events};
+use super::{Api, Caller, Problem, event_ref, events};
 
 /// Most items one call puts back; more need another call.
 const REDRIVE_MAX: usize = 10_000;
 
 /// Exactly one of these.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RedriveBody {
     item: Option<String>,
@@ -23,13 +24,22 @@ pub(super) struct RedriveBody {
     all: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Redriven {
     redriven: usize,
     /// True when there may be more: call again.
     more: bool,
 }
 
+/// Puts parked items back in line, with their failures forgotten.
+#[utoipa::path(
+    post,
+    path = "/redrive",
+    operation_id = "redrive",
+    tag = "inbox",
+    request_body = RedriveBody,
+    responses((status = 200, description = "How many are in line again", body = Redriven), (status = 404)),
+)]
 pub(super) async fn redrive(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -38,7 +48,7 @@ pub(super) async fn redrive(
     let Json(ask) = ask?;
     let which = match (ask.item, ask.event, ask.channel, ask.all) {
         (Some(item), None, None, None) => Redrive::Item(item.parse()?),
-        (None, Some(event), None, None) => Redrive::Event(event.parse()?),
+        (None, Some(event), None, None) => Redrive::Event(event_ref::resolve(&api, &caller, &event).await?),
         (None, None, Some(channel), None) => Redrive::Channel(channel),
         (None, None, None, Some(true)) => Redrive::All,
         _ => {

@@ -8,36 +8,43 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use hapax_domain::limits::{BODY_TIMEOUT_MS, MESSAGE_MAX_BYTES, REQUEST_ID_MAX_BYTES};
+use hapax_domain::limits::{BODY_TIMEOUT_MS, MESSAGE_MAX_BYTES};
 use hapax_domain::{BadDraft, Draft, MessageId, Priority, Status, ThreadId};
 use hapax_store::{MessageRow, NewMessage, StoreError, Submitted};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::origin::{self, Origin};
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, prefer};
+use super::{Api, Caller, Code, Problem, idempotency, prefer};
 
 /// Of a body that is too large so much is read and dropped: a client that is cut off while writing never sees why.
 const DROPPED_MAX_BYTES: usize = 16 << 20;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct SendBody {
+#[schema(as = NewMessage)]
+pub(super) struct SendBody {
     channel: Option<String>,
     account: Option<String>,
     to: Peer,
     text: Option<String>,
+    /// The message in the provider's own words, in place of `text`.
+    #[schema(value_type = Option<Object>)]
     payload: Option<Box<RawValue>>,
+    /// Your name for this send: the same name and content are one message. The header `Idempotency-Key` says the same.
     request_id: Option<String>,
+    /// `reply`, `normal` or `bulk`.
     priority: Option<String>,
+    /// A time (RFC 3339) before which it is not sent.
     send_at: Option<String>,
 }
 
 /// Telegram's chats are numbers.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(untagged, expecting = "`to` is a text or a whole number")]
 enum Peer {
     Text(String),
@@ -45,8 +52,8 @@ enum Peer {
 }
 
 /// What the caller needs to know at once; `GET /v1/messages/{id}` tells the rest.
-#[derive(Serialize)]
-struct Receipt {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Receipt {
     id: String,
     status: &'static str,
     /// True when this request was made before and nothing new was queued.
@@ -62,6 +69,16 @@ struct Receipt {
     send_at: Option<String>,
 }
 
+/// Queues a message; the same request twice is one message.
+#[utoipa::path(
+    post,
+    path = "/messages",
+    operation_id = "sendMessage",
+    tag = "messages",
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same as `request_id`"), ("Prefer" = Option<String>, Header, description = "`wait=n`: the answer waits up to n seconds, 25 at most, for the outcome")),
+    request_body = SendBody,
+    responses((status = 202, description = "It is queued", body = Receipt), (status = 200, description = "It was made before, or its outcome is known", body = Receipt), (status = 408)),
+)]
 pub(super) async fn submit(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -154,14 +171,7 @@ fn read_priority(name: Option<&str>) -> Result<Priority, Problem> {
 
 /// The caller's name for this send: in the body, in the header, or in both alike.
 fn read_request_id(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<String>, Problem> {
-    let mut keys = headers.get_all("idempotency-key").iter();
-    let in_header = match (keys.next(), keys.next()) {
-        (None, _) => None,
-        (Some(key), None) => Some(key.to_str().ok().and_then(unquote).ok_or_else(|| {
-            Problem::bad_request("`Idempotency-Key` cannot be read; send it bare or as a quoted text of ASCII characters")
-        })?),
-        (Some(_), Some(_)) => return Err(Problem::bad_request("send one `Idempotency-Key` header, not several")),
-    };
+    let in_header = idempotency::key(headers)?;
     let id = match (in_body, in_header) {
         (Some(body), Some(header)) if *body != header => {
             let todo = "`request_id` and `Idempotency-Key` differ: they are one thing; send one of them, or the same in both";
@@ -169,31 +179,10 @@ fn read_request_id(headers: &HeaderMap, in_body: Option<&str>) -> Result<Option<
         }
         (body, header) => body.map(str::to_owned).or(header),
     };
-    match id {
-        Some(id) if id.trim().is_empty() || id.len() > REQUEST_ID_MAX_BYTES || id.chars().any(char::is_control) => {
-            let detail = format!(
-                "a request id has 1 to {REQUEST_ID_MAX_BYTES} bytes and no control characters, this one has {} bytes; a UUID does well",
-                id.len()
-            );
-            Err(Problem::unprocessable(detail))
-        }
-        id => Ok(id),
+    if let Some(id) = &id {
+        idempotency::check(id)?;
     }
-}
-
-/// Reads `"abc"` (a string of RFC 8941) or `abc`.
-fn unquote(value: &str) -> Option<String> {
-    let value = value.trim();
-    let Some(rest) = value.strip_prefix('"') else { return Some(value.to_owned()) };
-    let mut text = String::with_capacity(rest.len());
-    let mut signs = rest.chars();
-    loop {
-        match signs.next()? {
-            '"' => return signs.as_str().is_empty().then_some(text),
-            '\\' => text.push(signs.next().filter(|sign| matches!(sign, '"' | '\\'))?),
-            sign => text.push(sign),
-        }
-    }
+    Ok(id)
 }
 
 fn mismatch(known: MessageId, request_id: &str) -> Problem {
@@ -201,7 +190,7 @@ fn mismatch(known: MessageId, request_id: &str) -> Problem {
         "request id `{request_id}` was used for {known}, which has another content or goes elsewhere; nothing was queued. A new message \
          needs a new request id; a repeat must be the same in all parts"
     );
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "The request id belongs to another message", detail)
+    Problem::new(Code::RequestIdMismatch, detail)
 }
 
 /// Whoever gave no request id would make a second message by trying again; so the one that was made is told.
@@ -216,11 +205,10 @@ async fn read_ask(headers: &HeaderMap, body: Body) -> Result<SendBody, Problem> 
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let todo = "send JSON, with the header `Content-Type: application/json`";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "The request cannot be read", todo));
+        return Err(Problem::new(Code::UnsupportedMediaType, todo));
     }
     let time = Duration::from_millis(BODY_TIMEOUT_MS);
-    let slow =
-        |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "The request cannot be read", "its body came too slowly; send it again");
+    let slow = |_| Problem::new(Code::BodyTimeout, "the body came too slowly; send it again");
     let bytes = tokio::time::timeout(time, read_body(body)).await.map_err(slow)??;
     Ok(Json::<SendBody>::from_bytes(&bytes)?.0)
 }
@@ -241,19 +229,4 @@ async fn read_body(mut body: Body) -> Result<Bytes, Problem> {
         return Ok(kept.freeze());
     }
     Err(BadDraft::TooLarge.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_quoted_or_bare() {
-        assert_eq!(unquote("abc").as_deref(), Some("abc"));
-        assert_eq!(unquote(" \"a b\" ").as_deref(), Some("a b"));
-        assert_eq!(unquote(r#""a\"\\b""#).as_deref(), Some(r#"a"\b"#));
-        for broken in ["\"abc", "\"a\"b", "\"", r#""a\b""#] {
-            assert_eq!(unquote(broken), None, "{broken}");
-        }
-    }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use hapax_store::{self, ChannelCounts, Promise, in_time};
+use hapax_store::{self, ChannelCounts, ClaimCounts, Promise, in_time};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
@@ -14,7 +15,7 @@ use super::{Api, Caller, Problem};
 /// A store that takes longer to count is shown as down.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Stats {
     /// `up`, or `down` with the reason; then what only the store knows is null.
     store: &'static str,
@@ -32,33 +33,48 @@ pub(super) struct Stats {
     memory: Option<Memory>,
     last_purge: Option<Purge>,
     outbox: Option<Outbox>,
+    claims: Option<Claims>,
     channels: Option<Vec<Channel>>,
     /// Null where no channel spools.
     spool: Option<Vec<Spooled>>,
 }
 
 /// The keys in front of the store, and the events that were answered by them in its place.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = KeysInMemory)]
 struct Memory {
     keys: u64,
     hits: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = LastPurge)]
 struct Purge {
     at: String,
     keys: u64,
     events: u64,
 }
 
+/// Keys that are held for other jobs, and values of the Redis door.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimsCounts)]
+struct Claims {
+    held: u64,
+    abandoned: u64,
+    completed: u64,
+    values: u64,
+}
+
 /// Messages on their way out.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = OutboxCounts)]
 struct Outbox {
     waiting: u64,
     unknown: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChannelCounts)]
 struct Channel {
     channel: String,
     waiting: u64,
@@ -69,7 +85,7 @@ struct Channel {
 }
 
 /// Webhooks of one channel that wait for the store to come back.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Spooled {
     channel: String,
     waiting: u64,
@@ -79,6 +95,13 @@ struct Spooled {
 }
 
 /// A token of some channels is told about these alone: what is counted for all together is null.
+#[utoipa::path(
+    get,
+    path = "/stats",
+    operation_id = "stats",
+    tag = "upkeep",
+    responses((status = 200, description = "How much there is", body = Stats)),
+)]
 pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
     let seen = |counts: &ChannelCounts| caller.sees(&counts.channel);
     let spool = match &api.spool {
@@ -114,9 +137,17 @@ pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result
         memory: (!caller.is_limited()).then_some(Memory { keys: memory.keys, hits: memory.hits }),
         last_purge,
         outbox: whole.map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
+        claims: whole.map(|stats| Claims::from(stats.claims)),
         channels: stats.map(|stats| stats.channels.into_iter().filter(seen).map(Channel::from).collect()),
         spool,
     }))
+}
+
+impl From<ClaimCounts> for Claims {
+    fn from(counts: ClaimCounts) -> Self {
+        let ClaimCounts { held, abandoned, completed, values } = counts;
+        Self { held, abandoned, completed, values }
+    }
 }
 
 impl From<ChannelCounts> for Channel {

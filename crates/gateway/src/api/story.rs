@@ -4,21 +4,26 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use hapax_domain::{Fence, Identity, limits};
+use hapax_domain::ids::number_of;
+use hapax_domain::{EventId, Fence, Identity, ItemId, limits};
 use hapax_store::{AttemptRow, Copies, EventDetail, EventRow, EventState, InboxRow, ItemState, Reason, why_beside};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::events::{self, Event};
 use super::time::rfc3339;
-use super::{Api, Caller, Problem};
+use super::{Api, Caller, Problem, down, reply_story, run_story};
+use crate::delivery::likely_cause;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventStory)]
 pub(super) struct Story {
     event: Event,
     steps: Vec<Step>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = StoryStep)]
 pub(super) struct Step {
     at: String,
     #[serde(skip)]
@@ -34,6 +39,15 @@ pub(super) struct Step {
     fence: Option<u64>,
 }
 
+/// Tells everything that happened to one event, in order.
+#[utoipa::path(
+    get,
+    path = "/events/{id}/story",
+    operation_id = "tellEvent",
+    tag = "events",
+    params(("id" = String, Path, description = "`evt_…`, whole, short or its beginning, or `latest`")),
+    responses((status = 200, description = "The story", body = Story), (status = 404)),
+)]
 pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
     let detail = events::find(&api, &caller, &id).await?;
     let beside = match detail.copies.and_then(|copies| copies.kept) {
@@ -42,7 +56,10 @@ pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
     };
     let mut steps = steps(&detail, api.clock.now_ms());
     steps.extend(beside.as_ref().and_then(kept_beside));
+    steps.extend(run_story::steps(&api, &detail).await?);
+    steps.extend(reply_story::steps(&api, &detail).await?);
     steps.sort_by_key(|step| step.at_ms);
+    steps.extend(what_holds_it_up(&api, &detail));
     Ok(Json(Story { event: detail.row.into(), steps }))
 }
 
@@ -50,10 +67,30 @@ fn steps(detail: &EventDetail, now_ms: i64) -> Vec<Step> {
     let mut steps = vec![received(&detail.row), claimed(&detail.row)];
     steps.extend(doubt(&detail.row));
     steps.extend(detail.copies.iter().flat_map(copies));
-    steps.extend(detail.attempts.iter().flat_map(attempt));
+    let replays = replays(detail);
+    steps.extend(detail.attempts.iter().flat_map(|row| attempt(row, &replays)));
     steps.sort_by_key(|step| step.at_ms);
     steps.extend(detail.open.iter().map(|row| open_now(row, now_ms)));
     steps
+}
+
+/// What a person should look at while it is not delivered: a target that is down, or the usual cause of the last failure.
+fn what_holds_it_up(api: &Api, detail: &EventDetail) -> Vec<Step> {
+    let Some(channel) = api.channels.get(&detail.row.channel).filter(|_| !detail.open.is_empty()) else { return Vec::new() };
+    let (settings, now_ms) = (&channel.settings, api.clock.now_ms());
+    let Some(url) = down::url_of(settings, Some(&detail.row.account)) else {
+        let words = "its account has no `target` in the config: it waits until there is one".to_owned();
+        return vec![step(now_ms, "no target", words)];
+    };
+    let waits = detail.open.iter().any(|row| matches!(row.state, ItemState::Waiting { .. }));
+    let dead = down::of_account(api, settings, &detail.row.account).filter(|_| waits);
+    let causes = detail.open.iter().filter_map(|row| row.why.as_deref()).chain(dead.as_ref().map(|dead| dead.why.as_str()));
+    let cause = causes.filter_map(|why| likely_cause(why, &url)).next_back();
+    let down = dead.map(|dead| {
+        let (since, next) = (rfc3339(dead.since_ms), rfc3339(dead.next_ms.max(now_ms)));
+        step(now_ms, "target down", format!("its target {url} is down since {since}: {}; next try at {next}", dead.why))
+    });
+    down.into_iter().chain(cause.map(|cause| step(now_ms, "likely cause", cause))).collect()
 }
 
 impl Step {
@@ -122,8 +159,27 @@ fn copies(copies: &Copies) -> Vec<Step> {
     steps
 }
 
-fn attempt(row: &AttemptRow) -> [Step; 2] {
-    let about = |step: Step| Step { item: Some(row.item.to_string()), ..step.of_attempt(row.attempt, row.fence) };
+/// The replays of an event that were tried or are open, in their order. They were made after it, what carried it first was not.
+fn replays(detail: &EventDetail) -> Vec<ItemId> {
+    let items = detail.attempts.iter().map(|row| row.item).chain(detail.open.iter().map(|row| row.item));
+    let mut replays: Vec<ItemId> = items.filter(|item| is_replay(*item, detail.row.id)).collect();
+    replays.sort();
+    replays.dedup();
+    replays
+}
+
+fn is_replay(item: ItemId, event: EventId) -> bool {
+    number_of(item.0) > number_of(event.0)
+}
+
+fn attempt(row: &AttemptRow, replays: &[ItemId]) -> [Step; 2] {
+    let replay = replays.iter().position(|item| *item == row.item);
+    let label = replay.map(|place| format!("replay {}: ", place + 1)).unwrap_or_default();
+    let about = |step: Step| Step {
+        item: Some(row.item.to_string()),
+        words: format!("{label}{}", step.words),
+        ..step.of_attempt(row.attempt, row.fence)
+    };
     let number = row.attempt;
     let leased = step(row.leased_ms, "leased", format!("attempt {number} begun by {}, fence {}", row.worker, row.fence));
     let took_ms = row.ended_ms.saturating_sub(row.leased_ms);

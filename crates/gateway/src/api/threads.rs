@@ -9,12 +9,15 @@ use axum::extract::{Path, State};
 use futures_util::future::try_join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::events::read_thread;
-use super::list::{ASKED_AT_ONCE, Asked, List, page_limit, page_of};
+use super::filtered::{self, Look};
+use super::list::{ASKED_AT_ONCE, Asked, page, page_limit, page_of};
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
+use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
 
@@ -27,23 +30,34 @@ const LOOK_FOR_PAGE: usize = 100;
 /// Threads that are asked for at once, at least.
 const LOOK_AT_ONCE: usize = 20;
 
-#[derive(Deserialize)]
+const GRAMMAR: Grammar =
+    Grammar { words: &[Word::Channel, Word::Account, Word::Text, Word::Since, Word::Before], states: &[], kinds: &[] };
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ThreadsParams {
+    /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
+    q: Option<String>,
     channel: Option<String>,
     account: Option<String>,
-    before: Option<String>,
+    /// Where the page begins: the `next` of the page before.
+    cursor: Option<String>,
+    /// How many rows at most: 1 to 500, 50 unless told.
     limit: Option<usize>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskMessages {
-    before: Option<String>,
+    /// Where the page begins: the `next` of the page before.
+    cursor: Option<String>,
+    /// How many rows at most: 1 to 500, 50 unless told.
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Thread {
     id: String,
     channel: String,
@@ -57,7 +71,8 @@ pub(super) struct Thread {
     unread: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ThreadEntry)]
 pub(super) struct Entry {
     /// `evt_..` for what came in, `msg_..` for what hapax sends.
     id: String,
@@ -69,34 +84,68 @@ pub(super) struct Entry {
     status: Option<&'static str>,
 }
 
+/// Lists conversations, the one with the newest message first.
+#[utoipa::path(
+    get,
+    path = "/threads",
+    operation_id = "listThreads",
+    tag = "threads",
+    params(ThreadsParams),
+    responses((status = 200, description = "One page, newest first", body = ThreadsPage)),
+)]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<ThreadsParams>,
-) -> Result<Json<List<Thread>>, Problem> {
-    let cursors = Cursors::new(&api, &caller, "threads", "");
-    let before = cursors.place(ask.before.as_deref(), read_place)?;
+) -> Result<Json<ThreadsPage>, Problem> {
+    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filter.and(Word::Account, ask.account)?;
+    let [channel, account] = [Word::Channel, Word::Account].map(|word| filter.wanted(word).map(str::to_owned));
+    let filter = filter.without(&[Word::Channel, Word::Account]);
+    let cursors = Cursors::new(&api, &caller, "threads", ask.q.as_deref().unwrap_or_default());
+    let cursor = |place: Place| cursors.write(&write_place(&place));
+    let before = cursors.place(ask.cursor.as_deref(), read_place)?;
     let limit = page_limit(ask.limit);
     let own: Vec<ThreadQuery> = caller
-        .narrow(ask.channel.clone())?
+        .narrow(channel.clone())?
         .into_iter()
-        .map(|channel| ThreadQuery { channel, account: ask.account.clone(), ..ThreadQuery::default() })
+        .map(|channel| ThreadQuery { channel, account: account.clone(), ..ThreadQuery::default() })
         .collect();
-    let shown = if caller.is_limited() {
-        let shared = shared_parts(&api, &caller, ask.channel, ask.account).await?;
+    if caller.is_limited() {
+        let shared = shared_parts(&api, &caller, channel, account).await?;
         let all = own.iter().cloned().chain(shared).collect();
-        let shown = look(&api, &caller, all, before.clone(), limit).await?;
+        let shown = look(&api, &caller, &filter, all, before.clone(), limit).await?;
         // Behind so many of others' there may still be what its own channels began.
-        if shown.rows.is_empty() { look(&api, &caller, own, before, limit).await? } else { shown }
-    } else {
+        let shown = if shown.rows.is_empty() { look(&api, &caller, &filter, own, before, limit).await? } else { shown };
+        return Ok(Json(ThreadsPage::new(shown.rows, shown.next.map(cursor), None)));
+    }
+    let fetch = async |before: Option<Place>, limit: usize| {
         let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit, ..part });
-        let page = page_of(own, limit, of, newest_first).await?;
-        let next = page.rows.last().filter(|_| page.more).map(place_of);
-        Shown { rows: page.rows, next }
+        Ok::<_, Problem>(page_of(own.clone(), limit, of, newest_first).await?)
     };
-    let next = shown.next.map(|place| cursors.write(&write_place(&place)));
-    Ok(Json(List { name: "threads", rows: shown.rows.into_iter().map(Thread::from).collect(), next }))
+    if filter.is_empty() {
+        let page = fetch(before, limit).await?;
+        let next = page.next(|row| cursor(place_of(row)));
+        return Ok(Json(ThreadsPage::new(page.rows, next, None)));
+    }
+    let read = async |row: ThreadRow| Ok(Some(row));
+    let found = filtered::find(limit, before, fetch, place_of, |row| fits(&filter, row), read).await?;
+    Ok(Json(ThreadsPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
 }
+
+/// A thread is found by its last message.
+fn fits(filter: &Filter, row: &ThreadRow) -> Look {
+    let fits = filter.allows(Word::Channel, |channel| channel == row.channel)
+        && filter.allows(Word::Account, |account| account == row.id.account)
+        && filtered::text_fits(filter, || row.last_text.clone().unwrap_or_default());
+    match filtered::look_at_time(filter, row.last_ms, true) {
+        Look::Keep if !fits => Look::Skip,
+        look => look,
+    }
+}
+
+page!(ThreadsPage { threads: Thread });
+page!(MessagesPage { messages: Entry });
 
 /// One page, and the last row of it where there may be more.
 #[derive(Default)]
@@ -121,6 +170,7 @@ fn newest_first(a: &ThreadRow, b: &ThreadRow) -> Ordering {
 async fn look(
     api: &Api,
     caller: &Caller,
+    filter: &Filter,
     parts: Vec<ThreadQuery>,
     mut before: Option<Place>,
     limit: usize,
@@ -144,7 +194,9 @@ async fn look(
                 return Ok(shown);
             }
             last = Some(place);
-            shown.rows.push(row);
+            if fits(filter, &row) == Look::Keep {
+                shown.rows.push(row);
+            }
         }
         if before.is_none() || left == 0 {
             shown.next = last.filter(|_| before.is_some());
@@ -191,26 +243,53 @@ async fn accounts_of(api: &Api, channel: Option<String>) -> Result<Vec<String>, 
     Ok(begun.chain(heard.rows.into_iter().map(|row| row.account)).collect())
 }
 
+/// Shows one conversation, by any name of the person.
+#[utoipa::path(
+    get,
+    path = "/threads/{id}",
+    operation_id = "getThread",
+    tag = "threads",
+    params(("id" = String, Path, description = "`{account}__{peer}`")),
+    responses((status = 200, description = "The thread", body = Thread), (status = 404)),
+)]
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
     Ok(Json(find(&api, &caller, &id).await?.row.into()))
 }
 
+/// Lists what was said in a conversation, newest first.
+#[utoipa::path(
+    get,
+    path = "/threads/{id}/messages",
+    operation_id = "listThreadMessages",
+    tag = "threads",
+    params(("id" = String, Path, description = "`{account}__{peer}`"), AskMessages),
+    responses((status = 200, description = "One page, newest first", body = MessagesPage), (status = 404)),
+)]
 pub(super) async fn messages(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(id): Path<String>,
     Asked(ask): Asked<AskMessages>,
-) -> Result<Json<List<Entry>>, Problem> {
+) -> Result<Json<MessagesPage>, Problem> {
     let id = read_thread(&id)?;
     let cursors = Cursors::new(&api, &caller, "messages", &id.to_string());
-    let before = cursors.place(ask.before.as_deref(), read_entry)?;
+    let before = cursors.place(ask.cursor.as_deref(), read_entry)?;
     find(&api, &caller, &id).await?;
     let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;
     let next = next.map(|entry| cursors.write(&write_entry(entry)));
-    Ok(Json(List { name: "messages", rows: rows.into_iter().map(Entry::from).collect(), next }))
+    Ok(Json(MessagesPage::new(rows, next, None)))
 }
 
+/// Marks what came in as read.
+#[utoipa::path(
+    post,
+    path = "/threads/{id}/read",
+    operation_id = "markThreadRead",
+    tag = "threads",
+    params(("id" = String, Path, description = "`{account}__{peer}`")),
+    responses((status = 200, description = "Nothing in it is unread now", body = Thread), (status = 404)),
+)]
 pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
     if caller.is_limited() && find(&api, &caller, &id).await?.shared {

@@ -9,10 +9,11 @@ use axum::extract::{Path, State};
 use hapax_store::{Store, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::auth::hash_token;
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, Scope};
+use super::{Api, Caller, Code, Problem, Scope};
 
 /// The setting that holds them.
 pub(super) const SETTING: &str = "tokens";
@@ -53,27 +54,27 @@ impl Token {
 
 /// The tokens that a store has now.
 pub(super) async fn read(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
-    Ok(parse(store.amend(SETTING, None, None).await?.as_deref())?.tokens)
+    Ok(parse(store.amend(SETTING, None, None, None).await?.as_deref())?.tokens)
 }
 
 /// Writes down when a token was last used. A list that was changed meanwhile is left as it is: the next use will tell.
 pub(super) async fn note_use(store: &dyn Store, hash: &[u8; 32], at_ms: i64) -> Result<(), StoreError> {
-    let Some(before) = store.amend(SETTING, None, None).await? else { return Ok(()) };
+    let Some(before) = store.amend(SETTING, None, None, None).await? else { return Ok(()) };
     let mut stored = parse(Some(&before))?;
     let Some(token) = stored.tokens.iter_mut().find(|token| token.hash().as_ref() == Some(hash)) else { return Ok(()) };
     token.used_ms = token.used_ms.max(Some(at_ms));
     let after = serde_json::to_string(&stored).map_err(|_| damaged())?;
-    store.amend(SETTING, Some(&before), Some(&after)).await.map(drop)
+    store.amend(SETTING, Some(&before), Some(&after), None).await.map(drop)
 }
 
 /// Changes the list as it was seen, and again when somebody was faster.
 async fn change<T>(store: &dyn Store, mut with: impl FnMut(&mut Vec<Token>) -> Result<T, Problem>) -> Result<T, Problem> {
-    let mut before = store.amend(SETTING, None, None).await?;
+    let mut before = store.amend(SETTING, None, None, None).await?;
     for _ in 0..CHANGE_TRIES {
         let mut stored = parse(before.as_deref())?;
         let changed = with(&mut stored.tokens)?;
         let after = serde_json::to_string(&stored).map_err(|_| damaged())?;
-        let now = store.amend(SETTING, before.as_deref(), Some(&after)).await?;
+        let now = store.amend(SETTING, before.as_deref(), Some(&after), None).await?;
         if now.as_deref() == Some(after.as_str()) {
             return Ok(changed);
         }
@@ -90,12 +91,14 @@ fn damaged() -> StoreError {
     StoreError::Refused("the list of tokens in the store cannot be read; set HAPAX_ADMIN_TOKEN to get in".to_owned())
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tokens)]
 pub(super) struct List {
     tokens: Vec<Shown>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = NamedToken)]
 struct Shown {
     name: String,
     scopes: Vec<String>,
@@ -106,7 +109,8 @@ struct Shown {
     used_at: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewToken)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskToken {
     name: String,
@@ -114,7 +118,8 @@ pub(super) struct AskToken {
     channels: Option<Vec<String>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = CreatedToken)]
 pub(super) struct Created {
     #[serde(flatten)]
     shown: Shown,
@@ -122,17 +127,35 @@ pub(super) struct Created {
     token: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = RevokedToken)]
 pub(super) struct Revoked {
     name: String,
     revoked: bool,
 }
 
+/// Lists the named tokens, without the tokens themselves.
+#[utoipa::path(
+    get,
+    path = "/tokens",
+    operation_id = "listTokens",
+    tag = "tokens",
+    responses((status = 200, description = "All of them", body = List)),
+)]
 pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
     caller.need_all_channels()?;
     Ok(Json(List { tokens: read(&*api.store).await?.into_iter().map(Shown::from).collect() }))
 }
 
+/// Makes a named token.
+#[utoipa::path(
+    post,
+    path = "/tokens",
+    operation_id = "createToken",
+    tag = "tokens",
+    request_body = AskToken,
+    responses((status = 201, description = "The token, shown this once", body = Created), (status = 409)),
+)]
 pub(super) async fn create(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -152,7 +175,7 @@ pub(super) async fn create(
         }
         if tokens.iter().any(|known| known.name == token.name) {
             let detail = format!("there is a token `{}` already; revoke it first, or choose another name", token.name);
-            return Err(Problem::new(StatusCode::CONFLICT, "The name is taken", detail));
+            return Err(Problem::new(Code::NameTaken, detail));
         }
         if tokens.len() >= TOKENS_MAX {
             return Err(Problem::unprocessable(format!("there are {TOKENS_MAX} tokens already; revoke one first")));
@@ -166,6 +189,15 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(Created { shown: token.into(), token: secret })))
 }
 
+/// Revokes a named token.
+#[utoipa::path(
+    delete,
+    path = "/tokens/{name}",
+    operation_id = "revokeToken",
+    tag = "tokens",
+    params(("name" = String, Path, description = "The name of the token")),
+    responses((status = 200, description = "It opens nothing any more", body = Revoked), (status = 404)),
+)]
 pub(super) async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Caller,

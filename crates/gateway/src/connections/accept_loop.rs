@@ -26,6 +26,8 @@ pub struct Allowance {
     pub connections: usize,
     /// Who brings the connections of many.
     pub proxies: Proxies,
+    /// Request line and headers of a request.
+    pub header_bytes: usize,
     /// Time to send all headers; also the longest a connection may idle between requests.
     pub header_timeout: Duration,
     /// The longest a client may leave an answer lying without taking any of it.
@@ -124,12 +126,12 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
     http.timer(TokioTimer::new())
         .header_read_timeout(allowance.header_timeout)
         .max_headers(limits::HEADER_COUNT_MAX)
-        .max_header_size(limits::HEADER_MAX_BYTES);
+        .max_header_size(allowance.header_bytes);
     http
 }
 
 /// The next connection that has a place. While everybody is at work who may not be cut off, the kernel holds those that come.
-async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetry) -> (TcpStream, Peer, HeldPlace) {
+pub(crate) async fn next(listener: &TcpListener, places: &Arc<Places>, telemetry: &Telemetry) -> (TcpStream, Peer, HeldPlace) {
     loop {
         let (stream, from) = match listener.accept().await {
             Ok(taken) => taken,
@@ -207,6 +209,7 @@ mod tests {
         };
         let allowance = Allowance {
             connections: 10,
+            header_bytes: limits::HEADER_MAX_BYTES,
             proxies: Proxies::default(),
             header_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),

@@ -1,6 +1,6 @@
 //! Connections and who brings them: the accept loop with its timeouts, the shares of strangers, and whose word about an address counts.
 
 pub mod accept_loop;
-mod patience;
+pub(crate) mod patience;
 pub mod peer;
 pub mod places;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 
 /// Passes everything on, and fails a write that made no progress for too long: a client that never reads its answers would otherwise
 /// hold its connection, and the answers, for ever.
-pub(super) struct Patience<S> {
+pub(crate) struct Patience<S> {
     stream: S,
     write_timeout: Duration,
     /// Kept while a write waits.
@@ -36,7 +36,7 @@ impl Moved {
 }
 
 impl<S> Patience<S> {
-    pub(super) fn new(stream: S, write_timeout: Duration) -> Self {
+    pub(crate) fn new(stream: S, write_timeout: Duration) -> Self {
         Self { stream, write_timeout, overdue: None, moved: Moved::default() }
     }
 

@@ -15,7 +15,7 @@ const SHARE_OF_ADDRESS: usize = 4;
 /// .. and at least so many.
 const ADDRESS_LEAST: usize = 8;
 
-pub(super) struct Places {
+pub(crate) struct Places {
     limit: usize,
     per_address: usize,
     /// They bring the connections of many.
@@ -60,11 +60,11 @@ struct Open {
 }
 
 /// One connection's place, given back when dropped.
-pub(super) struct HeldPlace {
+pub(crate) struct HeldPlace {
     places: Arc<Places>,
     id: u64,
     /// Cancelled when the place is needed for another.
-    pub(super) cut: CancellationToken,
+    pub(crate) cut: CancellationToken,
 }
 
 /// How the connection of a request stands. Requests carry it along.
@@ -84,7 +84,7 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    pub(super) fn new(limit: usize, proxies: Proxies) -> Self {
+    pub(crate) fn new(limit: usize, proxies: Proxies) -> Self {
         let per_address = (limit / SHARE_OF_ADDRESS).max(ADDRESS_LEAST).min(limit);
         Self { limit, per_address, proxies, inner: Mutex::default(), freed: Notify::new() }
     }
@@ -171,7 +171,7 @@ impl Inner {
 }
 
 impl HeldPlace {
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         Standing { places: Arc::clone(&self.places), id: self.id }
     }
 }
@@ -186,7 +186,7 @@ impl Drop for HeldPlace {
 
 impl Standing {
     /// A request has begun.
-    pub(super) fn asks(&self) {
+    pub(crate) fn asks(&self) {
         let mut inner = self.places.inner();
         let known = inner.open.get(&self.id).is_some_and(|open| open.known);
         inner.stand(self.id, Some(if known { Rank::Known } else { Rank::Asking }));
@@ -207,7 +207,7 @@ impl Standing {
     }
 
     /// The request was answered.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         let mut inner = self.places.inner();
         let known = inner.open.get(&self.id).is_some_and(|open| open.known);
         inner.stand(self.id, Some(if known { Rank::Known } else { Rank::Stranger }));

@@ -123,6 +123,11 @@ impl Circuit {
         Ok(Pass { circuit: self, probe: Some(number) })
     }
 
+    /// When the target is looked at next; `None`: it is not taken for dead.
+    pub(super) fn probe_at_ms(&self) -> Option<i64> {
+        self.lock().open.as_ref().map(|open| open.probe_at_ms)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

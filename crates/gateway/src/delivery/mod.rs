@@ -2,9 +2,15 @@
 
 mod answers;
 mod circuit;
+mod composer;
+mod hints;
 mod judge;
 mod passing;
+mod places;
+mod pull;
 mod replies;
+mod routes;
+mod run;
 mod standard;
 mod target;
 
@@ -16,7 +22,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 pub use answers::{Answers, Verdict};
+pub use hints::likely_cause;
 pub use passing::{Passage, Passed};
+pub use pull::{Ended, Pull, Pulled, Word};
+pub(crate) use run::PUT_OFF_MS;
 
 use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};
@@ -27,27 +36,33 @@ use hapax_store::{
 
 use self::circuit::{Pass, Trip, TurnedAway};
 use self::judge::{Heard, Judgement, judge, next_wait_ms, turned_away_wait_ms};
+use self::routes::Routes;
 use self::target::Target;
 use crate::channels::Channels;
+use crate::dropin::{DropInState, redo};
 use crate::http_client::BadCalls;
-use crate::settings::{Mode, OnPoison};
-use crate::telemetry::Telemetry;
+use crate::settings::{self, Mode, OnPoison};
+use crate::telemetry::{TargetTelemetry, Telemetry};
+use crate::typing::Typing;
 use crate::worker::{self, CallGuard, Hold, Work};
 
 /// How long the store may take to keep a reply that was not sent.
 const KEEP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Delivers the inbox of all channels that have a target.
+/// Delivers the inbox of all channels that have a target for anybody.
 pub struct Delivery {
-    targets: HashMap<Arc<str>, Target>,
+    routes: HashMap<Arc<str>, Routes>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     answers: Arc<Answers>,
     telemetry: Arc<Telemetry>,
+    typing: Arc<Typing>,
+    /// Where sends of the bot find out which event they belong to.
+    dropin: DropInState,
 }
 
 /// Said of a call that was open when the grace period of a stop was over.
-const CUT_BY_STOP: &str = "cut, because hapax stopped; the target may still be at work on it";
+pub(crate) const CUT_BY_STOP: &str = "cut, because hapax stopped; the target may still be at work on it";
 
 /// How one attempt ended.
 struct Attempt {
@@ -72,57 +87,68 @@ impl Delivery {
         clock: Arc<dyn Clock>,
         answers: Arc<Answers>,
         telemetry: Arc<Telemetry>,
+        typing: Arc<Typing>,
+        dropin: DropInState,
     ) -> Result<Self, BadCalls> {
         let client = target::client()?;
-        let mut targets = HashMap::new();
-        for channel in channels.iter() {
-            if let Some(target) = Target::new(channel.clone(), &client, &telemetry)? {
-                targets.insert(Arc::clone(&target.settings.name), target);
-            }
+        let mut routes = HashMap::new();
+        for channel in channels.iter().filter(|channel| !channel.settings.is_pulled()) {
+            routes.insert(Arc::clone(channel.name()), Routes::new(channel, &client, &telemetry)?);
         }
-        Ok(Self { targets, store, clock, answers, telemetry })
+        Ok(Self { routes, store, clock, answers, telemetry, typing, dropin })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
     pub fn loops(&self) -> HashMap<i64, Vec<(Arc<str>, usize)>> {
         let mut loops: HashMap<i64, Vec<_>> = HashMap::new();
-        for (name, target) in &self.targets {
-            let slots = target.settings.concurrency;
-            loops.entry(target.settings.lease_ms).or_default().push((Arc::clone(name), slots));
+        for (name, routes) in &self.routes {
+            loops.entry(routes.settings.lease_ms).or_default().push((Arc::clone(name), routes.slots()));
         }
         loops
     }
 
     async fn attempt(&self, target: &Target, lease: &InboxLease, guard: &CallGuard) -> Attempt {
         let now_ms = self.clock.now_ms();
-        if let (Some(stale_after_ms), None) = (target.settings.stale_after_ms, lease.replay)
-            && now_ms - lease.received_ms > stale_after_ms
-        {
-            let why = format!(
-                "older than stale_after ({} s) when its turn came; `hapax replay` delivers it all the same",
-                stale_after_ms / 1_000
-            );
-            return Attempt::without_request(Outcome::Parked { why, charged: false }, 504);
+        if let Some(stale) = too_old(&target.settings, lease, now_ms) {
+            return Attempt::without_request(stale, 504);
         }
         let pass = match target.circuit.pass(now_ms) {
             Ok(pass) => pass,
-            Err(wait_ms) => return Attempt::without_request(Outcome::HandBack { wait_ms, called: None }, 503),
+            Err(wait_ms) => {
+                return Attempt::without_request(hand_back(target.places.wait_for_recovery(Instant::now(), wait_ms)), 503);
+            }
         };
-        let Some(body) = target.body(lease) else {
-            // The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
-            let why =
-                format!("its part of the webhook could not be cut out for provider {}", target.settings.provider.provider());
-            return Attempt::without_request(Outcome::Parked { why, charged: false }, 502);
+        let _place = match target.places.take(Instant::now()) {
+            Ok(place) => place,
+            Err(wait_ms) => return Attempt::without_request(hand_back(wait_ms), 503),
+        };
+        let Some(body) = target.composer.body(lease) else {
+            return Attempt::without_request(cannot_be_cut(&target.settings), 502);
+        };
+        let run = match self.begin_run(target, lease).await {
+            Ok(run) => run,
+            Err(wait_ms) => return Attempt::without_request(hand_back(wait_ms), 503),
         };
         let begun = Instant::now();
         let (heard, answer) = target.post(lease, body, guard, self.clock.wall_ms()).await;
+        if let Some(run) = run {
+            run.heard(&heard, guard.refused()).await;
+        }
         if guard.refused() {
             // Another instance may have it by now; if so, this is refused as well.
-            return Attempt::without_request(Outcome::HandBack { wait_ms: 0, called: None }, 503);
+            return Attempt::without_request(hand_back(0), 503);
         }
         let took = begun.elapsed();
+        if matches!(heard, Heard::Status { status: 200..=299, .. })
+            && let Some(again) = redo::instead(&self.dropin, &target.settings, lease).await
+        {
+            if pass.alive(lease.item) {
+                target.telemetry.circuit_closed();
+            }
+            return Attempt { verdict: verdict_of(&heard, answer), outcome: again, took, unsent: None };
+        }
         // A thread that is to wait for each of its events waits for what was refused with a 4xx too.
-        let gives_up_on_4xx = target.settings.park_on_4xx && on_poison(target, lease) == OnPoison::Park;
+        let gives_up_on_4xx = target.settings.park_on_4xx && on_poison(&target.settings, lease) == OnPoison::Park;
         let judgement = judge(&heard, gives_up_on_4xx);
         let (outcome, unsent) = self.outcome(target, lease, pass, judgement, &heard, answer.as_ref());
         Attempt { verdict: verdict_of(&heard, answer), outcome, took, unsent }
@@ -141,20 +167,22 @@ impl Delivery {
         let now_ms = self.clock.now_ms();
         let tripped = |trip: Trip, why: &str| {
             if trip.opened {
-                target.telemetry.circuit_opened(trip.wait_ms, why);
+                target.telemetry.circuit_opened(trip.wait_ms, why, now_ms);
+            } else if let Some(probe_at_ms) = target.circuit.probe_at_ms() {
+                target.telemetry.still_down(probe_at_ms, why);
             }
             trip.wait_ms
         };
         match judgement {
-            Judgement::Dead { why } => (Outcome::HandBack { wait_ms: tripped(pass.dead(now_ms), &why), called: None }, None),
+            Judgement::Dead { why } => (hand_back(tripped(pass.dead(now_ms), &why)), None),
             Judgement::TurnedAway { why, asked_ms } => {
                 let wait_ms = match pass.turned_away(now_ms, &thread_of(lease), lease.item) {
-                    TurnedAway::ByItsOwnFault => return (failure(target, lease, why, asked_ms), None),
+                    TurnedAway::ByItsOwnFault => return (failure(&target.settings, lease, why, asked_ms), None),
                     // What it asks for holds its lane; the others find out for themselves.
                     TurnedAway::WithAll(trip) => tripped(trip, &why).max(asked_ms.unwrap_or(0).min(RETRY_AFTER_MAX_MS)),
                     TurnedAway::Alone { times } => turned_away_wait_ms(target.settings.retry, times, rand::random(), asked_ms),
                 };
-                (Outcome::HandBack { wait_ms, called: Some(why) }, None)
+                (Outcome::HandBack { wait_ms, why: Some(why), called: true }, None)
             }
             Judgement::Taken | Judgement::Again { .. } | Judgement::Hopeless { .. } => {
                 if !matches!(heard, Heard::Status { .. }) {
@@ -163,7 +191,7 @@ impl Delivery {
                     target.telemetry.circuit_closed();
                 }
                 match judgement {
-                    Judgement::Again { why, asked_ms } => (failure(target, lease, why, asked_ms), None),
+                    Judgement::Again { why, asked_ms } => (failure(&target.settings, lease, why, asked_ms), None),
                     Judgement::Hopeless { why } => (Outcome::Parked { why, charged: true }, None),
                     _ => taken(target, lease, heard, answer, self.clock.wall_ms()),
                 }
@@ -172,9 +200,9 @@ impl Delivery {
     }
 
     /// Writes the outcome down. False when it does not count.
-    async fn settle(&self, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
+    async fn settle(&self, routes: &Routes, target: &Target, lease: &InboxLease, hold: &Hold, outcome: &Outcome) -> bool {
         let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
-        match worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, attempt).await {
+        match worker::settle(hold, "settle_inbox", &self.telemetry, &routes.unsettled, attempt).await {
             Some(Settled::Done) => true,
             Some(Settled::Kept) => {
                 if let Outcome::Delivered { replies, .. } = outcome {
@@ -194,7 +222,7 @@ impl Delivery {
                 target.telemetry.parked(first_event(lease), lease.attempt, &why);
                 let parked =
                     || self.store.settle_inbox(hold.lane, hold.fence, Outcome::Parked { why: why.clone(), charged: false });
-                worker::settle(hold, "settle_inbox", &self.telemetry, &target.unsettled, parked).await;
+                worker::settle(hold, "settle_inbox", &self.telemetry, &routes.unsettled, parked).await;
                 false
             }
             None => false,
@@ -220,27 +248,28 @@ impl Delivery {
     }
 
     fn tell(&self, target: &Target, lease: &InboxLease, attempt: Attempt) {
-        let event = first_event(lease);
-        match &attempt.outcome {
-            Outcome::Delivered { status, replies, .. } => {
-                target.telemetry.delivered(event, lease.attempt, *status, attempt.took);
-                if !replies.is_empty() {
-                    target.telemetry.replied(event, replies.len() as u64);
-                }
-            }
-            Outcome::Retry { wait_ms, why } => target.telemetry.retried(event, lease.attempt, *wait_ms, why),
-            Outcome::Parked { why, .. } => target.telemetry.parked(event, lease.attempt, why),
-            Outcome::HandBack { called, .. } => {
-                target.telemetry.handed_back(
-                    event,
-                    called.as_deref().unwrap_or("the target is not there, hapax stops, or the lease was too old"),
-                );
+        tell(&target.telemetry, lease, &attempt.outcome, attempt.took);
+        self.announce(&target.settings, lease, &attempt.verdict);
+    }
+
+    /// Tells a provider that waits how it went.
+    fn announce(&self, settings: &settings::Channel, lease: &InboxLease, verdict: &Verdict) {
+        if settings.mode == Mode::Proxy {
+            for event in &lease.events {
+                self.answers.announce(event.id, verdict.clone());
             }
         }
-        if target.settings.mode == Mode::Proxy {
-            for event in &lease.events {
-                self.answers.announce(event.id, attempt.verdict.clone());
-            }
+    }
+
+    /// Puts an item back whose account has no target. It says so, and comes again in case another instance has one.
+    async fn keep_waiting(&self, routes: &Routes, lease: &InboxLease, hold: &Hold) {
+        let account = account_of(lease);
+        let outcome = routes.without_target(account);
+        let attempt = || self.store.settle_inbox(hold.lane, hold.fence, outcome.clone());
+        let settled = worker::settle(hold, "settle_inbox", &self.telemetry, &routes.unsettled, attempt).await;
+        if settled == Some(Settled::Done) {
+            self.telemetry.without_target(&lease.channel, account);
+            self.announce(&routes.settings, lease, &Verdict::Failed { status: 503 });
         }
     }
 }
@@ -266,15 +295,19 @@ impl Work for Delivery {
     fn allowance(&self, channel: &str) -> usize {
         // When the store is back after longer than our leases last, what we know must be written down before anything is leased:
         // the same items would be leased again, and the bot asked again for what it has answered.
-        match self.targets.get(channel) {
-            Some(target) if target.unsettled.load(Ordering::Acquire) == 0 => target.circuit.allowance(self.clock.now_ms()),
+        match self.routes.get(channel) {
+            Some(routes) if routes.unsettled.load(Ordering::Acquire) == 0 => routes.allowance(self.clock.now_ms()),
             _ => 0,
         }
     }
 
     async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {
-        // Only channels with a target are asked for.
-        let Some(target) = self.targets.get(&lease.channel) else { return };
+        // Only channels with targets are asked for.
+        let Some(routes) = self.routes.get(&lease.channel) else { return };
+        let Some(target) = routes.target(account_of(&lease)) else {
+            hold.free_slot();
+            return self.keep_waiting(routes, &lease, &hold).await;
+        };
         let guard = hold.guard();
         let mut attempt = tokio::select! {
             biased;
@@ -284,12 +317,17 @@ impl Work for Delivery {
                     target.telemetry.fence_lost(first_event(&lease), hold.fence);
                     return;
                 }
-                let called = guard.let_go().then(|| CUT_BY_STOP.to_owned());
-                Attempt::without_request(Outcome::HandBack { wait_ms: 0, called }, 503)
+                let called = guard.let_go();
+                let why = called.then(|| CUT_BY_STOP.to_owned());
+                Attempt::without_request(Outcome::HandBack { wait_ms: 0, why, called }, 503)
             }
+            never = self.typing.show(&lease, self.clock.now_ms()) => match never {},
         };
         hold.free_slot();
-        if self.settle(target, &lease, &hold, &attempt.outcome).await {
+        if target.settings.dropin.is_some() {
+            self.dropin.note_parked(&lease, &attempt.outcome, target.settings.retention_ms, &self.telemetry).await;
+        }
+        if self.settle(routes, target, &lease, &hold, &attempt.outcome).await {
             let unsent = attempt.unsent.take();
             self.tell(target, &lease, attempt);
             if let Some(unsent) = unsent {
@@ -305,7 +343,52 @@ impl Attempt {
     }
 }
 
-fn first_event(lease: &InboxLease) -> EventId {
+/// Says how an attempt ended.
+fn tell(telemetry: &TargetTelemetry, lease: &InboxLease, outcome: &Outcome, took: Duration) {
+    let event = first_event(lease);
+    match outcome {
+        Outcome::Delivered { status, replies, .. } => {
+            telemetry.delivered(event, lease.attempt, *status, took);
+            if !replies.is_empty() {
+                telemetry.replied(event, replies.len() as u64);
+            }
+        }
+        Outcome::Retry { wait_ms, why } => telemetry.retried(event, lease.attempt, *wait_ms, why),
+        Outcome::Parked { why, .. } => telemetry.parked(event, lease.attempt, why),
+        Outcome::HandBack { why, .. } => {
+            let why = why.as_deref().unwrap_or("the target is not there or has no place, hapax stops, or the lease was too old");
+            telemetry.handed_back(event, why);
+        }
+    }
+}
+
+/// Nothing was called, and nothing is charged.
+fn hand_back(wait_ms: i64) -> Outcome {
+    Outcome::HandBack { wait_ms, why: None, called: false }
+}
+
+/// Parks what has waited for longer than its channel allows; a replay is somebody's wish.
+pub(crate) fn too_old(settings: &settings::Channel, lease: &InboxLease, now_ms: i64) -> Option<Outcome> {
+    let stale_after_ms = settings.stale_after_ms.filter(|_| lease.replay.is_none())?;
+    let why = || {
+        let after_s = stale_after_ms / 1_000;
+        format!("older than stale_after ({after_s} s) when its turn came; `hapax replay` delivers it all the same")
+    };
+    (now_ms - lease.received_ms > stale_after_ms).then(|| Outcome::Parked { why: why(), charged: false })
+}
+
+/// The whole of it would bring the bot events that are not this item's: copies, or other lanes'.
+fn cannot_be_cut(settings: &settings::Channel) -> Outcome {
+    let why = format!("its part of the webhook could not be cut out for provider {}", settings.provider.provider());
+    Outcome::Parked { why, charged: false }
+}
+
+/// All events of an item are of one account.
+fn account_of(lease: &InboxLease) -> &str {
+    lease.events.first().map_or("", |event| &event.account)
+}
+
+pub(crate) fn first_event(lease: &InboxLease) -> EventId {
     lease.events.first().map_or(EventId(lease.item.0), |event| event.id)
 }
 
@@ -331,15 +414,15 @@ fn taken(target: &Target, lease: &InboxLease, heard: &Heard, answer: Option<&Ans
 }
 
 /// What becomes of an item that fails too often. Where nobody waits behind it, it would be called for ever and nobody would notice.
-fn on_poison(target: &Target, lease: &InboxLease) -> OnPoison {
+fn on_poison(settings: &settings::Channel, lease: &InboxLease) -> OnPoison {
     let has_lane = lease.events.first().is_some_and(|event| event.thread.is_some() && event.kind.waits_in_thread());
-    if has_lane { target.settings.on_poison } else { OnPoison::Park }
+    if has_lane { settings.on_poison } else { OnPoison::Park }
 }
 
 /// Charges one failure, which may be the last.
-fn failure(target: &Target, lease: &InboxLease, why: String, asked_ms: Option<i64>) -> Outcome {
-    let (settings, number) = (&target.settings, lease.failures + 1);
-    match next_wait_ms(settings.retry, on_poison(target, lease), number, rand::random(), asked_ms) {
+pub(crate) fn failure(settings: &settings::Channel, lease: &InboxLease, why: String, asked_ms: Option<i64>) -> Outcome {
+    let number = lease.failures + 1;
+    match next_wait_ms(settings.retry, on_poison(settings, lease), number, rand::random(), asked_ms) {
         Some(wait_ms) => Outcome::Retry { wait_ms, why },
         None => {
             let why = format!("{why}; that was failure {number} of {}", settings.retry.attempts);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use hapax_domain::ThreadId;
 use hapax_store::{Answer, KeptHeaders};
 use http::{HeaderName, HeaderValue};
@@ -23,11 +24,11 @@ pub struct Passed {
     pub body: Bytes,
     /// How many events it has in all.
     pub events: usize,
-    /// The indexes of those that go to the target.
-    pub keep: Vec<u32>,
+    /// The accounts and indexes of those that go to a target.
+    pub keep: Vec<(String, u32)>,
     /// The same for copies of the webhook: the last chance for the bot to recognise one.
     pub once: String,
-    /// When all that goes to the target is of one thread.
+    /// When all that goes to a target is of one thread.
     pub thread: Option<ThreadId>,
 }
 
@@ -39,16 +40,32 @@ pub enum Passage {
 }
 
 impl Delivery {
-    /// Makes the one request. Replies are not sent: nobody could make sure that they are sent once.
+    /// Makes one request to each target that has a part in it. Replies are not sent: nobody could make sure that they are sent once.
     pub async fn pass(&self, channel: &str, passed: Passed) -> Passage {
-        let Some(target) = self.targets.get(channel) else { return Passage::NotTaken("there is no target".to_owned()) };
-        let whole = passed.events == passed.keep.len();
-        let Some(body) = target.cut(&passed.body, whole, || passed.keep.clone()) else {
+        let Some(routes) = self.routes.get(channel) else { return Passage::NotTaken("there is no target".to_owned()) };
+        let Some(parts) = routes.split(&passed.keep) else {
+            // Before any call: what the others took would come to them again with the rest.
+            return Passage::NotTaken("an account in it has no target".to_owned());
+        };
+        let passages = parts.into_iter().map(|(target, keep)| self.pass_part(target, &passed, keep));
+        let mut answer = None;
+        for passage in join_all(passages).await {
+            match passage {
+                Passage::Taken(given) => answer = answer.or(given),
+                not_taken @ Passage::NotTaken(_) => return not_taken,
+            }
+        }
+        Passage::Taken(answer)
+    }
+
+    async fn pass_part(&self, target: &Target, passed: &Passed, keep: Vec<u32>) -> Passage {
+        let whole = passed.events == keep.len();
+        let Some(body) = target.composer.cut(&passed.body, whole, || keep) else {
             return Passage::NotTaken("its part of the webhook could not be cut out".to_owned());
         };
         let wall_ms = self.clock.wall_ms();
         let request = target.request(&passed.headers, body, wall_ms, |headers, body| {
-            target.add_names(headers, &passed.once, passed.thread.as_ref(), body, wall_ms);
+            target.composer.add_names(headers, &passed.once, passed.thread.as_ref(), body, wall_ms);
             headers.insert(PASSED, HeaderValue::from(1));
         });
         let patience = target.patience().min(WAIT_MAX);

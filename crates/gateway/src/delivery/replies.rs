@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::settings::Mode;
 
-const CONTENT_TYPE: &str = "application/vnd.hapax.replies+json";
+pub(super) const CONTENT_TYPE: &str = "application/vnd.hapax.replies+json";
 
 /// How a bot writes a reply in its provider's own way; Telegram takes all three.
 const OWN_TYPES: [&str; 3] = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"];
@@ -195,7 +195,8 @@ mod tests {
             headers: KeptHeaders::default(),
             body: Bytes::new(),
             webhook_events: 1,
-            events: vec![LeasedEvent { id, kind: Kind::Message, index: 0, thread }],
+            events: vec![LeasedEvent { id, kind: Kind::Message, index: 0, account: "700001".to_owned(), thread }],
+            rest: Vec::new(),
         }
     }
 

@@ -5,6 +5,8 @@ use hapax_store::Answer;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 
+use crate::api::Code;
+
 pub(super) type Reply = Response<Full<Bytes>>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -32,16 +34,23 @@ fn counts(accepted: usize, repeated: usize, conflict: bool) -> Bytes {
 }
 
 /// An RFC 9457 problem. `detail` is ours, never the client's, so it needs no escaping.
-pub(super) fn problem(status: StatusCode, detail: &'static str) -> Reply {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let code = status.as_u16();
-    let body = format!(r#"{{"type":"about:blank","title":"{title}","status":{code},"detail":"{detail}"}}"#);
+pub(super) fn problem(code: Code, detail: &'static str) -> Reply {
+    problem_as(code.status(), code, detail)
+}
+
+/// The same under a status that is not ours.
+pub(super) fn problem_as(status: StatusCode, code: Code, detail: &'static str) -> Reply {
+    let (title, name, number) = (code.title(), code.name(), status.as_u16());
+    let body = format!(r#"{{"type":"about:blank","title":"{title}","status":{number},"detail":"{detail}","code":"{name}"}}"#);
     reply(status, PROBLEM, Bytes::from(body))
 }
 
 /// A problem that goes away: asks the client to come again.
-pub(super) fn later(status: StatusCode, detail: &'static str, after_s: u32) -> Reply {
-    let mut reply = problem(status, detail);
+pub(super) fn later(code: Code, detail: &'static str, after_s: u32) -> Reply {
+    come_again(problem(code, detail), after_s)
+}
+
+pub(super) fn come_again(mut reply: Reply, after_s: u32) -> Reply {
     reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after_s));
     reply
 }
@@ -105,10 +114,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_problem_is_json_too() {
-        let reply = later(StatusCode::SERVICE_UNAVAILABLE, "the store is busy", 2);
+        let reply = later(Code::StoreUnavailable, "the store is busy", 2);
         assert_eq!(reply.headers()[header::RETRY_AFTER], "2");
         let body = reply.into_body().collect().await.expect("a whole body").to_bytes();
         let json: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(json["status"], 503);
+        assert_eq!(json["code"], "store_unavailable");
     }
 }

@@ -170,6 +170,7 @@ mod tests {
             body: arrival.body.clone(),
             webhook_events: 1,
             events: Vec::new(),
+            rest: Vec::new(),
         };
         Waiting { lease, arrival: Arc::new(arrival) }
     }

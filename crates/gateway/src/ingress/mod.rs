@@ -18,15 +18,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use hyper::body::Body;
 use tokio::time::Instant;
 
 pub use self::answer::Counted;
-use self::answer::{Reply, counted, counted_in, later, passed_on, problem, spoken};
+use self::answer::{Reply, come_again, counted, counted_in, later, passed_on, problem, problem_as, spoken};
 use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
-use hapax_domain::{ChannelKey, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
-use hapax_providers::{Parsed, Problem, Provider, RawRequest};
+use crate::api::Code;
+use hapax_domain::{ChannelKey, Coalesce, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
+use hapax_providers::{Parsed, Problem, Provider, RawRequest, Refused};
 use hapax_store::clock::Clock;
 use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Store, StoreError, in_time, keep_beside};
 
@@ -39,7 +40,7 @@ use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
 use crate::delivery::{Answers, Delivery, Verdict};
 use crate::settings::{Deliver, Limits, Mode, OnStoreFailure};
-use crate::telemetry::{ChannelTelemetry, Memory, RefusedWhy, Telemetry};
+use crate::telemetry::{ChannelTelemetry, Disbelief, Memory, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
 pub const PATH: &str = "/in/";
@@ -53,7 +54,7 @@ const CONFLICTS_AT_ONCE: usize = 64;
 /// How long the store may take to count copies; a count is a hint.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The public door, with everything per channel made ready.
+/// The public listener, with everything per channel made ready.
 pub struct Ingress {
     channels: HashMap<Box<str>, IngressChannel>,
     store: Arc<dyn Store>,
@@ -100,6 +101,7 @@ struct IngressChannel {
     room: ChannelRoom,
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
+    coalesce: Option<Coalesce>,
     on_store_failure: OnStoreFailure,
     /// Shut while webhooks of this channel are in the spool; `None`: there never are any.
     gate: Option<Arc<Gate>>,
@@ -116,8 +118,8 @@ impl Ingress {
     pub fn new(channels: &Channels, limits: &Limits, links: Links) -> Self {
         let Links { store, clock, answers, spool, delivery, telemetry, proxies } = links;
         let room = BodyRoom::new(limits.bodies_bytes);
-        let doors = channels.iter().map(|Channel { settings: channel, provider, .. }| {
-            let proxy_wait = (channel.mode == Mode::Proxy && channel.target.is_some())
+        let ready = channels.iter().map(|Channel { settings: channel, provider, .. }| {
+            let proxy_wait = (channel.mode == Mode::Proxy && channel.has_target())
                 .then(|| Duration::from_millis(channel.timeout_ms.clamp(0, PROXY_WAIT_MAX_MS) as u64));
             let channel = IngressChannel {
                 telemetry: telemetry.channel(&channel.name),
@@ -127,6 +129,7 @@ impl Ingress {
                 retries_ms: channel.provider.retries_ms(),
                 deliver: channel.deliver.clone(),
                 window_ms: channel.window_ms,
+                coalesce: channel.turns.map(|turns| turns.coalesce),
                 replay_guard: channel.replay_guard,
                 suspects: Suspects::default(),
                 room: room.channel(channel.max_body),
@@ -136,7 +139,7 @@ impl Ingress {
             };
             (Box::from(&*channel.name), channel)
         });
-        let channels: HashMap<Box<str>, IngressChannel> = doors.collect();
+        let channels: HashMap<Box<str>, IngressChannel> = ready.collect();
         let mut proofs: Vec<HeaderName> =
             channels.values().flat_map(|channel| channel.provider.signature_headers().iter().cloned()).collect();
         proofs.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -166,7 +169,12 @@ impl Ingress {
         let channel = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
         if head.method != Method::POST && head.method != Method::GET {
             channel.inspect(|channel| channel.telemetry.refused(RefusedWhy::Method));
-            return problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are sent by POST");
+            let mut refused = problem(Code::MethodNotAllowed, "webhooks are sent by POST");
+            refused.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("GET,POST"));
+            return refused;
+        }
+        if channel.is_none() {
+            self.telemetry.no_such_channel(head.uri.path().trim_start_matches(PATH));
         }
         let begun = Instant::now();
         let standing = head.extensions.remove::<Standing>();
@@ -212,7 +220,7 @@ impl Ingress {
                 return refuse_body(channel, bad);
             }
         }
-        no_entry(channel)
+        no_entry(channel, Disbelief::NoSignature)
     }
 
     /// How much of the store's knowledge is in memory.
@@ -244,7 +252,10 @@ impl Ingress {
     /// `believed` is called once the request has proved where it comes from.
     async fn take_in(&self, channel: &IngressChannel, request: &RawRequest, believed: impl FnOnce()) -> Reply {
         let now_ms = self.clock.now_ms();
-        let Ok(verified) = channel.provider.verify(request, self.clock.wall_ms()) else { return no_entry(Some(channel)) };
+        let verified = match channel.provider.verify(request, self.clock.wall_ms()) {
+            Ok(verified) => verified,
+            Err(refused) => return no_entry(Some(channel), disbelief(refused)),
+        };
         believed();
         if let Some(words) = channel.provider.challenge(&verified) {
             return spoken(words);
@@ -267,7 +278,8 @@ impl Ingress {
         }
         let headers = headers::keep(verified.headers(), channel.provider.signature_headers());
         let (name, body) = (Arc::clone(&channel.name), verified.body().clone());
-        let arrival = Arc::new(Arrival { channel: name, window_ms: channel.window_ms, headers, body, events });
+        let (window_ms, coalesce) = (channel.window_ms, channel.coalesce);
+        let arrival = Arc::new(Arrival { channel: name, window_ms, headers, body, events, coalesce });
         let deadline = Instant::now() + STORE_PATIENCE;
         let accepted = match in_time("taking in", STORE_PATIENCE, self.store.accept(Arc::clone(&arrival))).await {
             Ok(accepted) => accepted,
@@ -407,13 +419,14 @@ impl Ingress {
                 Ok(Some(Verdict::Answered(given))) => answer = answer.or(Some(given)),
                 Ok(Some(Verdict::Failed { status })) => {
                     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-                    return later(status, "the target did not take it yet; it will be tried again", 1);
+                    let detail = "the target did not take it yet; it will be tried again";
+                    return come_again(problem_as(status, Code::TargetFailed, detail), 1);
                 }
-                Ok(None) if first => return later(StatusCode::GATEWAY_TIMEOUT, "the target is still at it", 5),
-                Ok(None) => return later(StatusCode::CONFLICT, "the first request is still running", 5),
+                Ok(None) if first => return later(Code::TargetTimeout, "the target is still at it", 5),
+                Ok(None) => return later(Code::DeliveryInProgress, "the first request is still running", 5),
                 Err(error) => {
                     self.telemetry.store_unavailable("answer", &error);
-                    return later(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read now", 1);
+                    return later(Code::StoreUnavailable, "the store cannot be read now", 1);
                 }
             }
         }
@@ -434,14 +447,17 @@ impl IngressChannel {
     fn sort_out(&self, parsed: Parsed, body: &Bytes, nonce: &Nonce) -> Vec<NewEvent> {
         // The signature covers the body and nothing else; where a body is one event, it stands for that event.
         let guarded = self.replay_guard && parsed.events.len() == 1;
-        let guard = guarded.then(|| EventKey::from_content("signed", &self.name, body).in_channel(&self.key));
+        let signed = guarded.then(|| EventKey::from_content("signed", &self.name, body));
         let suspects_full = self.suspects.is_full();
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
         events.extend(parsed.events.into_iter().map(|event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
             let (key, window_ms) = self.identify(&event, nonce, &mut alike);
-            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, suspects_full, ..event };
+            // An adapter's own guard is another name of the very message: what holds it is the same.
+            let guard_suppresses = event.guard.is_some() || suspects_full;
+            let guard = event.guard.or(signed).map(|guard| guard.in_channel(&self.key));
+            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, guard_suppresses, ..event };
             NewEvent { disposition: if wanted { Disposition::Deliver } else { Disposition::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
@@ -486,28 +502,34 @@ fn has_conflict(accepted: &[Accepted]) -> bool {
 }
 
 /// What everybody hears who has proved nothing.
-fn no_entry(channel: Option<&IngressChannel>) -> Reply {
-    channel.inspect(|channel| channel.telemetry.refused(RefusedWhy::Signature));
-    problem(StatusCode::UNAUTHORIZED, "there is no such channel, or the signature is missing, wrong or too old")
+fn no_entry(channel: Option<&IngressChannel>, why: Disbelief) -> Reply {
+    channel.inspect(|channel| channel.telemetry.disbelieved(why));
+    problem(Code::Unauthorized, "there is no such channel, or the signature is missing, wrong or too old")
 }
 
 /// A GET is a handshake or nothing.
 fn shake_hands(channel: Option<&IngressChannel>, request: &RawRequest) -> Reply {
     match channel.and_then(|channel| channel.provider.handshake(request)) {
         Some(words) if words.status < 300 => spoken(words),
-        _ => no_entry(channel),
+        _ => no_entry(channel, Disbelief::Handshake),
+    }
+}
+
+fn disbelief(refused: Refused) -> Disbelief {
+    match refused {
+        Refused::NoSignature => Disbelief::NoSignature,
+        Refused::BadSignature => Disbelief::BadSignature,
+        Refused::Stale => Disbelief::Stale,
     }
 }
 
 fn refuse_body(channel: Option<&IngressChannel>, bad: BadBody) -> Reply {
-    let (why, status, detail) = match bad {
-        BadBody::TooLarge => (RefusedWhy::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this channel takes"),
-        BadBody::Slow => (RefusedWhy::Slow, StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
-        BadBody::Cut => (RefusedWhy::Cut, StatusCode::BAD_REQUEST, "the body broke off"),
-        BadBody::NoRoom => {
-            (RefusedWhy::Overload, StatusCode::SERVICE_UNAVAILABLE, "too much is being handled at once; send it again")
-        }
+    let (why, code, detail) = match bad {
+        BadBody::TooLarge => (RefusedWhy::TooLarge, Code::TooLarge, "the body is larger than this channel takes"),
+        BadBody::Slow => (RefusedWhy::Slow, Code::BodyTimeout, "the body took too long to arrive"),
+        BadBody::Cut => (RefusedWhy::Cut, Code::InvalidRequest, "the body broke off"),
+        BadBody::NoRoom => (RefusedWhy::Overload, Code::Overloaded, "too much is being handled at once; send it again"),
     };
     channel.inspect(|channel| channel.telemetry.refused(why));
-    if bad == BadBody::NoRoom { later(status, detail, 1) } else { problem(status, detail) }
+    if bad == BadBody::NoRoom { later(code, detail, 1) } else { problem(code, detail) }
 }

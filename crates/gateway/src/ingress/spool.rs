@@ -154,6 +154,7 @@ impl Spooled {
             headers: self.headers,
             body: self.body,
             events,
+            coalesce: None,
         }
     }
 }

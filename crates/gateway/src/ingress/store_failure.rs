@@ -7,11 +7,11 @@ use bytes::Bytes;
 use hapax_domain::EventKey;
 use hapax_providers::{RawRequest, Verified};
 use hapax_store::{Arrival, Disposition, KeptHeaders, NewEvent, StoreError};
-use http::StatusCode;
 
 use super::answer::{Reply, later, passed_on};
 use super::spool::Spooled;
 use super::{Ingress, IngressChannel, Nonce, headers};
+use crate::api::Code;
 use crate::delivery::{Passage, Passed};
 use crate::settings::OnStoreFailure;
 use crate::telemetry::RefusedWhy;
@@ -89,7 +89,7 @@ impl Ingress {
             headers: headers.clone(),
             body: body.clone(),
             events: events.len(),
-            keep: wanted().map(|event| event.index).collect(),
+            keep: wanted().map(|event| (event.account.clone(), event.index)).collect(),
             once: hex::encode(identity(channel, events).0),
             thread: thread.filter(|thread| wanted().all(|event| event.thread().as_ref() == Some(thread))),
         };
@@ -117,7 +117,8 @@ impl IngressChannel {
         let request = RawRequest { method: http::Method::POST, query: String::new(), headers, body };
         let events = self.sort_out(self.provider.parse(&Verified::kept(&request)), &request.body, &headers::nonce(kept));
         let headers = headers::keep(&request.headers, self.provider.signature_headers());
-        Arrival { channel: Arc::clone(&self.name), window_ms: self.window_ms, headers, body: request.body, events }
+        let (channel, coalesce) = (Arc::clone(&self.name), self.coalesce);
+        Arrival { channel, window_ms: self.window_ms, headers, body: request.body, events, coalesce }
     }
 }
 
@@ -133,5 +134,5 @@ fn identity(channel: &IngressChannel, events: &[NewEvent]) -> EventKey {
 
 pub(super) fn refuse(channel: &IngressChannel, after_s: u32) -> Reply {
     channel.telemetry.refused(RefusedWhy::Store);
-    later(StatusCode::SERVICE_UNAVAILABLE, "it could not be written to disk; send it again", after_s)
+    later(Code::StoreUnavailable, "it could not be written to disk; send it again", after_s)
 }

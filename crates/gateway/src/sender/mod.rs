@@ -4,7 +4,9 @@
 //! message in doubt; *invariant:* a message in doubt is sent again only where the channel chose `on_unknown = "resend"`.
 
 mod judge;
+mod kept;
 mod pace;
+mod pieces;
 mod wakes;
 mod wire;
 
@@ -25,14 +27,15 @@ use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, sti
 use self::pace::{Pace, Turn};
 use self::wakes::Wakes;
 use crate::channels::Channels;
+use crate::dropin::Outcomes;
 use crate::http_client::{BadCalls, read_address};
 use crate::settings::{self, OnUnknown};
 use crate::telemetry::{SendTelemetry, Telemetry};
+use crate::typing::Typing;
 use crate::worker::{self, CallGuard, Hold, POLL, Work};
 
 /// Messages that were leased before their account was paused are kept from going out for this long; then the store keeps them.
 const PAUSE_SETTLES_MS: i64 = 1_000;
-
 /// Sends the outbox of all channels that can send.
 pub struct Sender {
     outlets: HashMap<Arc<str>, Outlet>,
@@ -41,6 +44,9 @@ pub struct Sender {
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     wakes: Wakes,
+    typing: Arc<Typing>,
+    /// Bots that wait for what becomes of their messages.
+    outcomes: Arc<Outcomes>,
 }
 
 /// One channel's sending side.
@@ -53,6 +59,10 @@ struct Outlet {
     /// Outcomes that are known and not written down.
     unsettled: AtomicUsize,
     telemetry: SendTelemetry,
+    /// How long answers are kept.
+    keep_ms: i64,
+    /// Bots wait for these answers.
+    serves_bots: bool,
 }
 
 /// A leased message and its place in its account's pace.
@@ -67,6 +77,8 @@ impl Sender {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         telemetry: Arc<Telemetry>,
+        typing: Arc<Typing>,
+        outcomes: Arc<Outcomes>,
     ) -> Result<Self, BadCalls> {
         let mut outlets = HashMap::new();
         for channel in channels.iter() {
@@ -78,12 +90,14 @@ impl Sender {
                 calls: Semaphore::new(settings.concurrency.max(1)),
                 unsettled: AtomicUsize::new(0),
                 telemetry: telemetry.sending(&name),
+                keep_ms: channel.settings.retention_ms,
+                serves_bots: channel.settings.dropin.is_some(),
                 settings,
                 adapter,
             };
             outlets.insert(name, outlet);
         }
-        Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default() })
+        Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default(), typing, outcomes })
     }
 
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
@@ -97,6 +111,9 @@ impl Sender {
 
     /// Works on one message to its end; nothing when the lease was lost on the way, so that no outcome counts.
     async fn work_on(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
+        if let Some(said) = self.said_before(outlet, &leased.lease).await {
+            return self.unless_lost(outlet, &leased.lease, hold, said);
+        }
         match leased.lease.in_doubt_since_ms {
             Some(since_ms) if outlet.settings.on_unknown != OnUnknown::Resend => {
                 self.reconcile(outlet, &leased.lease, since_ms, hold).await
@@ -112,10 +129,13 @@ impl Sender {
             Turn::Later { wait_ms } => return Some(SendOutcome::HandBack { wait_ms }),
         };
         let guard = hold.guard();
-        let request = match outlet.request(lease, &guard) {
+        let request = match outlet.request(lease, &guard, &self.store) {
             Ok(request) => request,
             Err(why) => return Some(SendOutcome::Failed { why }),
         };
+        if self.file_is_gone(outlet, lease).await {
+            return Some(SendOutcome::Failed { why: "its file is gone".to_owned() });
+        }
         if wait_ms > 0 {
             hold.free_slot();
         }
@@ -131,7 +151,11 @@ impl Sender {
         if silent_ms > 0 {
             return Some(SendOutcome::HandBack { wait_ms: silent_ms });
         }
-        match self.store.begin(hold.lane, hold.fence).await {
+        let beginning = async {
+            self.forget_answer(outlet, lease).await?;
+            self.store.begin(hold.lane, hold.fence).await
+        };
+        match beginning.await {
             Ok(Settled::Done | Settled::Kept) => {}
             // The lease is another's; or the provider has named the message since, and handing it back ends it as sent.
             Ok(Settled::Lost) => return self.unless_lost(outlet, lease, hold, SendOutcome::HandBack { wait_ms: 0 }),
@@ -154,11 +178,13 @@ impl Sender {
         guard: &CallGuard,
         hold: &Hold,
     ) -> Option<SendOutcome> {
+        self.typing.said(&lease.channel, &lease.account, &lease.peer);
         let begun = Instant::now();
+        let mut said = None;
         let heard = tokio::select! {
             biased;
             answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
-                Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), &answer)),
+                Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), said.insert(answer))),
                 Err(silence) if silence.may_have_left && guard.let_go() => Heard::Nothing(silence.why),
                 // Its body was never asked for: there was no connection to write it to.
                 Err(silence) => Heard::Unreachable(silence.why),
@@ -181,6 +207,14 @@ impl Sender {
         let by = outlet.adapter.reconcile();
         let tried = Tried { attempt: lease.attempt, failures: lease.failures + 1 };
         let Judgement { outcome, account } = judge(heard, &outlet.settings, by, tried, rand::random());
+        if let Some(answer) = &said {
+            self.keep_answer(outlet, lease, answer, &outcome).await;
+            if let AccountFate::Paused { why } = &account
+                && outlet.serves_bots
+            {
+                self.keep_refusal(outlet, lease, answer, why).await;
+            }
+        }
         if let SendOutcome::Sent { .. } = outcome {
             outlet.telemetry.sent(lease.message, lease.attempt, took);
         }
@@ -216,7 +250,7 @@ impl Sender {
             _ => None,
         };
         let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by)) };
-        let request = match wire::request(&outlet.settings.api_base, call, None) {
+        let request = match wire::request(&outlet.settings.api_base, call, None, &self.store) {
             Ok(request) => request,
             Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }),
         };
@@ -327,7 +361,11 @@ impl Work for Sender {
         }
         let attempt = || self.store.settle_outbox(hold.lane, hold.fence, outcome.clone());
         match worker::settle(&hold, "settle_outbox", &self.telemetry, &outlet.unsettled, attempt).await {
-            Some(Settled::Done | Settled::Kept) => self.tell(outlet, &leased.lease, &outcome).await,
+            Some(Settled::Done | Settled::Kept) => {
+                self.outcomes.tell(leased.lease.message);
+                self.drop_file(outlet, &leased.lease, &outcome).await;
+                self.tell(outlet, &leased.lease, &outcome).await;
+            }
             Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
             None => {}
         }
@@ -335,9 +373,12 @@ impl Work for Sender {
 }
 
 impl Outlet {
-    fn request(&self, lease: &OutboxLease, guard: &CallGuard) -> Result<Request, String> {
-        self.adapter.check(&lease.peer, &lease.payload)?;
-        wire::request(&self.settings.api_base, self.adapter.call(&outgoing(lease))?, Some(guard))
+    fn request(&self, lease: &OutboxLease, guard: &CallGuard, store: &Arc<dyn Store>) -> Result<Request, String> {
+        // What a bot wrote in the provider's own words is the provider's to judge.
+        if !kept::wants_answer(lease) {
+            self.adapter.check(&lease.peer, &lease.payload)?;
+        }
+        wire::request(&self.settings.api_base, self.adapter.call(&outgoing(lease))?, Some(guard), store)
     }
 
     /// Waits for the message's turn, then for the right to make a call. `None`: never comes.

@@ -1,14 +1,18 @@
 //! One channel's way to its provider: the request, and what was heard of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_domain::limits::ANSWER_MAX_BYTES;
-use hapax_providers::sending::{Call, CallAnswer};
+use hapax_providers::sending::{Call, CallAnswer, CallBody};
 use reqwest::{Client, Request, Url};
 use tokio::time::Instant;
 
 use crate::http_client::{self, BadCalls, Content, Idle, NoAnswer};
 use crate::worker::CallGuard;
+use hapax_store::Store;
+
+use super::pieces::PiecesBody;
 
 /// Shorter than servers keep an idle connection: one that they close while we write leaves a send in doubt.
 const IDLE: Idle = Idle { most: 256, time: Duration::from_secs(10) };
@@ -19,13 +23,15 @@ pub(super) fn client() -> Result<Client, BadCalls> {
 }
 
 /// Puts the call behind the channel's address. With a guard it looks at its lease before its first byte leaves.
-pub(super) fn request(base: &str, call: Call, guard: Option<&CallGuard>) -> Result<Request, String> {
+pub(super) fn request(base: &str, call: Call, guard: Option<&CallGuard>, store: &Arc<dyn Store>) -> Result<Request, String> {
     let url = Url::parse(&format!("{base}{}", call.path)).map_err(|_| "its request has no valid address".to_owned())?;
     let mut request = Request::new(call.method, url);
     request.headers_mut().extend(call.headers);
-    *request.body_mut() = Some(match guard {
-        Some(guard) => guard.body(call.body),
-        None => call.body.into(),
+    *request.body_mut() = Some(match (call.body, guard) {
+        (CallBody::Whole(body), Some(guard)) => guard.body(body),
+        (CallBody::Whole(body), None) => body.into(),
+        (CallBody::Kept { name, length }, Some(guard)) => reqwest::Body::wrap(PiecesBody::new(store, &name, length, guard)),
+        (CallBody::Kept { .. }, None) => return Err("a look-up brings no file".to_owned()),
     });
     Ok(request)
 }

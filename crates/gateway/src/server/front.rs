@@ -18,17 +18,20 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use crate::api::{Auth, Problem, Scope};
+use crate::api::{Auth, Problem, Scope, rfc3339};
 use crate::connections::peer::Peer;
+use crate::dropin::DropIns;
 use crate::ingress::spool::Spool;
 use crate::ingress::{self, Ingress};
 use crate::settings::OnStoreFailure;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{DownTarget, Telemetry};
 
 /// What one listener serves.
 pub(super) struct Front {
     /// `None` on a listener of its own for the admin surface.
     pub(super) ingress: Option<Arc<Ingress>>,
+    /// Who serves bots by their provider's API, where that is done here.
+    pub(super) bots: Option<Arc<DropIns>>,
     pub(super) routes: Router,
 }
 
@@ -40,6 +43,13 @@ impl Front {
         {
             return ingress.handle(request).await.map(Either::Left);
         }
+        let request = match &self.bots {
+            Some(bots) => match Box::pin(Arc::clone(bots).handle(request)).await {
+                Ok(response) => return response.map(Either::Right),
+                Err(request) => request,
+            },
+            None => request,
+        };
         match self.routes.clone().oneshot(request.map(Body::new)).await {
             Ok(response) => response.map(Either::Right),
             Err(never) => match never {},
@@ -174,6 +184,15 @@ async fn readiness(vitals: &Vitals) -> (StatusCode, serde_json::Value) {
     let full = vitals.telemetry.full_outboxes();
     if !full.is_empty() {
         body["full_outboxes"] = full.into();
+    }
+    let down = vitals.telemetry.down_targets();
+    if !down.is_empty() {
+        let shown = |down: &DownTarget| serde_json::json!({"channel": *down.channel, "target": down.target.as_deref(), "since": rfc3339(down.since_ms)});
+        body["targets_down"] = down.iter().map(shown).collect();
+    }
+    let without_target = vitals.telemetry.channels_without_target();
+    if !without_target.is_empty() {
+        body["accounts_without_target"] = without_target.into();
     }
     (StatusCode::OK, body)
 }

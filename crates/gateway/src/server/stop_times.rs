@@ -32,7 +32,7 @@ fn share(grace: Duration) -> Duration {
     (grace / SHARE).min(SHARE_MAX)
 }
 
-/// How long a connection may lie still once the doors close.
+/// How long a connection may lie still once the listeners close.
 pub(super) fn stillness(grace: Duration) -> Duration {
     share(grace) * 2
 }

@@ -2,21 +2,26 @@
 
 mod network;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use hapax_domain::address::hide_userinfo;
-use hapax_domain::{Kind, RetryPolicy};
+use hapax_domain::{Coalesce, Kind, Replay, RetryPolicy};
 use hapax_providers::settings::Settings as ProviderSettings;
 use secrecy::SecretString;
 
 pub use network::Network;
+
+use crate::resp::tls::Tls;
 
 /// Everything the gateway is told. Contradictions do not get this far.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whose `X-Forwarded-For` counts.
     pub trusted_proxies: Vec<Network>,
+    /// Web pages of these origins may call `/v1`.
+    pub cors_origins: Vec<String>,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     /// Shown on leases; made from host and process when not set.
@@ -24,6 +29,9 @@ pub struct Settings {
     /// How long a stop may take in all.
     pub stop_grace_ms: i64,
     pub limits: Limits,
+    pub claims: Claims,
+    /// What the Redis door shows, where it speaks TLS.
+    pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
 }
 
@@ -32,8 +40,10 @@ pub struct Settings {
 pub struct Channel {
     pub name: Arc<str>,
     pub provider: ProviderSettings,
-    /// `None`: events wait to be pulled.
+    /// Where events go whose account has no target of its own. `None`: they wait until there is one, or, where no account has one, are pulled.
     pub target: Option<String>,
+    /// The targets of single accounts.
+    pub targets: BTreeMap<String, String>,
     pub mode: Mode,
     pub deliver: Deliver,
     pub window_ms: i64,
@@ -49,13 +59,48 @@ pub struct Channel {
     pub replay_guard: bool,
     /// Events received longer ago than this are parked, not delivered.
     pub stale_after_ms: Option<i64>,
+    /// Gathers the messages of a thread into turns.
+    pub turns: Option<Turns>,
     /// Adds Standard Webhooks headers made with this secret.
     pub sign_with: Option<SecretString>,
     pub max_body: usize,
-    /// Requests to the target at once.
+    /// Requests to each target at once.
     pub concurrency: usize,
+    /// Shows people that somebody is writing while the handler works.
+    pub typing: bool,
     /// How messages are sent; `None`: this channel only receives.
     pub send: Option<Send>,
+    /// The provider's own API is served for its bot; only where it can send.
+    pub dropin: Option<DropIn>,
+}
+
+/// How messages are gathered into turns, and what a turn looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    pub coalesce: Coalesce,
+    pub format: TurnFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnFormat {
+    /// The provider's own way to put several events into a webhook.
+    Batch,
+    /// A JSON array of webhooks; everything of the channel is delivered so.
+    Array,
+}
+
+/// How a bot is served that was given hapax's address for its provider's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropIn {
+    /// What stands before the provider's paths: empty, or `/gowa`.
+    pub prefix: String,
+    /// How long an answer is waited for; `None`: by the library.
+    pub wait_ms: Option<i64>,
+    pub replay: Replay,
+    /// A handler that was told to slow down, and ended, runs once more when its message is out.
+    pub redo_after_429: bool,
+    /// What a polling bot confirmed is held for so long, and given again when the bot is started anew meanwhile.
+    pub redo_confirmed_ms: Option<i64>,
 }
 
 /// The sending side of a channel.
@@ -97,12 +142,40 @@ pub enum OnUnknown {
     Resend,
 }
 
+impl Channel {
+    /// True when some of its events have somewhere to go.
+    pub fn has_target(&self) -> bool {
+        self.addresses().next().is_some()
+    }
+
+    /// True when its events wait for workers that ask for them.
+    pub fn is_pulled(&self) -> bool {
+        self.mode == Mode::Pull || !self.has_target()
+    }
+
+    /// True when its bot asks for its updates.
+    pub fn is_polled(&self) -> bool {
+        matches!(self.provider, ProviderSettings::Telegram { .. }) && self.dropin.is_some() && !self.has_target()
+    }
+
+    /// The addresses of all its targets, the default first. They may hold passwords.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.target.iter().chain(self.targets.values()).map(String::as_str)
+    }
+
+    /// The targets of single accounts, as they may be shown.
+    pub fn shown_targets(&self) -> BTreeMap<String, String> {
+        self.targets.iter().map(|(account, address)| (account.clone(), hide_userinfo(address))).collect()
+    }
+}
+
 impl fmt::Debug for Channel {
     /// In short, and without what the target's address may carry.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = self.target.as_deref().map(hide_userinfo);
         let mut channel = f.debug_struct("Channel");
-        channel.field("name", &self.name).field("provider", &self.provider).field("target", &target).finish_non_exhaustive()
+        let channel = channel.field("name", &self.name).field("provider", &self.provider).field("target", &target);
+        channel.field("targets", &self.shown_targets()).finish_non_exhaustive()
     }
 }
 
@@ -112,6 +185,18 @@ pub enum Mode {
     Queue,
     /// The provider gets the target's own answer.
     Proxy,
+    /// There is no target: workers ask for what is there.
+    Pull,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Queue => "queue",
+            Mode::Proxy => "proxy",
+            Mode::Pull => "pull",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +237,16 @@ pub struct Deliver {
     pub kinds: Vec<Kind>,
     /// Our own messages, seen again.
     pub echoes: bool,
+}
+
+/// What holds for claims whose callers say nothing else, and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// How long a completed key is kept, and a key of the Redis door without an end.
+    pub ttl_ms: i64,
+    /// How long a holder may go without a heartbeat.
+    pub lease_ms: i64,
+    pub max: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

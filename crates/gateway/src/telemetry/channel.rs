@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_domain::{Event, EventId, Fence, Identity};
-use metrics::{Counter, Gauge, Histogram};
+use hapax_domain::{Event, EventId, Identity};
+use metrics::{Counter, Histogram};
 use tokio::sync::mpsc;
 
 use super::sparse::Sparse;
@@ -46,6 +46,33 @@ impl RefusedWhy {
     }
 }
 
+/// Why a request was not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disbelief {
+    NoSignature,
+    BadSignature,
+    Stale,
+    Handshake,
+}
+
+impl Disbelief {
+    /// What happened, and what to look at.
+    pub fn words(self) -> &'static str {
+        match self {
+            Disbelief::NoSignature => {
+                "it carries no signature: is it the provider that posts here, and was the secret entered there?"
+            }
+            Disbelief::BadSignature => {
+                "the signature does not match: is `secret` the one that the provider has, and does no proxy change the body?"
+            }
+            Disbelief::Stale => {
+                "the signature is too old or from the future: is this machine's clock right? A replay looks the same"
+            }
+            Disbelief::Handshake => "it is no set-up request with the channel's `verify_token`",
+        }
+    }
+}
+
 counters! {
     Counters {
         accepted: ACCEPTED,
@@ -60,15 +87,6 @@ counters! {
         drained: DRAINED,
         passed: PASSED,
         dropped: DROPPED,
-        delivered: DELIVERED,
-        retried: RETRIED,
-        parked: PARKED,
-        handed_back: HANDED_BACK,
-        fence_lost: FENCE_LOST,
-        answers_too_long: ANSWERS_TOO_LONG,
-        circuit_opened: CIRCUIT_OPENED,
-        replies: REPLIES,
-        replies_bad: REPLIES_BAD,
     }
 }
 
@@ -77,10 +95,9 @@ pub struct ChannelTelemetry {
     counts: Counters,
     copy_lines: Sparse,
     no_key_lines: Sparse,
+    disbelief_lines: Sparse,
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
-    delivery_seconds: Histogram,
-    circuit_open: Gauge,
     watch: Option<mpsc::Sender<Happening>>,
 }
 
@@ -88,13 +105,12 @@ impl ChannelTelemetry {
     pub(super) fn new(telemetry: &Telemetry, name: &str) -> Self {
         Self {
             channel: Arc::from(name),
-            counts: Counters::new(telemetry, name),
+            counts: Counters::new(telemetry, &[("channel", name)]),
             copy_lines: Sparse::default(),
             no_key_lines: Sparse::default(),
+            disbelief_lines: Sparse::default(),
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
-            delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &[("channel", name)]),
-            circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &[("channel", name)]),
             watch: telemetry.watch.clone(),
         }
     }
@@ -178,6 +194,15 @@ impl ChannelTelemetry {
         self.tell(|channel| Happening::Refused { channel, why: why.name() });
     }
 
+    /// A request was not believed. Anybody can send such requests: the line comes now and then, `more` like it were held back.
+    pub fn disbelieved(&self, why: Disbelief) {
+        self.refused[RefusedWhy::Signature as usize].increment(1);
+        if let Some(more) = self.disbelief_lines.pass() {
+            tracing::warn!(channel = &*self.channel, why = why.words(), more, "refused a webhook");
+        }
+        self.tell(|channel| Happening::Refused { channel, why: why.words() });
+    }
+
     /// The store is away; the webhook is on our own disk.
     pub fn spooled(&self, events: usize) {
         self.counts.spooled.increment(1);
@@ -224,72 +249,6 @@ impl ChannelTelemetry {
 
     pub fn answered(&self, took: Duration) {
         self.accept_seconds.record(took.as_secs_f64());
-    }
-
-    pub fn delivered(&self, event: EventId, attempt: u32, status: u16, took: Duration) {
-        self.counts.delivered.increment(1);
-        self.delivery_seconds.record(took.as_secs_f64());
-        let took_ms = took.as_millis() as u64;
-        tracing::debug!(channel = &*self.channel, %event, attempt, status, took_ms, "delivered");
-        self.tell(|channel| Happening::Delivered { channel, event, attempt, status, took_ms });
-    }
-
-    pub fn retried(&self, event: EventId, attempt: u32, wait_ms: i64, why: &str) {
-        self.counts.retried.increment(1);
-        tracing::info!(channel = &*self.channel, %event, attempt, wait_ms, why, "delivery failed; it comes again");
-        self.tell(|channel| Happening::Retried { channel, event, attempt, wait_ms, why: why.to_owned() });
-    }
-
-    pub fn parked(&self, event: EventId, attempt: u32, why: &str) {
-        self.counts.parked.increment(1);
-        tracing::warn!(channel = &*self.channel, %event, attempt, why, "parked; `hapax parked` shows it, `hapax redrive` tries again");
-        self.tell(|channel| Happening::Parked { channel, event, why: why.to_owned() });
-    }
-
-    pub fn handed_back(&self, event: EventId, why: &str) {
-        self.counts.handed_back.increment(1);
-        tracing::debug!(channel = &*self.channel, %event, why, "handed back; nothing is charged");
-    }
-
-    pub fn fence_lost(&self, event: EventId, fence: Fence) {
-        self.counts.fence_lost.increment(1);
-        tracing::warn!(channel = &*self.channel, %event, %fence, "another worker holds this lane now; the outcome here does not count");
-    }
-
-    pub fn answer_too_long(&self, event: Option<EventId>, limit_bytes: usize) {
-        self.counts.answers_too_long.increment(1);
-        let event = event.map(tracing::field::display);
-        tracing::warn!(
-            channel = &*self.channel,
-            event,
-            limit_bytes,
-            "the target's answer is too long to be passed on; the caller gets 502"
-        );
-    }
-
-    pub fn circuit_opened(&self, wait_ms: i64, why: &str) {
-        self.counts.circuit_opened.increment(1);
-        self.circuit_open.set(1.0);
-        tracing::warn!(channel = &*self.channel, wait_ms, why, "the target seems dead; deliveries wait and spend no attempts");
-        self.tell(|channel| Happening::CircuitOpened { channel, wait_ms, why: why.to_owned() });
-    }
-
-    pub fn circuit_closed(&self) {
-        self.circuit_open.set(0.0);
-        tracing::info!(channel = &*self.channel, "the target answers again");
-        self.tell(|channel| Happening::CircuitClosed { channel });
-    }
-
-    /// The handler answered with messages; they are in the outbox.
-    pub fn replied(&self, event: EventId, replies: u64) {
-        self.counts.replies.increment(replies);
-        tracing::debug!(channel = &*self.channel, %event, replies, "the handler answered with messages");
-    }
-
-    pub fn replies_bad(&self, event: EventId, count: u64, why: &str) {
-        self.counts.replies_bad.increment(count);
-        tracing::warn!(channel = &*self.channel, %event, count, why, "replies that could not be read were not sent");
-        self.tell(|channel| Happening::RepliesBad { channel, event, why: why.to_owned() });
     }
 
     fn tell(&self, happening: impl FnOnce(Arc<str>) -> Happening) {

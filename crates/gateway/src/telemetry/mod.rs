@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* no body, token, phone number or thread id is ever logged; an event id is enough to look the rest up.
 
-/// Makes the counters of one channel, each from the metric that is named beside it.
+/// Makes the counters of one channel, or of one target of it, each from the metric that is named beside it.
 macro_rules! counters {
     ($name:ident { $($counter:ident: $metric:ident,)* }) => {
         struct $name {
@@ -10,33 +10,44 @@ macro_rules! counters {
         }
 
         impl $name {
-            fn new(telemetry: &super::Telemetry, channel: &str) -> Self {
-                Self { $($counter: telemetry.counter(super::names::$metric, &[("channel", channel)]),)* }
+            fn new(telemetry: &super::Telemetry, labels: &[(&'static str, &str)]) -> Self {
+                Self { $($counter: telemetry.counter(super::names::$metric, labels),)* }
             }
         }
     };
 }
 
+mod bot_answers;
 mod channel;
+mod claims;
+mod dropin;
 pub mod harmless;
 pub mod names;
 mod outbox;
+mod resp;
 mod sending;
 mod sparse;
+mod target;
 mod watch;
+mod without_target;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::sync::mpsc;
 
-pub use channel::{ChannelTelemetry, RefusedWhy};
+pub use bot_answers::BotAnswer;
+pub use channel::{ChannelTelemetry, Disbelief, RefusedWhy};
+pub use dropin::DropInTelemetry;
+pub use resp::RespTelemetry;
 pub use sending::SendTelemetry;
+pub use target::{DownTarget, TargetTelemetry};
 pub use watch::Happening;
 
+use hapax_domain::EventId;
 use hapax_store::{ChannelCounts, Promise, Purged, Stats, StoreError};
 
 /// How many keys the memory holds, and for how many events it answered in place of the store.
@@ -56,7 +67,11 @@ pub struct Telemetry {
     purged_events: Counter,
     memory_hits: Counter,
     full: outbox::FullOutboxes,
+    down: Arc<target::DownTargets>,
+    without_target: without_target::WithoutTarget,
     tokens_refused: Counter,
+    no_channel_lines: sparse::Sparse,
+    bot_answers: Arc<bot_answers::BotAnswers>,
     watch: Option<mpsc::Sender<Happening>>,
     /// Those whose sizes are shown: the configured ones, and any that the store had something of.
     channels: Mutex<BTreeSet<String>>,
@@ -101,6 +116,10 @@ impl Telemetry {
             tokens_refused: counter_in(&recorder, names::TOKENS_REFUSED, &[]),
             memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
             full: outbox::FullOutboxes::default(),
+            down: Arc::default(),
+            bot_answers: Arc::default(),
+            no_channel_lines: sparse::Sparse::default(),
+            without_target: without_target::WithoutTarget::default(),
             handle,
             recorder,
             watch,
@@ -124,9 +143,34 @@ impl Telemetry {
         ChannelTelemetry::new(self, name)
     }
 
+    /// The meters of one of a channel's targets, made once. `account` names one that is not the channel's default.
+    pub fn target(&self, channel: &str, account: Option<&str>) -> TargetTelemetry {
+        TargetTelemetry::new(self, channel, account)
+    }
+
+    /// What the bot said last to this event, as long as it is remembered.
+    pub fn bot_answer(&self, event: EventId) -> Option<Arc<BotAnswer>> {
+        self.bot_answers.get(event)
+    }
+
+    /// The targets that are taken for dead.
+    pub fn down_targets(&self) -> Vec<DownTarget> {
+        self.down.list()
+    }
+
     /// The meters of one channel's sending side, made once.
     pub fn sending(&self, channel: &str) -> SendTelemetry {
         SendTelemetry::new(self, channel)
+    }
+
+    /// The meters of one channel's drop-in sending, made once.
+    pub fn dropin(&self, channel: &str) -> DropInTelemetry {
+        DropInTelemetry::new(self, channel)
+    }
+
+    /// The meters of the Redis door, made once.
+    pub fn resp(&self) -> RespTelemetry {
+        RespTelemetry::new(self)
     }
 
     pub fn connection_opened(&self) {
@@ -152,6 +196,16 @@ impl Telemetry {
         self.tokens_refused.increment(1);
         if let Some(from) = from {
             tracing::warn!(%from, count, "a wrong token; further ones of this address are answered later and later");
+        }
+    }
+
+    /// A webhook came for a channel that there is not. The sender hears no more than that it is not believed.
+    pub fn no_such_channel(&self, path: &str) {
+        let Some(more) = self.no_channel_lines.pass() else { return };
+        let name: String = path.chars().take(NAME_SHOWN_CHARS).collect();
+        tracing::warn!(name, more, "refused a webhook for a channel that is not configured; is the address right?");
+        if let Some(watch) = &self.watch {
+            let _ = watch.try_send(Happening::Refused { channel: Arc::from(name), why: "there is no channel of this name" });
         }
     }
 
@@ -194,6 +248,7 @@ impl Telemetry {
         for (state, count) in [("waiting", stats.outbox_waiting), ("unknown", stats.outbox_unknown)] {
             self.gauge(names::OUTBOX_ITEMS, &[("state", state)]).set(count as f64);
         }
+        self.claims_kept(&stats.claims);
         let mut known = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(stats.channels.iter().map(|counts| counts.channel.clone()));
         // The store says nothing of a channel that is empty.
@@ -270,6 +325,9 @@ impl Default for Telemetry {
     }
 }
 
+/// A stranger may have written it.
+const NAME_SHOWN_CHARS: usize = 40;
+
 const META: Metadata<'static> = Metadata::new("hapax", Level::INFO, Some("hapax"));
 
 fn counter_in(recorder: &PrometheusRecorder, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
@@ -294,6 +352,7 @@ mod tests {
     fn what_happens_in_a_channel_shows_under_its_name() {
         let telemetry = Telemetry::new();
         let shop = telemetry.channel("shop");
+        telemetry.target("shop", None);
         shop.accepted(2);
         shop.refused(RefusedWhy::Signature);
         shop.answered(std::time::Duration::from_millis(2));
@@ -302,6 +361,26 @@ mod tests {
         assert!(text.contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 1"#), "{text}");
         assert!(text.contains(r#"hapax_accept_seconds_bucket{channel="shop",le="0.0025"} 1"#), "{text}");
         assert!(text.contains("# HELP hapax_deliveries_total Items the target took"), "{text}");
+    }
+
+    #[test]
+    fn a_webhook_that_is_not_believed_is_counted_and_says_what_to_look_at() {
+        let (telemetry, mut happenings) = Telemetry::watched(10);
+        let shop = telemetry.channel("shop");
+        for (why, hint) in [
+            (Disbelief::NoSignature, "no signature"),
+            (Disbelief::BadSignature, "does no proxy change the body"),
+            (Disbelief::Stale, "clock"),
+            (Disbelief::Handshake, "verify_token"),
+        ] {
+            shop.disbelieved(why);
+            let Ok(Happening::Refused { why, .. }) = happenings.try_recv() else { panic!("nobody was told") };
+            assert!(why.contains(hint), "{why}");
+        }
+        assert!(telemetry.render().contains(r#"hapax_webhooks_refused_total{channel="shop",why="signature"} 4"#));
+        telemetry.no_such_channel(&"x".repeat(500));
+        let Ok(Happening::Refused { channel, .. }) = happenings.try_recv() else { panic!("nobody was told") };
+        assert_eq!(channel.len(), NAME_SHOWN_CHARS);
     }
 
     #[test]

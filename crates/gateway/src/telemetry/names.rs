@@ -1,4 +1,5 @@
-//! Every metric name, in one place. Labels are `channel` and, where it says so, one more.
+//! Every metric name, in one place. Labels are `channel` and, where it says so, one more; what happens at a target that is not the channel's
+//! default has the label `target` too, with the first account that goes there.
 
 /// New events, on disk.
 pub const ACCEPTED: &str = "hapax_events_accepted_total";
@@ -34,6 +35,8 @@ pub const DROPPED: &str = "hapax_webhooks_dropped_total";
 pub const ACCEPT_SECONDS: &str = "hapax_accept_seconds";
 
 pub const DELIVERED: &str = "hapax_deliveries_total";
+/// Items handed to workers that asked for them.
+pub const PULLED: &str = "hapax_items_pulled_total";
 pub const RETRIED: &str = "hapax_delivery_retries_total";
 pub const PARKED: &str = "hapax_items_parked_total";
 pub const HANDED_BACK: &str = "hapax_items_handed_back_total";
@@ -46,6 +49,10 @@ pub const DELIVERY_SECONDS: &str = "hapax_delivery_seconds";
 pub const CIRCUIT_OPENED: &str = "hapax_circuit_opened_total";
 /// 1 while the target is taken for dead.
 pub const CIRCUIT_OPEN: &str = "hapax_circuit_open";
+/// Since when it is; 0 while it is not.
+pub const CIRCUIT_OPEN_SINCE: &str = "hapax_circuit_open_since_timestamp_seconds";
+/// Times an item was put back because its account has no target.
+pub const WITHOUT_TARGET: &str = "hapax_items_without_target_total";
 
 /// Messages that handlers answered with.
 pub const REPLIES: &str = "hapax_replies_total";
@@ -71,6 +78,28 @@ pub const ACCOUNT_PAUSED: &str = "hapax_accounts_paused_total";
 pub const SEND_FENCE_LOST: &str = "hapax_send_fences_lost_total";
 /// One call to the provider, in seconds.
 pub const SEND_SECONDS: &str = "hapax_send_seconds";
+
+/// What bots sent by their provider's own API.
+pub const DROPIN_SENDS: &str = "hapax_dropin_sends_total";
+/// .. that was asked for before, by the same run or an earlier one, and not sent again.
+pub const DROPIN_AGAIN: &str = "hapax_dropin_sends_again_total";
+/// .. in other words than before.
+pub const DROPIN_REWORDED: &str = "hapax_dropin_sends_reworded_total";
+/// Bots that were told to slow down.
+pub const DROPIN_COME_BACK: &str = "hapax_dropin_slow_downs_total";
+/// Events that the bot answered before it worked on them.
+pub const DROPIN_EARLY: &str = "hapax_dropin_early_answers_total";
+/// Sends beyond what is kept apart for one event.
+pub const DROPIN_BOOKS_FULL: &str = "hapax_dropin_books_full_total";
+/// Calls of bots that passed through to the provider.
+pub const DROPIN_THROUGH: &str = "hapax_dropin_passed_through_total";
+pub const DROPIN_NOT_REACHED: &str = "hapax_dropin_not_reached_total";
+pub const DROPIN_POLLS: &str = "hapax_dropin_polls_total";
+
+/// Commands that came through the Redis door.
+pub const RESP_COMMANDS: &str = "hapax_resp_commands_total";
+/// .. and what was refused there; label `why`.
+pub const RESP_REFUSED: &str = "hapax_resp_refused_total";
 
 /// Calls the store could not answer; label `call`.
 pub const STORE_FAILED: &str = "hapax_store_failures_total";
@@ -99,13 +128,19 @@ pub const STORE_LOG_BYTES: &str = "hapax_store_log_bytes";
 pub const OUTBOX_ITEMS: &str = "hapax_outbox_items";
 /// Age of the oldest message on its way out, in seconds.
 pub const OUTBOX_OLDEST_SECONDS: &str = "hapax_outbox_oldest_seconds";
+/// Claims asked for over `/v1`; label `answer`.
+pub const CLAIMS_ASKED: &str = "hapax_claims_asked_total";
+/// Words of holders that came too late: the claim was another's by then.
+pub const CLAIMS_LOST: &str = "hapax_claims_lost_total";
+/// Claims that are kept; label `state`.
+pub const CLAIMS: &str = "hapax_claims";
 /// Open items; label `state`.
 pub const INBOX_ITEMS: &str = "hapax_inbox_items";
 /// Age of the oldest item on its way, in seconds.
 pub const INBOX_OLDEST_SECONDS: &str = "hapax_inbox_oldest_seconds";
 
 /// The calls that [`STORE_FAILED`] counts: each is there from the first scrape, at zero.
-pub(super) const STORE_CALLS: [&str; 17] = [
+pub(super) const STORE_CALLS: [&str; 19] = [
     "accept",
     "amend",
     "answer",
@@ -119,10 +154,12 @@ pub(super) const STORE_CALLS: [&str; 17] = [
     "pause_account",
     "ping",
     "purge",
+    "put_piece",
     "settle_inbox",
     "settle_outbox",
     "spool",
     "stats",
+    "submit",
 ];
 
 /// Name and help text, as `/metrics` shows them.
@@ -142,12 +179,14 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (DROPPED, "Webhooks answered 200 and lost because the store was away"),
     (MEMORY_HITS, "Events answered by the memory in front of the store"),
     (DELIVERED, "Items the target took"),
+    (PULLED, "Items handed to workers that asked for them"),
     (RETRIED, "Attempts that failed and will be repeated"),
     (PARKED, "Items that wait for a person"),
     (HANDED_BACK, "Items put back without charging the attempt"),
     (FENCE_LOST, "Outcomes refused because another lease was given out since"),
     (ANSWERS_TOO_LONG, "Answers too long to be passed on to the caller, in proxy mode"),
     (CIRCUIT_OPENED, "Times a target was taken for dead"),
+    (WITHOUT_TARGET, "Times an item was put back because its account has no target"),
     (REPLIES, "Messages that handlers answered with"),
     (REPLIES_BAD, "Replies that could not be read, and were not sent"),
     (OUTBOX_REFUSED, "Messages, and answers with replies, that found no room in the outbox"),
@@ -159,8 +198,21 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (SEND_HANDED_BACK, "Messages put back before they were begun"),
     (ACCOUNT_PAUSED, "Times an account was stopped by what its provider said"),
     (SEND_FENCE_LOST, "Outcomes of sends refused because another lease was given out since"),
+    (DROPIN_SENDS, "Sends of bots by their provider's own API"),
+    (DROPIN_AGAIN, "Sends of bots that were asked for before, and not sent again"),
+    (DROPIN_REWORDED, "Sends of bots that were asked for before in other words"),
+    (DROPIN_COME_BACK, "Sends of bots that were answered with the provider's \"slow down\""),
+    (DROPIN_EARLY, "Events that the bot answered before it worked on them"),
+    (DROPIN_BOOKS_FULL, "Sends of bots beyond what is kept apart for one event"),
+    (DROPIN_THROUGH, "Calls of bots that passed through to the provider"),
+    (DROPIN_NOT_REACHED, "Calls of bots that did not get through to the provider"),
+    (DROPIN_POLLS, "Calls of bots that asked for updates"),
+    (RESP_COMMANDS, "Commands that came through the Redis door"),
+    (RESP_REFUSED, "What was refused at the Redis door"),
     (STORE_FAILED, "Calls the store could not answer"),
     (TOKENS_REFUSED, "Requests with a token that nobody has"),
+    (CLAIMS_ASKED, "Claims asked for over /v1, by what was answered"),
+    (CLAIMS_LOST, "Words of holders that came too late"),
     (ACCEPT_FAILED, "Connections that could not be taken from the kernel"),
     (CONNECTIONS_CUT, "Connections closed to make room for others"),
     (PURGED_KEYS, "Keys removed after their window"),
@@ -169,6 +221,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
 
 pub(super) const GAUGES: &[(&str, &str)] = &[
     (CIRCUIT_OPEN, "1 while the target is taken for dead"),
+    (CIRCUIT_OPEN_SINCE, "Since when the target is taken for dead; 0 while it is not"),
     (OUTBOX_FULL, "Accounts whose outbox was found full, and from which nothing has left since"),
     (CONNECTIONS, "Open connections"),
     (PURGE_LAST_RUN, "When purge last came to its end"),
@@ -181,6 +234,7 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (STORE_BYTES, "Size of the store"),
     (STORE_LOG_BYTES, "Size of the store's write-ahead log"),
     (INBOX_ITEMS, "Open items"),
+    (CLAIMS, "Claims that are kept, by their state"),
     (OUTBOX_ITEMS, "Messages on their way out, and those in doubt"),
     (OUTBOX_OLDEST_SECONDS, "Age of the oldest message on its way out"),
     (INBOX_OLDEST_SECONDS, "Age of the oldest item on its way"),

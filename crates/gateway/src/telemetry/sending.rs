@@ -33,7 +33,7 @@ impl SendTelemetry {
     pub(super) fn new(telemetry: &Telemetry, name: &str) -> Self {
         Self {
             channel: Arc::from(name),
-            counts: Counters::new(telemetry, name),
+            counts: Counters::new(telemetry, &[("channel", name)]),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
         }

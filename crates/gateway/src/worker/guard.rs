@@ -69,6 +69,11 @@ impl CallGuard {
         self.0.refused.load(Ordering::Acquire)
     }
 
+    /// Looks at the lease, when the first byte is about to leave; false: it must not.
+    pub fn allows(&self) -> bool {
+        self.look().is_ok()
+    }
+
     fn look(&self) -> Result<(), LeaseTooOld> {
         if self.0.age.allows_a_call() {
             self.0.let_go.store(true, Ordering::Release);

@@ -23,7 +23,7 @@ use hapax_store::{LaneRef, LeaseRequest, Store, StoreError};
 pub use hold::Hold;
 use hold::Holds;
 pub use settle::settle;
-use slots::Slots;
+use slots::{AT_ONCE, Slots};
 
 use crate::telemetry::Telemetry;
 
@@ -48,6 +48,11 @@ pub trait Work: Send + Sync + 'static {
     /// How long the loop may wait before it looks again without a hint. Asked before each look; never longer than [`POLL`].
     fn poll_interval(&self) -> Duration {
         POLL
+    }
+
+    /// Resolves when something has changed of which the store knows nothing.
+    fn woken(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
     }
 
     /// Works on one item to its end and settles it. Minds [`Hold::ended`].
@@ -87,13 +92,16 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let hint = store.wait();
         let mut poll_interval = work.poll_interval().min(POLL);
         let wants = slots.wants(|channel| work.allowance(channel));
-        let mut failed = false;
+        let (mut failed, mut more) = (false, false);
         if !wants.is_empty() {
             let ask = LeaseRequest { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
             let asked = Moment::now(&*plan.clock);
             match work.lease(ask).await {
                 Ok(leases) => {
                     failures = 0;
+                    // Of a channel that gave as much as was asked for at once, there may be more.
+                    let of = |name: &Arc<str>| leases.iter().filter(|lease| W::of(lease).0 == name).count();
+                    more = wants.iter().any(|(name, most)| *most >= AT_ONCE && of(name) >= *most);
                     for lease in leases {
                         let (channel, lane, fence) = W::of(&lease);
                         let age = Age::new(asked, plan.hold_ms, Arc::clone(&plan.clock));
@@ -109,8 +117,12 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
                 }
             }
         }
+        if more {
+            continue;
+        }
         tokio::select! {
             () = stop.cancelled() => {}
+            () = work.woken(), if !failed => {}
             () = hint, if !wants.is_empty() && !failed => {}
             // Also after a look that found nothing: the channel whose slot is freed now was not asked for then.
             () = slots.freed(), if !failed => {}

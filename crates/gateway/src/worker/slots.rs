@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Freed;
 
+/// Most items of a channel that one look asks for: they come with their bodies, and a store has only seconds for it.
+pub(super) const AT_ONCE: usize = 64;
+
 /// Items that gave their slot back but wait for their settle are bounded too: by this many times the slots.
 const UNSETTLED_PER_SLOT: usize = 4;
 
@@ -41,11 +44,12 @@ impl Slots {
         Self { channels, by_name, freed: Freed::default() }
     }
 
+    /// At most [`AT_ONCE`] of each channel.
     pub(super) fn wants(&self, allowance: impl Fn(&str) -> usize) -> Vec<(Arc<str>, usize)> {
         let free = |(name, count): &(Arc<str>, Arc<Count>)| {
             let slots = count.limit.saturating_sub(count.busy.load(Ordering::Acquire));
             let unsettled = (count.limit * UNSETTLED_PER_SLOT).saturating_sub(count.unsettled.load(Ordering::Acquire));
-            let free = slots.min(unsettled).min(allowance(name));
+            let free = slots.min(unsettled).min(allowance(name)).min(AT_ONCE);
             (free > 0).then(|| (Arc::clone(name), free))
         };
         self.channels.iter().filter_map(free).collect()
@@ -102,6 +106,12 @@ mod tests {
         assert_eq!(slots.wants(all), [("a".into(), 2)]);
         drop(second);
         assert_eq!(slots.wants(|channel| if channel == "a" { 0 } else { 5 }), [("b".into(), 1)]);
+    }
+
+    #[test]
+    fn one_look_asks_for_so_many_and_no_more() {
+        let slots = Slots::new(&[("a".into(), 10_000)]);
+        assert_eq!(slots.wants(|_| usize::MAX), [("a".into(), AT_ONCE)]);
     }
 
     #[test]

@@ -1,4 +1,10 @@
+mod claims;
+mod described;
+mod filters;
+mod keys;
+mod pull;
 mod sending;
+mod stream;
 mod threads;
 mod tokens;
 
@@ -18,10 +24,10 @@ use hapax_domain::{Event, EventKey, Kind};
 use hapax_gateway::api::{Api, Auth, PostWebhook, auth, router};
 use hapax_gateway::channels::Channels;
 use hapax_gateway::telemetry::Memory;
-use hapax_store::Store;
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Arrival, Copies, Disposition, KeptHeaders, LeaseRequest, NewEvent, Outcome};
+use hapax_store::prelude::*;
+use hapax_store::{Arrival, Copies, Disposition, KeptHeaders, LeaseRequest, NewEvent, Outcome, Store};
 use http::Response;
 use http_body_util::Full;
 
@@ -52,6 +58,11 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
+        Self::around(|store| Arc::new(store))
+    }
+
+    /// The same with a store between it and the routes.
+    fn around(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>) -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
         let store = MemoryStore::new(clock.clone());
         let file = Some(SourceFile { name: "t.toml".to_owned(), text: CONFIG.to_owned() });
@@ -59,7 +70,7 @@ impl Fixture {
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
         let channels = Channels::new(&config.settings().channels);
         let router = router(Arc::new(Api {
-            store: Arc::new(store.clone()),
+            store: wrap(store.clone()),
             auth: Arc::new(Auth::new(
                 auth::OperatorToken::Configured(auth::hash_token(TOKEN)),
                 Arc::new(store.clone()),
@@ -68,10 +79,27 @@ impl Fixture {
                 Arc::new(hapax_gateway::telemetry::Telemetry::new()),
             )),
             clock: clock.clone(),
+            cors_origins: vec!["https://app.example.com".to_owned()],
             purges: Arc::default(),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
             telemetry: Arc::default(),
+            books: Arc::new(hapax_gateway::dropin::Books::new(Arc::new(store.clone()), 1)),
+            pull: Arc::new(hapax_gateway::delivery::Pull::new(
+                &channels,
+                Arc::new(store.clone()),
+                clock.clone(),
+                Arc::default(),
+                Default::default(),
+            )),
+            feed: Arc::new(hapax_gateway::api::Feed::new(
+                Arc::new(store.clone()),
+                clock.clone(),
+                Arc::default(),
+                Default::default(),
+            )),
+            streams: Default::default(),
+            claims: hapax_gateway::api::ClaimDesk::new(config.claims),
             post: believed_by(channels.clone(), clock.clone()),
             channels,
         }));
@@ -137,6 +165,7 @@ impl Fixture {
             headers,
             body: Bytes::from_static(b"{\"hi\":1}"),
             events: vec![NewEvent { event, disposition }],
+            coalesce: None,
         };
         self.store.accept(arrival.into()).await.expect("accepted")[0].event().to_string()
     }
@@ -179,7 +208,7 @@ async fn events_are_listed_in_pages_newest_first() {
     assert_eq!(first["events"][0]["thread"], "7__55119");
     assert_eq!(first["events"][0]["received_at"], "2023-11-14T22:13:20.000Z");
     let next = first["next"].as_str().expect("there is more");
-    let (_, rest) = fixture.get(&format!("/v1/events?limit=100000&before={next}")).await;
+    let (_, rest) = fixture.get(&format!("/v1/events?limit=100000&cursor={next}")).await;
     assert_eq!((rest["events"].as_array().map(Vec::len), &rest["events"][0]["id"]), (Some(3), &json!(ids[2])));
     assert!(rest.get("next").is_none(), "the last page names no next one");
     let (_, none) = fixture.get("/v1/events?channel=pay").await;
@@ -193,7 +222,7 @@ async fn what_cannot_be_read_is_answered_with_what_to_change() {
         ("/v1/events?kin=message", "unknown field `kin`"),
         ("/v1/events?kind=messages", "use one of message, status"),
         ("/v1/events?thread=x", "expected `account__peer`"),
-        ("/v1/events?before=itm_1", "give the `next` of the page before"),
+        ("/v1/events?cursor=itm_1", "give the `next` of the page before"),
         ("/v1/events?limit=-1", "limit"),
         ("/v1/events/7", "expected `evt_` and 32 hex digits"),
     ] {
@@ -224,6 +253,28 @@ async fn one_event_is_shown_with_its_body_and_headers() {
     let (_, body) = fixture.get(&format!("/v1/events/{id}")).await;
     assert_eq!((&body["body_encoding"], &body["body"]), (&json!("base64"), &json!("/wA=")));
     assert_eq!(body["state"], "quarantined");
+}
+
+#[tokio::test]
+async fn an_event_is_found_by_its_short_id_by_a_beginning_and_as_the_latest() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.get("/v1/events/latest").await.0, StatusCode::NOT_FOUND);
+    let first = fixture.accept("m1", Disposition::Deliver).await;
+    let short = first.parse::<hapax_domain::EventId>().expect("an id").short();
+    assert_eq!(fixture.get("/v1/events/latest").await.1["id"], json!(first));
+    assert_eq!(fixture.get(&format!("/v1/events/{short}/story")).await.1["event"]["id"], json!(first));
+    let beginning = &first[..16];
+    assert_eq!(fixture.get(&format!("/v1/events/{beginning}")).await.1["id"], json!(first));
+    assert_eq!(fixture.get("/v1/events/evt_0000").await.0, StatusCode::NOT_FOUND);
+
+    let second = fixture.accept("m2", Disposition::Deliver).await;
+    assert_eq!(fixture.get("/v1/events/latest").await.1["id"], json!(second));
+    let (status, problem) = fixture.get(&format!("/v1/events/{beginning}")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let said = problem["detail"].as_str().expect("words");
+    assert!(said.contains(&first) && said.contains(&second) && said.contains("write more"), "{said}");
+    let (_, replayed) = fixture.post("/v1/events/latest/replay", json!({})).await;
+    assert_eq!(replayed["event"], json!(second));
 }
 
 #[tokio::test]

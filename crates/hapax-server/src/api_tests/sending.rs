@@ -1,4 +1,5 @@
 use hapax_domain::Fence;
+use hapax_store::prelude::*;
 use hapax_store::{LaneRef, OutboxLease, OutboxLeaseRequest, SendOutcome};
 
 use super::*;
@@ -276,7 +277,7 @@ async fn a_message_in_doubt_is_listed_sent_once_more_or_given_up() {
         (&list["items"][0]["lease_until"], &list["items"][0]["id"]),
         (&json!("2023-11-14T22:14:20.000Z"), &json!(doubted))
     );
-    let (_, rest) = fixture.get(&format!("/v1/outbox?after={next}&channel=shop&account=7")).await;
+    let (_, rest) = fixture.get(&format!("/v1/outbox?cursor={next}&channel=shop&account=7")).await;
     assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["state"]), (&json!(waiting), &json!("queued")));
     let (status, problem) = fixture.post(&format!("/v1/messages/{doubted}/cancel"), json!({})).await;
     assert_eq!(status, StatusCode::CONFLICT);

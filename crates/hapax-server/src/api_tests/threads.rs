@@ -1,4 +1,5 @@
 use super::*;
+use hapax_store::prelude::*;
 
 #[tokio::test]
 async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
@@ -12,7 +13,7 @@ async fn threads_are_listed_in_pages_newest_first_and_marked_as_read() {
     let ids = |page: &Value| page["threads"].as_array().expect("a list").iter().map(|row| row["id"].clone()).collect::<Vec<_>>();
     assert_eq!(ids(&first), ["7__55139", "7__55129"]);
     let next = first["next"].as_str().expect("there is more");
-    let (_, rest) = fixture.get(&format!("/v1/threads?limit=2&before={next}")).await;
+    let (_, rest) = fixture.get(&format!("/v1/threads?limit=2&cursor={next}")).await;
     assert_eq!(ids(&rest), ["7__55119"]);
     assert!(rest.get("next").is_none());
     assert_eq!((&rest["threads"][0]["unread"], &rest["threads"][0]["last_direction"]), (&json!(1), &json!("in")));
@@ -32,13 +33,13 @@ async fn a_threads_messages_come_newest_first_with_their_status() {
     assert_eq!((&newest["id"], &newest["direction"], &newest["status"]), (&json!(message), &json!("out"), &json!("queued")));
     assert_eq!(newest["text"], "hi");
     let next = first["next"].as_str().expect("there is more");
-    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
+    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?cursor={next}")).await;
     assert_eq!((&rest["messages"][0]["id"], &rest["messages"][0]["direction"]), (&json!(event), &json!("in")));
     assert_eq!(rest["messages"][0]["status"], "delivered", "hapax has taken it");
     fixture.post("/v1/threads/7__55119/read", json!({})).await;
-    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?before={next}")).await;
+    let (_, rest) = fixture.get(&format!("/v1/threads/7__55119/messages?cursor={next}")).await;
     assert_eq!(rest["messages"][0]["status"], "read");
-    let (status, _) = fixture.get(&format!("/v1/threads/7__55119/messages?before={event}")).await;
+    let (status, _) = fixture.get(&format!("/v1/threads/7__55119/messages?cursor={event}")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "only the cursor of a page leads to the next");
 }
 
@@ -49,7 +50,7 @@ async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
     let event = Event { peer: Some("_x%".to_owned()), ..Event::new(Kind::Message, "a/b", "m", key, 1) };
     let events = vec![NewEvent { event, disposition: Disposition::Deliver }];
     let (headers, body) = (KeptHeaders::default(), Bytes::from_static(b"{}"));
-    let arrival = Arrival { channel: "shop".into(), window_ms: 691_200_000, headers, body, events };
+    let arrival = Arrival { channel: "shop".into(), window_ms: 691_200_000, headers, body, events, coalesce: None };
     fixture.store.accept(arrival.into()).await.expect("accepted");
     let (_, list) = fixture.get("/v1/threads").await;
     assert_eq!(list["threads"][0]["id"], "a/b__%5Fx%25");
@@ -60,7 +61,7 @@ async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
         assert_eq!(fixture.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
     assert_eq!(fixture.post("/v1/threads/7__9/read", json!({})).await.0, StatusCode::NOT_FOUND);
-    for path in ["/v1/threads/x", "/v1/threads?before=x", "/v1/threads/7__9/messages?before=x", "/v1/outbox?after=evt_1"] {
+    for path in ["/v1/threads/x", "/v1/threads?cursor=x", "/v1/threads/7__9/messages?cursor=x", "/v1/outbox?cursor=evt_1"] {
         assert_eq!(fixture.get(path).await.0, StatusCode::BAD_REQUEST, "{path}");
     }
 }

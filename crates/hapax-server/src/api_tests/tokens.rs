@@ -1,9 +1,10 @@
 //! Who may do what, and for how long.
 
 use super::*;
+use hapax_store::prelude::*;
 
 impl Fixture {
-    async fn with(&self, method: &str, path: &str, token: &str, body: Value) -> (StatusCode, Value) {
+    pub(super) async fn with(&self, method: &str, path: &str, token: &str, body: Value) -> (StatusCode, Value) {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -14,7 +15,7 @@ impl Fixture {
         (status, body)
     }
 
-    async fn token(&self, name: &str, scopes: &[&str], channels: Option<&[&str]>) -> String {
+    pub(super) async fn token(&self, name: &str, scopes: &[&str], channels: Option<&[&str]>) -> String {
         let (status, made) = self.post("/v1/tokens", json!({"name": name, "scopes": scopes, "channels": channels})).await;
         assert_eq!(status, StatusCode::CREATED, "{made}");
         made["token"].as_str().expect("shown once").to_owned()
@@ -22,7 +23,7 @@ impl Fixture {
 }
 
 /// Every route, with the scope that it takes.
-const ROUTES: [(&str, &str, &str); 22] = [
+const ROUTES: [(&str, &str, &str); 25] = [
     ("GET", "/v1/events", "read"),
     ("GET", "/v1/events/evt_00000000000000000000000000000009", "read"),
     ("GET", "/v1/events/evt_00000000000000000000000000000009/story", "read"),
@@ -39,6 +40,9 @@ const ROUTES: [(&str, &str, &str); 22] = [
     ("POST", "/v1/messages/msg_00000000000000000000000000000009/retry", "send"),
     ("POST", "/v1/messages/msg_00000000000000000000000000000009/cancel", "send"),
     ("POST", "/v1/threads/7__1/read", "send"),
+    ("POST", "/v1/pull", "work"),
+    ("POST", "/v1/settle", "work"),
+    ("POST", "/v1/extend", "work"),
     ("POST", "/v1/events/evt_00000000000000000000000000000009/replay", "admin"),
     ("POST", "/v1/redrive", "admin"),
     ("POST", "/v1/purge", "admin"),
@@ -70,7 +74,7 @@ async fn a_token_is_shown_once_listed_without_it_and_gone_when_revoked() {
     let fixture = Fixture::new();
     let token = fixture.token("dashboard", &["read"], Some(&["shop"])).await;
     assert!(token.starts_with("hpx_") && token.len() > 60);
-    let kept = fixture.store.amend("tokens", None, None).await.expect("readable").expect("there");
+    let kept = fixture.store.amend("tokens", None, None, None).await.expect("readable").expect("there");
     assert!(!kept.contains(&token[4..]), "only a hash is stored");
     assert_eq!(fixture.with("GET", "/v1/events", &token, json!({})).await.0, StatusCode::OK);
     let (_, listed) = fixture.get("/v1/tokens").await;
@@ -102,8 +106,8 @@ async fn a_token_revoked_elsewhere_stops_working_within_seconds_and_the_store_is
     let token = fixture.token("bot", &["read"], None).await;
     assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::OK);
     tokio::task::yield_now().await;
-    let before = fixture.store.amend("tokens", None, None).await.expect("readable").expect("there");
-    fixture.store.amend("tokens", Some(&before), Some("{\"tokens\":[]}")).await.expect("another instance revokes it");
+    let before = fixture.store.amend("tokens", None, None, None).await.expect("readable").expect("there");
+    fixture.store.amend("tokens", Some(&before), Some("{\"tokens\":[]}"), None).await.expect("another instance revokes it");
     assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::OK, "the list is fresh enough");
     fixture.clock.0.fetch_add(3_000, Ordering::SeqCst);
     assert_eq!(fixture.with("GET", "/v1/inbox", &token, json!({})).await.0, StatusCode::UNAUTHORIZED);
@@ -239,7 +243,7 @@ async fn a_token_finds_its_part_of_a_thread_that_another_channel_began() {
             assert_eq!(status, StatusCode::OK, "{page}");
             seen.extend(page["threads"].as_array().expect("a list").iter().map(|row| row["last_message_text"].clone()));
             let Some(next) = page["next"].as_str() else { break };
-            before = format!("&before={next}");
+            before = format!("&cursor={next}");
         }
         assert_eq!(seen, ["phone hears p4", "phone hears p1"], "{path}");
     }
@@ -317,7 +321,7 @@ async fn what_a_channel_began_is_listed_behind_any_number_of_others() {
         assert!(!rows.is_empty(), "no page without a row: {page}");
         seen.extend(rows.iter().map(|row| row["peer"].clone()));
         let Some(next) = page["next"].as_str() else { break };
-        before = format!("&before={next}");
+        before = format!("&cursor={next}");
     }
     assert_eq!(seen, ["44111", "44110"]);
 }
@@ -398,19 +402,15 @@ async fn pages_and_cursors_tell_nothing_of_other_channels() {
     }
     let token = fixture.token("two", &["read"], Some(&["shop", "help"])).await;
     let other = fixture.token("two-more", &["read"], Some(&["shop", "help"])).await;
-    for (list, rows, cursor) in [("events", "events", "before"), ("inbox", "items", "after")] {
+    for (list, rows) in [("events", "events"), ("inbox", "items")] {
         let (mut path, mut seen) = (format!("/v1/{list}?limit=1"), Vec::new());
         loop {
             let (status, page) = fixture.with("GET", &path, &token, json!({})).await;
             assert_eq!((status, page[rows].as_array().map(Vec::len)), (StatusCode::OK, Some(1)), "{page}");
             seen.push(page[rows][0]["channel"].clone());
             let Some(next) = page["next"].as_str() else { break };
-            path = format!("/v1/{list}?limit=1&{cursor}={next}");
-            let elsewhere = format!(
-                "/v1/{}?{}={next}",
-                if list == "inbox" { "events" } else { "inbox" },
-                if list == "inbox" { "before" } else { "after" }
-            );
+            path = format!("/v1/{list}?limit=1&cursor={next}");
+            let elsewhere = format!("/v1/{}?cursor={next}", if list == "inbox" { "events" } else { "inbox" });
             for (path, token) in [(&path, &other), (&path, &TOKEN.to_owned()), (&elsewhere, &token)] {
                 assert_eq!(fixture.with("GET", path, token, json!({})).await.0, StatusCode::BAD_REQUEST, "{path}");
             }
@@ -429,5 +429,9 @@ async fn a_made_token_is_forgotten_later_when_the_store_was_away_at_the_start() 
         .await
         .expect("remembered");
     assert_eq!(fixture.with("GET", "/v1/inbox", "made at the first start", json!({})).await.0, StatusCode::UNAUTHORIZED);
-    assert_eq!(fixture.store.amend(auth::MADE_TOKEN, None, None).await.expect("readable"), None, "the operator's own is set");
+    assert_eq!(
+        fixture.store.amend(auth::MADE_TOKEN, None, None, None).await.expect("readable"),
+        None,
+        "the operator's own is set"
+    );
 }

@@ -50,6 +50,13 @@ impl Bot {
     }
 }
 
+#[cfg(test)]
+impl Bot {
+    pub(super) fn count(&self) -> usize {
+        self.count.handled.load(Ordering::Acquire)
+    }
+}
+
 impl Drop for Bot {
     fn drop(&mut self) {
         self.listening.abort();

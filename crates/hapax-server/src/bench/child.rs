@@ -7,9 +7,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use hapax::{StoreAddress, StoreUrl};
-use hapax_domain::{Kind, RetryPolicy, limits as bounds};
+use hapax_domain::{Kind, Replay, RetryPolicy, limits as bounds};
 use hapax_gateway::server::{Listeners, Server};
-use hapax_gateway::settings::{Channel, Deliver, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings};
+use hapax_gateway::settings::{
+    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings,
+};
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::Store;
 use hapax_store::clock::{Clock, SystemClock};
@@ -50,29 +52,25 @@ pub(super) enum Side<'u> {
 pub(super) struct Child {
     process: tokio::process::Child,
     pub(super) address: SocketAddr,
+    /// The Redis door.
+    pub(super) door: SocketAddr,
 }
 
 impl Child {
     pub(super) async fn start(store: StoreKind<'_>, side: Side<'_>) -> Result<Self, BenchError> {
         let mut command = tokio::process::Command::new(std::env::current_exe()?);
-        command.arg(COMMAND).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
+        command.args(arguments(store, side)).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
         match store {
             StoreKind::None => {}
             StoreKind::Sqlite(path) => drop(command.env(STORE, format!("sqlite:{}", path.display()))),
-            StoreKind::Server(address) => drop(command.env(STORE, address.expose())),
-            StoreKind::NaiveClaim(address) => drop(command.arg("--by-hand").env(STORE, address.expose())),
-        }
-        match side {
-            Side::Nobody => {}
-            Side::Target(target) => drop(command.arg("--target").arg(target)),
-            Side::Provider(api_base) => drop(command.arg("--api-base").arg(api_base)),
+            StoreKind::Server(address) | StoreKind::NaiveClaim(address) => drop(command.env(STORE, address.expose())),
         }
         let mut process = command.spawn()?;
         let said = process.stdout.take().ok_or("the server has no output")?;
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line).await?;
-        let address = line.trim().parse().map_err(|_| "the server did not start; its reason is above")?;
-        Ok(Self { process, address })
+        let (address, door) = addresses(&line).ok_or("the server did not start; its reason is above")?;
+        Ok(Self { process, address, door })
     }
 
     /// The most memory the server held so far.
@@ -84,21 +82,41 @@ impl Child {
     }
 }
 
-/// Runs the server until it is killed; says its address on standard output.
+/// What this program is started with to be the server.
+fn arguments<'a>(store: StoreKind<'_>, side: Side<'a>) -> Vec<&'a str> {
+    let mut arguments = vec![COMMAND];
+    if matches!(store, StoreKind::NaiveClaim(_)) {
+        arguments.push("--naive-claim");
+    }
+    match side {
+        Side::Nobody => {}
+        Side::Target(target) => arguments.extend(["--target", target]),
+        Side::Provider(api_base) => arguments.extend(["--api-base", api_base]),
+    }
+    arguments
+}
+
+/// What the server says when it has started.
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let (address, door) = line.trim().split_once(' ')?;
+    Some((address.parse().ok()?, door.parse().ok()?))
+}
+
+/// Runs the server until it is killed; says its addresses on standard output.
 pub async fn serve_child(naive_claim: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
     let store: Arc<dyn Store> = match url {
         None => Arc::new(NoStore::new(None)),
         Some(url) if naive_claim => Arc::new(NoStore::new(Some(hapax::open_naive_claim(&url).await?))),
-        Some(url) => hapax::open(&url, &OPTIONS, Arc::clone(&clock)).await?,
+        Some(url) => hapax::open_store(&url, &OPTIONS, Arc::clone(&clock)).await?,
     };
     let server = Server::on(store, None, clock, settings(target, api_base), Telemetry::new()).await?;
-    let public = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let (public, door) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
     let mut said = std::io::stdout();
-    writeln!(said, "{}", public.local_addr()?)?;
+    writeln!(said, "{} {}", public.local_addr()?, door.local_addr()?)?;
     said.flush()?;
-    server.run(Listeners { public, admin: None }, CancellationToken::new()).await?;
+    server.run(Listeners { public, admin: None, dropin: None, resp: Some(door) }, CancellationToken::new()).await?;
     Ok(())
 }
 
@@ -132,11 +150,23 @@ fn unlimited(api_base: String) -> Send {
     }
 }
 
+/// Waits as long as a call may take: a slow store is to be measured, not to have its callers told to come back.
+fn patient() -> DropIn {
+    DropIn {
+        prefix: String::new(),
+        wait_ms: Some(30_000),
+        replay: Replay::Ordinal,
+        redo_after_429: false,
+        redo_confirmed_ms: None,
+    }
+}
+
 fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
     let waiting = Channel {
         name: requests::WAITING.into(),
         provider: requests::settings(),
         target: None,
+        targets: Default::default(),
         mode: Mode::Queue,
         deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
         window_ms: 8 * 86_400_000,
@@ -149,19 +179,71 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         on_store_failure: OnStoreFailure::Retry,
         replay_guard: false,
         stale_after_ms: None,
+        turns: None,
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
         concurrency: 64,
+        typing: false,
+        dropin: api_base.as_ref().map(|_| patient()),
         send: api_base.map(unlimited),
     };
-    let delivered =
-        target.map(|target| Channel { name: requests::DELIVERED.into(), target: Some(target), send: None, ..waiting.clone() });
+    let delivered = target.map(|target| {
+        let (name, target) = (requests::DELIVERED.into(), Some(target));
+        Channel { name, target, send: None, dropin: None, ..waiting.clone() }
+    });
     Settings {
         trusted_proxies: Vec::new(),
+        cors_origins: Vec::new(),
         admin_token: Some(requests::TOKEN.into()),
         instance: Some("bench".to_owned()),
         stop_grace_ms: 5_000,
         limits: limits(),
+        claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: 10_000_000 },
+        resp_tls: None,
         channels: std::iter::once(waiting).chain(delivered).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use hapax_store::ThreadQuery;
+    use hapax_store::memory::MemoryStore;
+
+    use super::super::{bot::Bot, load};
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn this_program_knows_the_arguments_it_is_started_with() {
+        let Ok(StoreUrl::Postgres(address)) = StoreUrl::read("postgres://bench@127.0.0.1/bench") else {
+            panic!("it is an address");
+        };
+        for store in [StoreKind::None, StoreKind::Server(&address), StoreKind::NaiveClaim(&address)] {
+            for side in [Side::Nobody, Side::Target("http://127.0.0.1:1/bot"), Side::Provider("http://127.0.0.1:1")] {
+                let arguments = arguments(store, side);
+                let read = Cli::try_parse_from(std::iter::once("hapax").chain(arguments.iter().copied()));
+                assert!(read.is_ok(), "{arguments:?}: {:?}", read.err());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_calls_of_the_bare_loop_are_sends_when_hapax_gets_them() {
+        let provider = Bot::start(|n| format!(r#"{{"messages":[{{"id":"wamid.{n}"}}]}}"#)).await.unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+        let settings = settings(None, Some(format!("http://{}", provider.address)));
+        let server = Server::on(Arc::clone(&store), None, clock, settings, Telemetry::new()).await.unwrap();
+        let public = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = public.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(server.run(Listeners { public, admin: None, dropin: None, resp: None }, stop.clone()));
+        let measured = load::run(address, requests::direct_sends("t", 4, 40)).await.unwrap();
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        assert_eq!((measured.requests, provider.count()), (40, 40));
+        let threads = store.threads(ThreadQuery { limit: 100, ..ThreadQuery::default() }).await.unwrap();
+        assert_eq!(threads.rows.len(), 40, "each went through the outbox");
     }
 }

@@ -45,6 +45,7 @@ pub(super) async fn through(store: Arc<dyn Store>, tag: &str, total: usize) -> R
                 headers: KeptHeaders::default(),
                 body: Bytes::from_static(b"{}"),
                 events: vec![NewEvent { event, disposition: Disposition::Keep }],
+                coalesce: None,
             };
             match store.accept(arrival.into()).await?[0].is_new() {
                 true => Ok(()),

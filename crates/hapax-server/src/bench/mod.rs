@@ -1,5 +1,7 @@
 //! `hapax bench`: how fast this machine takes in webhooks, as ratios to the same server that verifies and parses but stores nothing.
 //!
+//! What is sent is compared with the same calls made to the provider itself.
+//!
 //! Everything is started here and ends here: servers as child processes on loopback, the load and the bot in this process. Rounds are
 //! repeated and the phases of a round run one after the other, so that a ratio compares neighbours in time.
 
@@ -10,6 +12,7 @@ mod load;
 mod no_store;
 mod preload;
 mod requests;
+mod resp;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +36,8 @@ pub struct Plan {
     pub preloads: Vec<u64>,
     /// Servers to measure beside the embedded store.
     pub stores: Vec<StoreUrl>,
+    /// Measure claims, and nothing else.
+    pub only_claims: bool,
 }
 
 /// One line of the table: a phase over all rounds.
@@ -58,6 +63,8 @@ pub struct Report {
     pub sync_us: u64,
     /// Time from starting the server to its first 200, by keys preloaded.
     pub restarts: Vec<(u64, Duration)>,
+    /// What could not be measured here, and why.
+    pub notes: Vec<String>,
 }
 
 /// Told about progress: what runs now, and how far it is (0 to 1).
@@ -139,6 +146,10 @@ impl Stage<'_> {
     /// All phases of one round on the embedded store.
     async fn round_of_phases(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
         let subject = Subject { name: "sqlite", server: None };
+        self.claims_by_resp(subject, progress).await?;
+        if self.plan.only_claims {
+            return Ok(());
+        }
         self.fresh(NO_STORE_64, NO_STORE_64, StoreKind::None, 64, progress).await?;
         self.fresh(NO_STORE_256, NO_STORE_256, StoreKind::None, 256, progress).await?;
         self.phases(subject, progress).await?;
@@ -179,9 +190,34 @@ impl Stage<'_> {
         self.note(&yardstick, &yardstick, &measured, 0);
         let name = subject.line("claims, gathered by hapax");
         self.say(&name, progress);
-        let store = hapax::open(url, &child::OPTIONS, Arc::new(SystemClock::new())).await?;
+        let store = hapax::open_store(url, &child::OPTIONS, Arc::new(SystemClock::new())).await?;
         let measured = claims::through(store, &tag, self.plan.requests).await?;
         self.note(&name, &yardstick, &measured, 0);
+        Ok(())
+    }
+
+    /// `SET NX EX` at the door, beside the same commands to a Redis that keeps them as well.
+    async fn claims_by_resp(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
+        let redis = resp::Redis::start(&self.plan.folder).await?;
+        if redis.is_none() && self.round == 0 {
+            let why = "there is no redis-server on this machine, so claims by the Redis door are compared with nothing";
+            self.report.notes.push(why.to_owned());
+        }
+        for connections in [64, 256] {
+            let name = subject.line(&format!("claims by the Redis door, {connections} connections"));
+            let mut yardstick = name.clone();
+            if let Some(redis) = &redis {
+                yardstick = format!("Redis, appendfsync always: SET NX EX, {connections} connections");
+                self.say(&yardstick, progress);
+                let measured = resp::claims(redis.address, None, connections, self.plan.requests).await?;
+                self.note(&yardstick, &yardstick, &measured, 0);
+            }
+            self.say(&name, progress);
+            let file = self.new_store();
+            let server = Child::start(subject.kind(&file), Side::Nobody).await?;
+            let measured = resp::claims(server.door, Some(requests::TOKEN), connections, self.plan.requests).await?;
+            self.note(&name, &yardstick, &measured, server.peak_mb());
+        }
         Ok(())
     }
 
@@ -190,14 +226,14 @@ impl Stage<'_> {
         self.say(&subject.line("sending"), progress);
         let provider = bot::Bot::start(|n| format!(r#"{{"messages":[{{"id":"wamid.{n}"}}]}}"#)).await?;
         let requests = self.plan.requests / 4;
-        let bare = load::run(provider.address, requests::direct_sends(64, requests)).await?;
+        let tag = format!("{:x}", rand::random::<u32>());
+        let bare = load::run(provider.address, requests::direct_sends(&tag, 64, requests)).await?;
         if subject.server.is_none() {
             self.note(BARE_LOOP, BARE_LOOP, &bare, 0);
         }
         let file = self.new_store();
         let api = format!("http://{}", provider.address);
         let server = Child::start(subject.kind(&file), Side::Provider(&api)).await?;
-        let tag = format!("{:x}", rand::random::<u32>());
         let submits = requests::submits(&tag, 64, requests);
         let count: usize = submits.iter().map(|connection| connection.len()).sum();
         let started = Instant::now();
@@ -206,6 +242,25 @@ impl Stage<'_> {
         tokio::time::timeout(DRAINED, provider.handled(bare.requests + count)).await?;
         measured.seconds = started.elapsed().as_secs_f64();
         self.note(&subject.line("submit + send + settle, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
+        drop(server);
+        self.sent_by_dropin(subject, &api, requests, progress).await
+    }
+
+    /// The bare loop's own calls, made to hapax in place of the provider: each is answered with what the provider has answered.
+    async fn sent_by_dropin(
+        &mut self,
+        subject: Subject<'_>,
+        api: &str,
+        requests: usize,
+        progress: Progress<'_>,
+    ) -> Result<(), BenchError> {
+        let name = subject.line("drop-in send, 64 connections");
+        self.say(&name, progress);
+        let file = self.new_store();
+        let server = Child::start(subject.kind(&file), Side::Provider(api)).await?;
+        let tag = format!("{:x}", rand::random::<u32>());
+        let measured = load::run(server.address, requests::direct_sends(&tag, 64, requests)).await?;
+        self.note(&name, BARE_LOOP, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -220,7 +275,7 @@ impl Stage<'_> {
 
     /// About how many measurements a round has.
     fn steps_in_all(&self) -> f64 {
-        10.0 + 10.0 * self.plan.stores.len() as f64
+        15.0 + 11.0 * self.plan.stores.len() as f64
     }
 
     async fn fresh(

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, ids};
 use hapax_store::clock::SystemClock;
 use hapax_store::memory::MemoryStore;
-use hapax_store::{Accepted, Arrival, Copies, Moving, NaiveClaim, Promise, Spelling, Store, StoreError, StoreWrapper};
+use hapax_store::{Accepted, Arrival, Copies, Moving, NaiveClaim, Promise, Store, StoreError, StoreWrapper};
 
 /// An empty store that stays empty.
 pub(super) struct NoStore {
@@ -51,7 +51,7 @@ impl StoreWrapper for NoStore {
 
     fn limit_outbox(&self, _most: usize) {}
 
-    fn learn_spelling(&self, _spelling: Spelling) {}
+    fn limit_claims(&self, _most: usize) {}
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {
         Err(StoreError::Refused("there is nothing in it to move".to_owned()))

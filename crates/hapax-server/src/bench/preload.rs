@@ -16,7 +16,7 @@ const WINDOW_MS: i64 = 8 * 86_400_000;
 /// Accepts `keys` small messages that go nowhere, each from somebody else: keys, events, threads and names grow.
 pub(super) async fn preload(path: &Path, keys: u64, progress: &mut (dyn FnMut(f64) + Send)) -> Result<(), BenchError> {
     let url = hapax::StoreUrl::Sqlite(path.to_owned());
-    let store = hapax::open(&url, &super::child::OPTIONS, Arc::new(SystemClock::new())).await?;
+    let store = hapax::open_store(&url, &super::child::OPTIONS, Arc::new(SystemClock::new())).await?;
     let mut next = 0;
     while next < keys {
         // A few at once, so that the writer always has the next one in line.
@@ -43,5 +43,6 @@ fn arrival(from: u64) -> Arrival {
         headers: KeptHeaders::default(),
         body: Bytes::from_static(b"{}"),
         events: (from..from + PER_ARRIVAL).map(event).collect(),
+        coalesce: None,
     }
 }

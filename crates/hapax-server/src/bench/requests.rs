@@ -72,10 +72,12 @@ fn scripts(channel: &str, connections: usize, total: usize, id: impl Fn(usize, u
     (0..connections).map(script).collect()
 }
 
-/// The calls that a sender without hapax would make to the provider.
-pub(super) fn direct_sends(connections: usize, total: usize) -> Vec<Script> {
+/// The calls that a sender without hapax would make to the provider. Each tag has people of its own: in a database that outlives its
+/// server, the last messages to those of another may still be held by who was killed.
+pub(super) fn direct_sends(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    let first = spread(tag);
     plain_scripts(connections, total, |connection, n| {
-        let to = recipient(connection, n);
+        let to = recipient(first, connection, n);
         let body = format!(
             r#"{{"messaging_product":"whatsapp","to":"{to:011}","type":"text","text":{{"body":"Your order is ready, number {n}."}}}}"#
         );
@@ -85,8 +87,9 @@ pub(super) fn direct_sends(connections: usize, total: usize) -> Vec<Script> {
 
 /// The same messages, submitted to hapax.
 pub(super) fn submits(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    let first = spread(tag);
     plain_scripts(connections, total, |connection, n| {
-        let to = recipient(connection, n);
+        let to = recipient(first, connection, n);
         let body = format!(
             r#"{{"channel":"bench","account":"700001","to":"{to:011}","text":"Your order is ready, number {n}.","request_id":"{tag}.{connection}.{n}"}}"#
         );
@@ -109,8 +112,8 @@ fn plain_scripts(connections: usize, total: usize, request: impl Fn(usize, usize
     (0..connections).map(script).collect()
 }
 
-fn recipient(connection: usize, n: usize) -> usize {
-    55_119_000_000 + (connection * PER_CONNECTION + n) % PEERS
+fn recipient(first: usize, connection: usize, n: usize) -> usize {
+    55_119_000_000 + (first + connection * PER_CONNECTION + n) % PEERS
 }
 
 /// The same id always comes from the same person.
@@ -157,6 +160,16 @@ mod tests {
         let body = all[0].windows(4).position(|at| at == b"\r\n\r\n").map(|at| all[0].len() - at - 4);
         assert!(body.is_some_and(|bytes| (650..850).contains(&bytes)), "{body:?}");
         assert_ne!(all[0], all[1]);
+    }
+
+    #[test]
+    fn each_tag_sends_to_people_of_its_own() {
+        let people = |tag: &str| -> Vec<Vec<u8>> {
+            direct_sends(tag, 4, 40).iter().flat_map(|script| script.iter().map(<[u8]>::to_vec).collect::<Vec<_>>()).collect()
+        };
+        let (one, other) = (people("one"), people("other"));
+        assert_eq!(one, people("one"));
+        assert!(one.iter().all(|call| !other.contains(call)));
     }
 
     #[test]

@@ -52,7 +52,10 @@ async fn list(client: &Client, output: &Output) -> Result<(), Failure> {
         let columns = ["channel", "account", "state", "since", "why"];
         output.table(&columns, accounts.iter().map(|account| columns.map(|column| text_of(account, column)).to_vec()).collect());
     }
-    if accounts.is_empty() { Err(Failure::NothingMatched("no account is paused".to_owned())) } else { Ok(()) }
+    if accounts.is_empty() {
+        output.note("no account is paused: all that have a token may send");
+    }
+    Ok(())
 }
 
 async fn resume(client: &Client, channel: &str, account: &str, output: &Output) -> Result<(), Failure> {

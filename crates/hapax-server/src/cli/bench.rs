@@ -12,8 +12,10 @@ use crate::bench::{self, Line, Plan, Report};
 
 /// Measure this machine: webhooks a second, as ratios to the same server that stores nothing
 ///
-/// Starts its own servers, load and bot on loopback and removes everything afterwards. Only the ratios mean anything on another day:
-/// both sides of a ratio are measured in the same run, one after the other. Nothing else should be busy meanwhile.
+/// Sends, also those of bots that call hapax in place of their provider (drop-in), are compared with the same calls made to the
+/// provider itself; claims by the Redis door with a Redis that syncs as often, where there is one. Starts its own servers, load, bot and provider on loopback and removes everything afterwards. Only the ratios
+/// mean anything on another day: both sides of a ratio are measured in the same run, one after the other. Nothing else should be
+/// busy meanwhile.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  hapax bench --quick\n  hapax bench --json > bench.json\n  hapax bench --quick \
     --store postgres://hapax@127.0.0.1/bench --store redis://127.0.0.1/1")]
@@ -33,6 +35,9 @@ pub struct Bench {
     /// Measure this server too, beside the embedded store; may be given several times. Give it a database of its own: what is written stays
     #[arg(long, value_name = "URL", value_parser = read_server)]
     store: Vec<StoreUrl>,
+    /// Measure claims by the Redis door, and nothing else
+    #[arg(long)]
+    only_claims: bool,
 }
 
 fn read_server(text: &str) -> Result<StoreUrl, String> {
@@ -66,7 +71,8 @@ impl Bench {
             rounds: self.rounds.into(),
             requests: self.requests as usize,
             stores: self.store,
-            preloads: if self.quick { vec![] } else { vec![1_000_000, 10_000_000] },
+            only_claims: self.only_claims,
+            preloads: if self.quick || self.only_claims { vec![] } else { vec![1_000_000, 10_000_000] },
         };
         let bar = ProgressBar::new(1_000);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3}%  {msg}") {
@@ -104,6 +110,9 @@ fn show(report: &Report, output: &Output) {
         ]
     });
     output.table(&["", "ratio", "spread", "to", "per second", "p50 ms", "p99 ms", "peak MB"], rows.collect());
+    for note in &report.notes {
+        output.note(note);
+    }
     for (keys, took) in &report.restarts {
         output.note(format_args!("start to first 200 with {keys} keys: {:.2} s", took.as_secs_f64()));
     }
@@ -118,6 +127,7 @@ fn as_json(report: &Report) -> serde_json::Value {
     };
     json!({
         "sync_us": report.sync_us,
+        "notes": report.notes,
         "lines": report.lines.iter().map(line).collect::<Vec<_>>(),
         "restarts": report.restarts.iter().map(|(keys, took)| json!({"keys": keys, "seconds": took.as_secs_f64()})).collect::<Vec<_>>(),
     })

@@ -22,11 +22,13 @@ impl Check {
             Ok(config) => {
                 let mut warnings = config::warnings(&config);
                 warnings.extend(sources::open_files(name.as_deref(), &config));
+                let notes = config::notes(&config);
                 if output.json {
-                    output.json(&json!({ "ok": true, "file": name, "mistakes": [], "warnings": warnings }));
+                    output.json(&json!({ "ok": true, "file": name, "mistakes": [], "warnings": warnings, "notes": notes }));
                     return Ok(());
                 }
                 warnings.iter().for_each(|warning| output.warn(warning));
+                notes.iter().for_each(|note| output.note(format_args!("note: {note}")));
                 match name {
                     Some(name) => output.line(format_args!("{name} is good: {}", counted(config.channels.len()))),
                     None => output.line("there is no hapax.toml here, so the defaults hold; `hapax config init` writes one"),

@@ -32,7 +32,7 @@ impl Client {
         };
         let token = match admin.token {
             Some(token) => Some(token),
-            None => sources::token_left_here()?,
+            None => sources::token_left(admin.store.as_ref(), global.config.as_deref())?,
         };
         Ok(Self { http: http_client(&base)?, base, token })
     }
@@ -53,6 +53,17 @@ impl Client {
         self.ask(Method::POST, self.url(path)?, Some(body), headers).await
     }
 
+    /// What the server answered, whatever that is.
+    pub(super) async fn post_any(&self, path: &str, body: Value, headers: &[(&str, &str)]) -> Result<(u16, Value), Failure> {
+        let (status, answer) = self.answer(Method::POST, self.url(path)?, Some(body), headers).await?;
+        Ok((status.as_u16(), answer))
+    }
+
+    /// What an answer of [`Client::post_any`] means that is none to go on with.
+    pub(super) fn refusal(&self, status: u16, problem: &Value) -> Failure {
+        refused(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), problem)
+    }
+
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.ask(Method::DELETE, self.url(path)?, None, &[]).await
     }
@@ -62,6 +73,19 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: Url, body: Option<Value>, headers: &[(&str, &str)]) -> Result<Value, Failure> {
+        match self.answer(method, url, body, headers).await? {
+            (status, answer) if status.is_success() => Ok(answer),
+            (status, problem) => Err(refused(status, &problem)),
+        }
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Result<(StatusCode, Value), Failure> {
         let mut request = self.http.request(method, url).timeout(TIMEOUT);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -76,8 +100,7 @@ impl Client {
         let status = response.status();
         let text = response.text().await.map_err(|why| unreachable(&self.base, &why))?;
         match serde_json::from_str(&text) {
-            Ok(answer) if status.is_success() => Ok(answer),
-            Ok(problem) => Err(refused(status, &problem)),
+            Ok(answer) => Ok((status, answer)),
             Err(_) => {
                 Err(Failure::plain(format!("{} answered {status}, and not as hapax does; is it another server?", self.base)))
             }
@@ -132,7 +155,8 @@ fn refused(status: StatusCode, problem: &Value) -> Failure {
     };
     match status {
         StatusCode::UNAUTHORIZED => Failure::plain(format!(
-            "{detail}. Here: --token-file FILE, HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE in the environment, or a file hapax.token"
+            "{detail}. Here: --token-file FILE, HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE in the environment, or run it where the \
+             first start has left its token: beside the database"
         )),
         StatusCode::NOT_FOUND => Failure::NothingMatched(detail),
         StatusCode::SERVICE_UNAVAILABLE => Failure::Unreachable(detail),

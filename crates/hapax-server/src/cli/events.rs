@@ -4,7 +4,7 @@ use clap::Args;
 use hapax_domain::{Kind, ThreadId};
 
 use super::client::Client;
-use super::list::{List, Older, columns};
+use super::list::{Filter, List, Page, columns};
 use super::{Failure, Global, Output};
 
 /// List what came in, newest first
@@ -13,11 +13,14 @@ use super::{Failure, Global, Output};
 Examples:
   hapax events --channel shop --limit 10
   hapax events --kind status
+  hapax events state:parked since:1h type:invoice.paid text:refund
   hapax events --thread 700001__5511988887777
   hapax events --json | jq -r '.events[].id'
 
 Columns: time received, id, channel, kind, peer, the provider's id, state.")]
 pub struct Events {
+    #[command(flatten)]
+    filter: Filter,
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
@@ -28,7 +31,7 @@ pub struct Events {
     #[arg(long, value_name = "THREAD")]
     thread: Option<ThreadId>,
     #[command(flatten)]
-    page: Older,
+    page: Page,
 }
 
 impl Events {
@@ -37,15 +40,16 @@ impl Events {
             path: "/v1/events",
             name: "events",
             head: &["received", "id", "channel", "kind", "peer", "provider's id", "state"],
-            none: "no such events; `hapax trigger whatsapp.text` sends one to try with",
+            none: "nothing like that has come in; `hapax trigger whatsapp.text` sends a sample to try with",
         };
         let filters = vec![
+            ("q", self.filter.into()),
             ("channel", self.channel),
             ("kind", self.kind.map(|kind| kind.name().to_owned())),
             ("thread", self.thread.map(|thread| thread.to_string())),
         ];
         let row = columns(["received_at", "id", "channel", "kind", "peer", "provider_id", "state"]);
-        list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
+        list.show(&Client::open(global)?, self.page, filters, row, output).await
     }
 }
 

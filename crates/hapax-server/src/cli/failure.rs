@@ -19,6 +19,9 @@ pub enum Failure {
     Unreachable(String),
     #[error("{0}")]
     NothingMatched(String),
+    /// Ends with this code, as a command that was run did, or would have.
+    #[error("{}", why.as_deref().unwrap_or_default())]
+    Exit { code: u8, why: Option<String> },
 }
 
 impl Failure {
@@ -33,6 +36,7 @@ impl Failure {
             Failure::BadConfig(_) | Failure::NoConfig(_) => 3,
             Failure::Unreachable(_) => 4,
             Failure::NothingMatched(_) => 5,
+            Failure::Exit { code, .. } => *code,
         }
     }
 }

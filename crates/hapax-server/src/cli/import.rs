@@ -228,6 +228,7 @@ fn not_ours() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hapax_store::registers::Register;
 
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
@@ -238,7 +239,8 @@ mod tests {
 
     #[test]
     fn tokens_are_never_moved() {
-        let setting = |name: &str| Moved::Setting { name: name.to_owned(), value: "x".to_owned() };
+        let setting =
+            |name: &str| Moved::Setting { name: name.to_owned(), register: Register { value: "x".to_owned(), ends_ms: None } };
         assert!(is_private(&setting("admin_token_hash")) && is_private(&setting("tokens")) && !is_private(&setting("other")));
     }
 }

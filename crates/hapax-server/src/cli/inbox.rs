@@ -4,17 +4,19 @@ use clap::Args;
 use serde_json::Value;
 
 use super::client::Client;
-use super::list::{List, Newer};
+use super::list::{Filter, List, Page};
 use super::output::text_of;
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, down};
 
 #[derive(Args, Debug)]
 struct Which {
+    #[command(flatten)]
+    filter: Filter,
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
     #[command(flatten)]
-    page: Newer,
+    page: Page,
 }
 
 /// List what is on its way to the target, oldest first
@@ -24,7 +26,8 @@ Examples:
   hapax inbox --channel shop
   hapax inbox --json | jq '.items[] | select(.attempt > 1)'
 
-Columns: time received, event, channel, attempt, failures charged so far, state, when it is due or whose it is, why the last attempt failed.")]
+Columns: time received, event, channel, attempt (--wide), failures charged so far, state, when it is tried next or who works on it, why
+the last attempt failed.")]
 pub struct Inbox {
     #[command(flatten)]
     which: Which,
@@ -35,6 +38,7 @@ pub struct Inbox {
 #[command(after_help = "\
 Examples:
   hapax parked
+  hapax parked since:1d text:refund
   hapax story evt_..            what happened to it
   hapax redrive evt_..          put it back in line, once the cause is mended
   hapax redrive --channel shop  all of a channel")]
@@ -45,22 +49,34 @@ pub struct Parked {
 
 impl Inbox {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        self.which.list(false, "nothing is on its way; `hapax parked` lists what waits for a person", global, output).await
+        self.which
+            .list(
+                false,
+                "nothing is on its way to a bot; `hapax events` lists what came in, `hapax parked` what waits for you",
+                global,
+                output,
+            )
+            .await
     }
 }
 
 impl Parked {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        self.which.list(true, "nothing is parked or quarantined", global, output).await
+        self.which.list(true, "nothing is parked or quarantined: nothing waits for you", global, output).await
     }
 }
 
 impl Which {
     async fn list(self, parked: bool, none: &str, global: &Global, output: &Output) -> Result<(), Failure> {
-        let head = &["received", "event", "channel", "attempt", "failures", "state", "due or held by", "why"];
+        let head = &["received", "event", "channel", "+attempt", "failures", "state", "next try", "why"];
         let list = List { path: "/v1/inbox", name: "items", head, none };
-        let filters = vec![("parked", Some(parked.to_string())), ("channel", self.channel)];
-        list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
+        let channel = self.channel.clone();
+        let filters = vec![("q", self.filter.into()), ("parked", Some(parked.to_string())), ("channel", self.channel)];
+        let client = Client::open(global)?;
+        if !parked && !output.json {
+            down::warn(&client, channel.as_deref(), output).await?;
+        }
+        list.show(&client, self.page, filters, row, output).await
     }
 }
 
@@ -69,7 +85,7 @@ fn row(item: &Value) -> Vec<String> {
         ["received_at", "event", "channel", "attempt", "failures", "state"].map(|column| text_of(item, column)).into();
     row.push(match &item["lease"] {
         Value::Null => text_of(item, "due_at"),
-        lease => format!("{} until {}", text_of(lease, "worker"), text_of(lease, "until")),
+        lease => format!("with {}", text_of(lease, "worker")),
     });
     row.push(text_of(item, "why"));
     row

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hapax::StoreUrl;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
-use super::{DEFAULT_FILE, Failure, Global, Output, TOKEN_FILE, load_config, sources, write_starter};
+use super::{DEFAULT_FILE, Failure, Global, Output, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
 
 /// Files for everything that is not a connection from outside: the store, targets, providers.
@@ -33,8 +33,12 @@ pub(super) struct Launch {
     listeners: Listeners,
     public: SocketAddr,
     admin: Option<SocketAddr>,
+    dropin: Option<SocketAddr>,
+    resp: Option<SocketAddr>,
     /// Warnings about files that others may read.
     open_files: Vec<String>,
+    /// Where the token that was made just now lies.
+    token_file: Option<PathBuf>,
 }
 
 /// Reads the config. Where there is none and none was named, writes one to start from and gives its name back.
@@ -58,7 +62,9 @@ pub(super) fn start_logs(filter: &str, json: bool) -> Result<(), Failure> {
 
 impl Launch {
     /// Opens the sockets first: webhooks wait in the kernel while the store opens.
-    pub(super) async fn open(mut config: Config, telemetry: Telemetry) -> Result<Self, Failure> {
+    ///
+    /// `file` is where the config was read from.
+    pub(super) async fn open(mut config: Config, telemetry: Telemetry, file: Option<&Path>) -> Result<Self, Failure> {
         let places = allow_many_files().saturating_sub(FILES_KEPT).max(1);
         if config.limits.connections > places {
             tracing::warn!(
@@ -69,19 +75,24 @@ impl Launch {
         }
         let open_files = sources::open_files(Path::new(DEFAULT_FILE).exists().then_some(DEFAULT_FILE), &config);
         let public = bind(config.listen).await?;
-        let admin = match config.admin_listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
+        let admin = bind_also(config.admin_listen).await?;
+        let dropin = bind_also(config.dropin_listen.filter(|_| serves_bots(&config))).await?;
+        let resp = bind_also(config.resp.as_ref().map(|resp| resp.listen)).await?;
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
+        let (dropin_at, resp_at) = (dropin.as_ref().map(local).transpose()?, resp.as_ref().map(local).transpose()?);
         let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
+        let mut token_file = None;
         if let Some(token) = &server.admin_token().fresh {
-            sources::leave_token_here(token).map_err(|why| {
+            let path = sources::token_path(&config.store, file);
+            sources::leave_token(&path, token).map_err(|why| {
                 let todo = "set HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE to a token of your own";
-                Failure::plain(format!("the admin token cannot be written to {TOKEN_FILE} ({why}); {todo}"))
+                Failure::plain(format!("the admin token cannot be written to {} ({why}); {todo}", path.display()))
             })?;
+            token_file = Some(path);
         }
-        Ok(Self { server, config, listeners: Listeners { public, admin }, public: at, admin: admin_at, open_files })
+        let listeners = Listeners { public, admin, dropin, resp };
+        let (public, admin, dropin, resp) = (at, admin_at, dropin_at, resp_at);
+        Ok(Self { server, config, listeners, public, admin, dropin, resp, open_files, token_file })
     }
 
     /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
@@ -94,26 +105,31 @@ impl Launch {
         if let Some(admin) = self.admin {
             output.line(format_args!("the admin surface is on http://{admin}"));
         }
+        if let Some(address) = self.for_bots() {
+            output.line(format_args!("bots that send by the provider's own API do so at {address}"));
+        }
+        if let Some(address) = self.redis_door() {
+            output.line(format_args!(
+                "claims by the Redis protocol are made at {address}, with a token of scope work as the password"
+            ));
+        }
         output.line("");
         let head = ["channel", "provider", "webhook address", "target"];
         output.table(&head, config.channels.iter().map(|channel| self.row(channel, bot)).collect());
         output.line("");
         if let Some(file) = written {
-            output.line(format_args!("config  {file}, written just now with fresh secrets; put your bot in as `target`"));
+            output.line(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
         }
         output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
         for warning in config::warnings(config).into_iter().chain(self.open_files.iter().cloned()) {
             output.warn(printable(&warning));
         }
-        if self.server.admin_token().fresh.is_some() {
-            output.line(format_args!("token   made and written to {TOKEN_FILE}, for you alone; commands run here find it"));
+        if let Some(file) = &self.token_file {
+            output.line(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
         }
-        if let Some(channel) = config.channels.first() {
-            let provider = channel.provider.provider();
-            let sample = samples::list().iter().map(|(name, _)| *name).find(|name| name.starts_with(provider));
+        if let Some(sample) = first_try(&config.channels) {
             output.line("");
-            output
-                .line(format_args!("Next, in another terminal:  hapax trigger {} --times 5", sample.unwrap_or("whatsapp.text")));
+            output.line(format_args!("Next, in another terminal:  {} trigger {sample} --times 5", as_called()));
         }
         output.line("Stop with Ctrl-C.");
     }
@@ -122,15 +138,20 @@ impl Launch {
         let config = &self.config;
         let channel = |channel: &Channel| {
             let target = channel.target.as_deref().map(hide_userinfo);
-            json!({"channel": &*channel.name, "provider": channel.provider.provider(), "webhook": self.webhook(channel), "target": target})
+            let mut shown = json!({"channel": &*channel.name, "provider": channel.provider.provider(), "webhook": self.webhook(channel), "target": target});
+            if !channel.targets.is_empty() {
+                shown["targets"] = json!(channel.shown_targets());
+            }
+            shown
         };
-        let token_file = self.server.admin_token().fresh.as_ref().map(|_| TOKEN_FILE);
         output.json(&json!({
             "listen": self.url(""),
             "admin_listen": self.admin.map(|address| format!("http://{address}")),
+            "dropin_listen": self.for_bots(),
+            "resp_listen": self.redis_door(),
             "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
             "store": store_words(&config.store, &self.server.store().promise()),
-            "new_admin_token_file": token_file,
+            "new_admin_token_file": self.token_file.as_ref().map(|file| file.display().to_string()),
         }));
     }
 
@@ -138,9 +159,37 @@ impl Launch {
         let target = match (&channel.target, bot) {
             (Some(target), Some(bot)) if target == bot => "hapax plays the bot".to_owned(),
             (Some(target), _) => hide_userinfo(target),
-            (None, _) => "none yet: events wait".to_owned(),
+            (None, _) if channel.targets.is_empty() => "none yet: events wait".to_owned(),
+            (None, _) => "others wait".to_owned(),
+        };
+        let target = match channel.targets.len() {
+            0 => target,
+            1 => format!("1 account has its own; {target}"),
+            many => format!("{many} accounts have their own; {target}"),
         };
         vec![channel.name.to_string(), channel.provider.provider().to_owned(), self.webhook(channel), target]
+    }
+
+    /// Where webhooks come in.
+    pub(super) fn address(&self) -> SocketAddr {
+        reachable(self.public)
+    }
+
+    /// Runs until `stop`, then stops in order.
+    pub(super) async fn run(self, stop: CancellationToken) -> Result<(), Failure> {
+        self.server.run(self.listeners, stop).await.map_err(not_started)
+    }
+
+    /// The address that stands for the provider's, where a channel has drop-in sending.
+    fn for_bots(&self) -> Option<String> {
+        let address = || format!("http://{}", reachable(self.dropin.unwrap_or(self.public)));
+        serves_bots(&self.config).then(address)
+    }
+
+    /// As a client of Redis is given it.
+    fn redis_door(&self) -> Option<String> {
+        let scheme = if self.config.resp.as_ref().is_some_and(|resp| resp.tls.is_some()) { "rediss" } else { "redis" };
+        self.resp.map(|address| format!("{scheme}://{}", reachable(address)))
     }
 
     fn webhook(&self, channel: &Channel) -> String {
@@ -165,10 +214,10 @@ pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
             std::process::exit(130);
         }
     });
-    launch.server.run(launch.listeners, stop).await.map_err(not_started)
+    launch.run(stop).await
 }
 
-async fn told_to_stop() {
+pub(super) async fn told_to_stop() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
@@ -181,7 +230,39 @@ async fn told_to_stop() {
     let _ = interrupt.await;
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// What to send to see it work: a message that people know, to a channel that there is.
+fn first_try(channels: &[Channel]) -> Option<String> {
+    let sample_of = |provider: &str| {
+        let own = |name: &&str| name.split_once('.').is_some_and(|(of, _)| of == provider);
+        samples::list().iter().map(|(name, _)| *name).find(own)
+    };
+    let of = |channel: &Channel| channel.provider.provider();
+    let channel = channels.iter().find(|channel| of(channel) == "whatsapp").or_else(|| channels.first())?;
+    let (sample, provider) = (sample_of(of(channel))?, of(channel));
+    let alike: Vec<_> = channels.iter().filter(|channel| of(channel) == provider).collect();
+    match alike.len() == 1 || alike.iter().any(|channel| &*channel.name == provider) {
+        true => Some(sample.to_owned()),
+        false => Some(format!("{sample} --channel {}", channel.name)),
+    }
+}
+
+/// The program as it was called, so that what is printed can be copied.
+pub(super) fn as_called() -> String {
+    std::env::args().next().filter(|name| name.contains('/')).unwrap_or_else(|| "hapax".to_owned())
+}
+
+fn serves_bots(config: &Config) -> bool {
+    config.channels.iter().any(|channel| channel.dropin.is_some())
+}
+
+async fn bind_also(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
+    match address {
+        Some(address) => Ok(Some(bind(address).await?)),
+        None => Ok(None),
+    }
+}
+
+pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|why| {
         let todo = match why.kind() {
             std::io::ErrorKind::AddrInUse => "; is another hapax running? Choose another with --listen",

@@ -8,44 +8,28 @@ use super::client::Client;
 use super::output::text_of;
 use super::{Failure, Output};
 
-/// Pages of a list whose newest come first.
-#[derive(Args, Debug)]
-pub(super) struct Older {
-    /// The next page: what the page before named
-    #[arg(long, value_name = "NEXT")]
-    before: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
-    limit: usize,
-}
-
-/// Pages of a list whose oldest come first.
-#[derive(Args, Debug)]
-pub(super) struct Newer {
-    /// The next page: what the page before named
-    #[arg(long, value_name = "NEXT")]
-    after: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
-    limit: usize,
-}
-
 /// Which page of a list.
+#[derive(Args, Debug)]
 pub(super) struct Page {
-    flag: &'static str,
-    from: Option<String>,
+    /// The next page: what the page before named
+    #[arg(long, value_name = "NEXT")]
+    cursor: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = PAGE_DEFAULT, value_parser = read_limit)]
     limit: usize,
 }
 
-impl From<Older> for Page {
-    fn from(page: Older) -> Self {
-        Self { flag: "before", from: page.before, limit: page.limit }
-    }
+/// What a list is narrowed by.
+#[derive(Args, Debug)]
+pub(super) struct Filter {
+    /// Only what fits: channel:NAME state:STATE since:1h text:WORDS and so on, see docs/api.md; `-- -kind:status` leaves out
+    #[arg(value_name = "FILTER")]
+    words: Vec<String>,
 }
 
-impl From<Newer> for Page {
-    fn from(page: Newer) -> Self {
-        Self { flag: "after", from: page.after, limit: page.limit }
+impl From<Filter> for Option<String> {
+    fn from(filter: Filter) -> Self {
+        (!filter.words.is_empty()).then(|| hapax_domain::filter::join(&filter.words))
     }
 }
 
@@ -74,7 +58,7 @@ impl List<'_> {
         output: &Output,
     ) -> Result<(), Failure> {
         let limit = ("limit", Some(page.limit.to_string()));
-        let asked = filters.into_iter().chain([limit, (page.flag, page.from)]);
+        let asked = filters.into_iter().chain([limit, ("cursor", page.cursor)]);
         let query: Vec<(&str, String)> = asked.filter_map(|(name, value)| Some((name, value?))).collect();
         let answer = client.get(self.path, &query).await?;
         let rows = answer[self.name].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -85,8 +69,11 @@ impl List<'_> {
         }
         match answer["next"].as_str() {
             // Also without rows: where a token sees little of what there is, a page may show nothing and not be the last.
-            Some(next) => output.note(format_args!("there are more: --{} {next}", page.flag)),
-            None if rows.is_empty() => return Err(Failure::NothingMatched(self.none.to_owned())),
+            Some(next) => match answer["looked_at"].as_u64() {
+                Some(rows) => output.note(format_args!("looked at {rows}, there are more: --cursor {next}")),
+                None => output.note(format_args!("there are more: --cursor {next}")),
+            },
+            None if rows.is_empty() => output.note(self.none),
             None => {}
         }
         Ok(())

@@ -1,9 +1,13 @@
 //! `hapax listen`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use clap::Args;
+use hapax_domain::address::hide_userinfo;
 use hapax_gateway::connections::accept_loop::{self, Allowance, Closing};
+use hapax_gateway::delivery::likely_cause;
+use hapax_gateway::settings::{Channel, Mode};
 use hapax_gateway::telemetry::{Happening, Telemetry};
 use hapax_store::clock::{Clock, SystemClock};
 use http::Response;
@@ -14,8 +18,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::bot_address::{self, BotAddress};
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
-use super::output::printable;
+use super::output::{printable, terminal_width};
+use super::table::{brief_words, cut};
 use super::{Failure, Global, Output, sources};
 use crate::config::{Config, Flags};
 
@@ -31,12 +37,13 @@ so there is nothing else to set up.
 
 Examples:
   hapax listen                                 hapax plays the bot
-  hapax listen 3000                            your bot is on http://127.0.0.1:3000/
-  hapax listen http://127.0.0.1:3000/webhook")]
+  hapax listen 3000/webhook                    your bot is on http://127.0.0.1:3000/webhook
+  hapax listen 3000                            the same: /webhook is tried where no path is named
+  hapax listen https://bot.example/in")]
 pub struct Listen {
-    /// Where the bot is: a port of this machine, or an address
-    #[arg(value_name = "PORT|URL", value_parser = read_target)]
-    target: Option<String>,
+    /// Where the bot is: a port of this machine with its path, or an address
+    #[arg(value_name = "PORT/PATH|URL", value_parser = bot_address::read)]
+    target: Option<BotAddress>,
     /// Where to listen; stronger than the config
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -51,14 +58,15 @@ impl Listen {
         let (config, written) = prepare(global, flags)?;
         // What happens is shown line by line; only what has no line is logged.
         start_logs("error", false)?;
-        run(config, self.target, written.as_deref(), output).await
+        run(config, self.target, global.config.as_deref(), written.as_deref(), output).await
     }
 }
 
 /// Serves a checked config and shows what happens.
 pub(super) async fn run(
     mut config: Config,
-    target: Option<String>,
+    target: Option<BotAddress>,
+    file: Option<&Path>,
     written: Option<&str>,
     output: &Output,
 ) -> Result<(), Failure> {
@@ -68,23 +76,29 @@ pub(super) async fn run(
         Some(_) => None,
         None => Some(play_the_bot(stop_bot).await?),
     };
-    for channel in config.channels.iter_mut().filter(|channel| channel.target.is_none()) {
-        channel.target = target.clone().or_else(|| played.clone());
+    for channel in config.channels.iter_mut().filter(|channel| channel.target.is_none() && channel.mode != Mode::Pull) {
+        channel.target = target.as_ref().map(|target| target.url.clone()).or_else(|| played.clone());
     }
     let (telemetry, happenings) = Telemetry::watched(LINES_WAITING);
-    let launch = Launch::open(config, telemetry).await?;
+    let hints = Hints::new(&config, target.is_some_and(|target| target.guessed));
+    let launch = Launch::open(config, telemetry, file).await?;
     launch.banner(written, played.as_deref(), output);
     if !output.json {
         output.line("");
     }
     let json = output.json;
-    let showing = tokio::spawn(show(happenings, json));
+    let showing = tokio::spawn(show(happenings, hints, json));
     serve_until_told(launch).await?;
     // The server is gone, so the line of happenings ends.
     if let Ok(counts) = showing.await
         && !json
     {
-        let words: Vec<String> = counts.into_iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let words = counts.into_iter().map(|(word, count)| match word {
+            "suppressed" if count == 1 => "1 copy suppressed".to_owned(),
+            "suppressed" => format!("{count} copies suppressed"),
+            word => format!("{count} {word}"),
+        });
+        let words: Vec<String> = words.collect();
         output.line(format_args!("\n{}", if words.is_empty() { "nothing came in".to_owned() } else { words.join(", ") }));
     }
     Ok(())
@@ -95,6 +109,7 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|why| Failure::plain(format!("no port for the bot: {why}")))?;
     let address = listener.local_addr().map_err(|why| Failure::plain(format!("no port for the bot: {why}")))?;
     let allowance = Allowance {
+        header_bytes: hapax_domain::limits::HEADER_MAX_BYTES,
         connections: 1_024,
         proxies: Default::default(),
         write_timeout: std::time::Duration::from_secs(60),
@@ -108,7 +123,7 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
 }
 
 /// Prints until the server is gone; gives back how often each thing happened.
-async fn show(mut happenings: mpsc::Receiver<Happening>, json: bool) -> BTreeMap<&'static str, u64> {
+async fn show(mut happenings: mpsc::Receiver<Happening>, mut hints: Hints, json: bool) -> BTreeMap<&'static str, u64> {
     let output = Output::new(json);
     let clock = SystemClock::new();
     let mut counts = BTreeMap::new();
@@ -121,10 +136,41 @@ async fn show(mut happenings: mpsc::Receiver<Happening>, json: bool) -> BTreeMap
                 json!({"at": at, "channel": line.channel, "happened": line.word, "event": line.event, "about": line.about}),
             );
         } else {
-            output.line(line.coloured(&at));
+            // A cause is worth more than a line.
+            let whole = !matches!(line.word, "accepted" | "suppressed" | "delivered" | "sent");
+            output.line(line.coloured(&at, output.is_brief().then(terminal_width).filter(|_| !whole)));
+            if let Some(hint) = hints.for_line(&line) {
+                output.line(format_args!("          {hint}"));
+            }
         }
     }
     counts
+}
+
+/// What is worth saying once about a bot that does not take what it is given.
+struct Hints {
+    targets: BTreeMap<String, String>,
+    guessed: bool,
+    said: BTreeSet<String>,
+}
+
+impl Hints {
+    fn new(config: &Config, guessed: bool) -> Self {
+        let target = |channel: &Channel| Some((channel.name.to_string(), hide_userinfo(channel.target.as_deref()?)));
+        Self { targets: config.channels.iter().filter_map(target).collect(), guessed, said: BTreeSet::new() }
+    }
+
+    /// Each once.
+    fn for_line(&mut self, line: &Line) -> Option<String> {
+        let url = self.targets.get(&line.channel).filter(|_| matches!(line.word, "failed" | "parked" | "waiting"))?;
+        let mut hint = likely_cause(&line.about, url)?;
+        if self.guessed && line.about.contains("answered 404") {
+            hint = format!(
+                "there is nothing at {url}, the path that is tried where none is named: name it, as in `hapax listen 3000/PATH`"
+            );
+        }
+        self.said.insert(hint.clone()).then_some(hint)
+    }
 }
 
 /// One happening in words.
@@ -147,10 +193,10 @@ impl Line {
             Happening::Accepted { channel, event, kind, thread, text } => {
                 let thread = thread.map(|thread| format!("  {thread}")).unwrap_or_default();
                 let text = text.map(|text| format!("  \u{201c}{}\u{201d}", preview(&text))).unwrap_or_default();
-                line(&channel, "accepted", Some(event.to_string()), format!("{}{thread}{text}", kind.name()))
+                line(&channel, "accepted", Some(event.to_string()), format!("{}{text}{thread}", kind.name()))
             }
             Happening::Suppressed { channel, event, conflict } => {
-                let about = if conflict { "the same id with another content" } else { "a copy" };
+                let about = if conflict { "a copy with another content under the same id" } else { "a copy" };
                 line(&channel, "suppressed", Some(event.to_string()), about.to_owned())
             }
             Happening::Quarantined { channel, event, why } => line(&channel, "quarantined", Some(event.to_string()), why),
@@ -186,15 +232,18 @@ impl Line {
         }
     }
 
-    fn coloured(&self, at: &str) -> String {
+    /// As one line, cut to this width.
+    fn coloured(&self, at: &str, width: Option<usize>) -> String {
         let word = format!("{:<11}", self.word);
         let word = match self.word {
             "accepted" | "delivered" | "going on" => word.green().to_string(),
             "suppressed" | "waiting" => word.yellow().to_string(),
             _ => word.red().to_string(),
         };
-        let event = self.event.as_ref().map(|event| format!("{event}  ")).unwrap_or_default();
-        format!("{at}  {:<10}  {word}  {event}{}", self.channel, self.about)
+        let event = self.event.as_ref().map(|event| format!("{}  ", brief_words(event))).unwrap_or_default();
+        let before = at.len() + 2 + self.channel.len().max(10) + 2 + self.word.len().max(11) + 2 + event.len();
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(PREVIEW_CHARS / 3));
+        format!("{at}  {:<10}  {word}  {event}{}", self.channel, cut(&self.about, room))
     }
 }
 
@@ -211,26 +260,20 @@ fn time_of_day(now_ms: i64) -> String {
     at.strftime("%H:%M:%S").to_string()
 }
 
-fn read_target(text: &str) -> Result<String, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(format!("http://127.0.0.1:{port}/"));
-    }
-    match reqwest::Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
-        _ => Err("neither a port nor an http(s) address".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_port_or_an_address() {
-        assert_eq!(read_target("3000").as_deref(), Ok("http://127.0.0.1:3000/"));
-        assert_eq!(read_target("https://bot.example/x").as_deref(), Ok("https://bot.example/x"));
-        assert!(read_target("bot.example").is_err());
-        assert!(read_target("70000").is_err());
+    fn a_hint_is_given_once_and_names_the_path_that_was_guessed() {
+        let line = |about: &str| Line { channel: "shop".to_owned(), word: "parked", event: None, about: about.to_owned() };
+        let targets = BTreeMap::from([("shop".to_owned(), "http://127.0.0.1:3000/webhook".to_owned())]);
+        let mut hints = Hints { targets, guessed: true, said: BTreeSet::new() };
+        let hint = hints.for_line(&line("the target answered 404")).expect("a hint");
+        assert!(hint.contains("http://127.0.0.1:3000/webhook") && hint.contains("hapax listen 3000/PATH"), "{hint}");
+        assert_eq!(hints.for_line(&line("the target answered 404")), None);
+        assert!(hints.for_line(&line("the target answered 401")).is_some());
+        assert_eq!(hints.for_line(&line("the target answered 500")), None);
     }
 
     #[test]

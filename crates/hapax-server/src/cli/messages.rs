@@ -4,16 +4,16 @@ use clap::Args;
 use hapax_domain::{MessageId, ThreadId};
 
 use super::client::{Client, in_path};
-use super::list::{List, Older, columns};
+use super::list::{List, Page, columns};
 use super::output::{printable, text_of};
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, story};
 
 /// Show what was said in a thread, newest first, or all about one message that goes out
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   hapax messages 700001__5511988887777
-  hapax messages msg_0190c5a2e6b47000800000000000002a
+  hapax messages msg_1mgk0ca1a
 
 Columns of a thread: time, id, in or out, status of what goes out, the text. One message is told with every try, so that it can be
 seen why it failed or is in doubt.")]
@@ -22,7 +22,7 @@ pub struct Messages {
     #[arg(value_name = "ID", value_parser = read_which)]
     which: Which,
     #[command(flatten)]
-    page: Older,
+    page: Page,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl Messages {
             path: &format!("/v1/threads/{}/messages", in_path(&thread)),
             name: "messages",
             head: &["time", "id", "", "status", "text"],
-            none: "no more messages in this thread",
+            none: "no messages in this thread; `hapax threads` lists those there are",
         };
         let row = columns(["at", "id", "direction", "status", "text"]);
-        list.show(&client, self.page.into(), vec![], row, output).await
+        list.show(&client, self.page, vec![], row, output).await
     }
 }
 
@@ -57,9 +57,7 @@ async fn one(client: &Client, id: MessageId, output: &Output) -> Result<(), Fail
     }
     let title = ["id", "to", "status", "provider_id", "text"].map(|key| printable(&text_of(&message, key)));
     output.note(title.join("  "));
-    let steps = message["story"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows = steps.iter().map(|step| ["at", "step", "words"].map(|key| text_of(step, key)).to_vec());
-    output.table(&["time", "step", "what happened"], rows.collect());
+    story::tell(&message["story"], output);
     Ok(())
 }
 
@@ -68,6 +66,6 @@ fn read_which(text: &str) -> Result<Which, String> {
     match (text.parse::<MessageId>(), text.parse::<ThreadId>()) {
         (Ok(id), _) => Ok(Which::Message(id)),
         (Err(_), Ok(thread)) => Ok(Which::Thread(thread)),
-        (Err(_), Err(_)) => Err("expected `account__peer` as `hapax threads` shows it, or `msg_` and 32 hex digits".to_owned()),
+        (Err(_), Err(_)) => Err("expected `account__peer` as `hapax threads` shows it, or a message, `msg_..`".to_owned()),
     }
 }

@@ -5,10 +5,16 @@
 
 mod accounts;
 mod bench;
+mod bot_address;
 mod check;
+mod claims;
 mod client;
 mod completions;
 mod config;
+mod demo;
+mod doctor;
+mod down;
+mod event_arg;
 mod events;
 mod export;
 mod failure;
@@ -19,6 +25,8 @@ mod list;
 mod listen;
 mod messages;
 mod moved;
+mod once;
+mod openapi;
 mod outbox;
 mod output;
 mod purge;
@@ -26,11 +34,14 @@ mod redrive;
 mod replay;
 mod send;
 mod serve;
+mod shadow;
+mod show;
 mod shown;
 mod sources;
 mod stats;
 mod store_direct;
 mod story;
+mod table;
 mod threads;
 mod token;
 mod trigger;
@@ -45,18 +56,20 @@ use clap::{Args, Parser, Subcommand};
 
 pub use failure::Failure;
 pub use output::Output;
-pub use sources::{DEFAULT_FILE, TOKEN_FILE, fresh_secret, load_config, read_sources, write_starter};
+pub use sources::{DEFAULT_FILE, fresh_secret, load_config, read_sources, write_starter};
 
 const AFTER_HELP: &str = "\
 Try it:
+  hapax demo                                   watch copies, crashes and lost answers come to nothing
   hapax serve                                  start with no config at all
   hapax trigger whatsapp.text --times 5        post one signed message five times
   hapax events                                 what came in
-  hapax story evt_..                           everything that happened to one event
+  hapax show latest                            one event: headers, body, the bot's answer
+  hapax story latest                           everything that happened to it
   hapax send --to 5511988887777 --text hello   send a message, once
 
-Exit codes: 0 ok, 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 nothing matched.
-Set NO_COLOR to have no colours; piped output is tab-separated without a head.";
+Exit codes: 0 ok (an empty list too), 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 no such ID.
+Set NO_COLOR to have no colours; piped output is tab-separated without a head, ids and times in full.";
 
 /// hapax stands between webhooks and your bot, and makes each message take effect once.
 #[derive(Parser)]
@@ -77,27 +90,36 @@ pub struct Global {
     /// Print JSON: what the server answered, for programs
     #[arg(long, global = true, help_heading = "For every command")]
     pub json: bool,
+    /// Show tables whole: long ids, exact times, nothing cut
+    #[arg(long, global = true, help_heading = "For every command")]
+    pub wide: bool,
     /// Where the running hapax is; without it the address from the config
     #[arg(long, global = true, env = "HAPAX_SERVER", value_name = "URL", help_heading = "For every command")]
     pub server: Option<String>,
-    /// A file with the token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, `admin_token` of the config, or hapax.token here
+    /// A file with the token; without it HAPAX_ADMIN_TOKEN, HAPAX_ADMIN_TOKEN_FILE, `admin_token` of the config, or the file that the
+    /// first start has left beside the database (beside the config, where the store is a server)
     #[arg(long, global = true, value_name = "FILE", help_heading = "For every command")]
     pub token_file: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub enum Command {
+    Demo(demo::Demo),
     Serve(serve::Serve),
     Listen(listen::Listen),
+    Shadow(shadow::Shadow),
     Trigger(trigger::Trigger),
     Send(send::Send),
     Threads(threads::Threads),
     Messages(messages::Messages),
     Outbox(outbox::Outbox),
+    Once(once::Once),
+    Claims(claims::Claims),
     Accounts(accounts::Accounts),
     Events(events::Events),
     Inbox(inbox::Inbox),
     Parked(inbox::Parked),
+    Show(show::Show),
     Story(story::Story),
     Replay(replay::Replay),
     Redrive(redrive::Redrive),
@@ -107,8 +129,10 @@ pub enum Command {
     Export(export::Export),
     Import(import::Import),
     Check(check::Check),
+    Doctor(doctor::Doctor),
     Config(config::ConfigCommand),
     Completions(completions::Completions),
+    Openapi(openapi::Openapi),
     Bench(bench::Bench),
     #[command(hide = true)]
     BenchServer(bench::BenchServer),
@@ -117,17 +141,22 @@ pub enum Command {
 impl Command {
     async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         match self {
+            Command::Demo(command) => command.run(output).await,
             Command::Serve(command) => command.run(global, output).await,
             Command::Listen(command) => command.run(global, output).await,
+            Command::Shadow(command) => command.run(global, output).await,
             Command::Trigger(command) => command.run(global, output).await,
             Command::Send(command) => command.run(global, output).await,
             Command::Threads(command) => command.run(global, output).await,
             Command::Messages(command) => command.run(global, output).await,
             Command::Outbox(command) => command.run(global, output).await,
+            Command::Once(command) => command.run(global, output).await,
+            Command::Claims(command) => command.run(global, output).await,
             Command::Accounts(command) => command.run(global, output).await,
             Command::Events(command) => command.run(global, output).await,
             Command::Inbox(command) => command.run(global, output).await,
             Command::Parked(command) => command.run(global, output).await,
+            Command::Show(command) => command.run(global, output).await,
             Command::Story(command) => command.run(global, output).await,
             Command::Replay(command) => command.run(global, output).await,
             Command::Redrive(command) => command.run(global, output).await,
@@ -136,9 +165,11 @@ impl Command {
             Command::Token(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
+            Command::Doctor(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),
             Command::Config(command) => command.run(global, output),
             Command::Completions(command) => command.run(output),
+            Command::Openapi(command) => command.run(output),
             Command::Bench(command) => command.run(output).await,
             Command::BenchServer(command) => command.run().await,
         }
@@ -154,7 +185,7 @@ pub fn run() -> ExitCode {
             return if said.use_stderr() { ExitCode::from(failure::USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    let output = Output::new(cli.global.json);
+    let output = Output::new(cli.global.json).wide(cli.global.wide);
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -165,6 +196,7 @@ pub fn run() -> ExitCode {
         Err(failure) => {
             match &failure {
                 Failure::BadConfig(mistakes) => output.note(mistakes),
+                Failure::Exit { why: None, .. } => {}
                 other => output.complain(other),
             }
             ExitCode::from(failure.code())

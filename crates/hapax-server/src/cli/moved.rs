@@ -5,7 +5,11 @@ mod object;
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use hapax_domain::EventId;
+use hapax_store::pieces::Piece;
+use hapax_store::registers::Register;
 use hapax_store::{Copies, Moved, PausedAccount};
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
@@ -61,6 +65,18 @@ impl fmt::Display for Odd {
 struct Setting {
     name: String,
     value: String,
+    /// Not there where it is kept for ever, as in every file of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends_ms: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PieceOf {
+    name: String,
+    n: u32,
+    ends_ms: i64,
+    /// Base64.
+    bytes: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -89,8 +105,9 @@ impl Serialize for Line {
         match self {
             Line::End(end) => line.serialize_entry("end", end)?,
             Line::Record(record) => match &**record {
-                Moved::Setting { name, value } => {
-                    line.serialize_entry("setting", &Setting { name: name.clone(), value: value.clone() })?;
+                Moved::Setting { name, register } => {
+                    let Register { value, ends_ms } = register.clone();
+                    line.serialize_entry("setting", &Setting { name: name.clone(), value, ends_ms })?;
                 }
                 Moved::Paused(paused) => {
                     let PausedAccount { channel, account, why, since_ms } = paused.clone();
@@ -100,6 +117,10 @@ impl Serialize for Line {
                     let Copies { event, copies, conflicts, last_ms, kept } = *copies;
                     let (event, kept) = (event.to_string(), kept.map(|kept| kept.to_string()));
                     line.serialize_entry("copies", &CopiesOf { event, copies, conflicts, last_ms, kept })?;
+                }
+                Moved::Piece(piece) => {
+                    let Piece { name, n, ends_ms, bytes } = piece.clone();
+                    line.serialize_entry("piece", &PieceOf { name, n, ends_ms, bytes: BASE64_STANDARD.encode(bytes) })?;
                 }
                 Moved::Key(key) => line.serialize_entry("key", &Object(key))?,
                 Moved::Thread(thread) => line.serialize_entry("thread", &Object(thread))?,
@@ -111,6 +132,7 @@ impl Serialize for Line {
                 Moved::ProviderName(name) => line.serialize_entry("provider_name", &Object(name))?,
                 Moved::Out(out) => line.serialize_entry("out", &Object(out))?,
                 Moved::Attempt(attempt) => line.serialize_entry("attempt", &Object(attempt))?,
+                Moved::Claim(claim) => line.serialize_entry("claim", &Object(&**claim))?,
             },
         }
         line.end()
@@ -133,8 +155,13 @@ impl<'de> Deserialize<'de> for Line {
 fn record(kind: &str, entry: Value) -> Result<Moved, Odd> {
     Ok(match kind {
         "setting" => {
-            let Setting { name, value } = twin(entry)?;
-            Moved::Setting { name, value }
+            let Setting { name, value, ends_ms } = twin(entry)?;
+            Moved::Setting { name, register: Register { value, ends_ms } }
+        }
+        "piece" => {
+            let PieceOf { name, n, ends_ms, bytes } = twin(entry)?;
+            let bytes = BASE64_STANDARD.decode(bytes).map_err(|_| Odd("`bytes` is not base64".to_owned()))?;
+            Moved::Piece(Piece { name, n, ends_ms, bytes: bytes.into() })
         }
         "paused" => {
             let Paused { channel, account, why, since_ms } = twin(entry)?;
@@ -155,6 +182,7 @@ fn record(kind: &str, entry: Value) -> Result<Moved, Odd> {
         "provider_name" => Moved::ProviderName(read(entry)?),
         "out" => Moved::Out(read(entry)?),
         "attempt" => Moved::Attempt(read(entry)?),
+        "claim" => Moved::Claim(Box::new(read(entry)?)),
         other => return Err(Odd(format!("there is no such record: `{other}`"))),
     })
 }
@@ -172,13 +200,16 @@ mod tests {
     use super::*;
 
     /// As versions before the records were described wrote them.
-    const LINES: [&str; 6] = [
+    const LINES: [&str; 9] = [
+        r#"{"setting":{"name":"n","value":"v"}}"#,
+        r#"{"setting":{"name":"n","value":"v","ends_ms":7}}"#,
         r#"{"key":{"key":"AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=","event":4,"at_ms":5,"fingerprint":4294967295,"expires_ms":6}}"#,
         r#"{"thread":{"account":"a","peer":"p","channel":"c","last_ms":1,"last_text":null,"last_direction":"out","unread":2,"purged_to":3,"read_to":4}}"#,
         r#"{"event":{"number":7,"webhook":7,"received_ms":1,"channel":"c","kind":"message","account":"a","id":"i","peer":null,"echo":true,"at_ms":-1,"text":"olá","index":3,"item":9,"part":false,"thread":null,"replays":0,"body_bytes":2,"carried":{"headers":"AP8=","body":"e30=","events":2}}}"#,
         r#"{"item":{"number":9,"received_ms":1,"channel":"c","lane":"AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=","place":"quarantined","events":[7,8],"events_ms":2,"webhook":7,"attempt":4,"failures":2,"replay":null,"why":"w","due_ms":5}}"#,
         r#"{"provider_name":{"account":"a","provider_id":"p","message":null,"early":[["sent",4],["read",5]],"heard_ms":3}}"#,
         r#"{"attempt":{"queue":"outbox","of":1,"item":2,"item_ms":3,"attempt":4,"fence":5,"worker":"w","leased_ms":6,"ended_ms":7,"outcome":"o","detail":"d"}}"#,
+        r#"{"piece":{"name":"c/u","n":3,"ends_ms":7,"bytes":"AP8="}}"#,
     ];
 
     #[test]
@@ -197,10 +228,10 @@ mod tests {
             ("AwMD", "AwM", "`lane`"),
             ("\"item\":{", "\"poem\":{", "`poem`"),
         ] {
-            let odd = serde_json::from_str::<Line>(&LINES[3].replacen(from, to, 1));
+            let odd = serde_json::from_str::<Line>(&LINES[5].replacen(from, to, 1));
             assert!(odd.err().is_some_and(|why| why.to_string().contains(named)), "{named}");
         }
-        let older = LINES[3].replacen("\"failures\":2,", "", 1);
+        let older = LINES[5].replacen("\"failures\":2,", "", 1);
         assert!(serde_json::from_str::<Line>(&older).is_ok(), "a file of a version that did not count them");
     }
 }

@@ -5,7 +5,7 @@ use hapax_domain::MessageId;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::list::{List, Newer};
+use super::list::{Filter, List, Page};
 use super::output::{printable, text_of};
 use super::{Failure, Global, Output};
 
@@ -16,16 +16,20 @@ use super::{Failure, Global, Output};
     after_help = "\
 Examples:
   hapax outbox
+  hapax outbox account:700001 text:invoice
   hapax outbox --unknown              those whose outcome nobody knows
   hapax messages msg_..               what is known about one
   hapax outbox retry msg_..           send it once more: if it did go out, it arrives twice
   hapax outbox cancel msg_..          do not send it, or give up waiting for its outcome
 
-Columns: time queued, id, channel, account, peer, tries, state, when it is due or whose it is, why the last try failed."
+Columns: time queued, id, channel, account (--wide), peer, tries, state, when it is tried next or the provider is asked about it or who
+works on it, why the last try failed."
 )]
 pub struct Outbox {
     #[command(subcommand)]
     change: Option<Change>,
+    #[command(flatten)]
+    filter: Filter,
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
@@ -36,7 +40,7 @@ pub struct Outbox {
     #[arg(long)]
     unknown: bool,
     #[command(flatten)]
-    page: Newer,
+    page: Page,
 }
 
 #[derive(Subcommand, Debug)]
@@ -46,10 +50,10 @@ enum Change {
 A message in doubt may have gone out: then it arrives twice. `hapax messages ID` shows what is known.
 
 Example:
-  hapax outbox retry msg_0190c5a2e6b47000800000000000002a")]
+  hapax outbox retry msg_1mgk0ca1a")]
     Retry(Ids),
     /// Take a message that waits out of the outbox, or give up one in doubt
-    #[command(after_help = "Example:\n  hapax outbox cancel msg_0190c5a2e6b47000800000000000002a")]
+    #[command(after_help = "Example:\n  hapax outbox cancel msg_1mgk0ca1a")]
     Cancel(Ids),
 }
 
@@ -73,15 +77,15 @@ impl Outbox {
         let list = List {
             path: "/v1/outbox",
             name: "items",
-            head: &["queued", "id", "channel", "account", "to", "tries", "state", "due or held by", "why"],
+            head: &["queued", "id", "channel", "+account", "to", "tries", "state", "next try", "why"],
             none: match self.unknown {
-                true => "nothing is in doubt",
-                false => "nothing is on its way out; `hapax threads` shows what was said",
+                true => "nothing is in doubt: of every message it is known whether it went out",
+                false => "nothing is on its way out; `hapax threads` shows what was said, `hapax send` sends something",
             },
         };
         let unknown = ("unknown", Some(self.unknown.to_string()));
-        let filters = vec![unknown, ("channel", self.channel), ("account", self.account)];
-        list.show(&Client::open(global)?, self.page.into(), filters, row, output).await
+        let filters = vec![("q", self.filter.into()), unknown, ("channel", self.channel), ("account", self.account)];
+        list.show(&Client::open(global)?, self.page, filters, row, output).await
     }
 }
 
@@ -100,8 +104,8 @@ fn row(item: &Value) -> Vec<String> {
     let columns = ["created_at", "id", "channel", "account", "to", "attempt", "state"];
     let mut row: Vec<_> = columns.map(|column| text_of(item, column)).into();
     row.push(match (text_of(item, "worker"), text_of(item, "check_at")) {
-        (worker, _) if !worker.is_empty() => format!("{worker} until {}", text_of(item, "lease_until")),
-        (_, check) if !check.is_empty() => format!("asked about at {check}"),
+        (worker, _) if !worker.is_empty() => format!("with {worker}"),
+        (_, check) if !check.is_empty() => check,
         _ => text_of(item, "due_at"),
     });
     row.push(text_of(item, "why"));

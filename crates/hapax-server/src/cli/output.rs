@@ -3,23 +3,37 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
-use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
 use hapax_gateway::telemetry::harmless::{harmless, steers};
+use hapax_store::clock::{Clock, SystemClock};
 use owo_colors::OwoColorize;
 use serde_json::Value;
+
+use super::table::{self, Look};
 
 /// The two streams of a command, and how to write on them.
 pub struct Output {
     pub json: bool,
     terminal: bool,
     colour: bool,
+    wide: bool,
 }
 
 impl Output {
     pub fn new(json: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { json, terminal, colour: terminal && !quiet }
+        Self { json, terminal, colour: terminal && !quiet, wide: false }
+    }
+
+    /// Shows tables whole, however wide they are.
+    #[must_use]
+    pub fn wide(self, wide: bool) -> Self {
+        Self { wide, ..self }
+    }
+
+    /// True when ids and times are to be short.
+    pub(super) fn is_brief(&self) -> bool {
+        self.terminal && !self.wide
     }
 
     /// Prints a line of the answer. A reader that has seen enough (`| head`) is no failure.
@@ -52,19 +66,30 @@ impl Output {
 
     /// Says something beside the answer, so that pipes do not get it.
     pub fn note(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{}", harmless(&words.to_string()));
+        let _ = writeln!(anstream::stderr(), "{}", fitting(&words.to_string()));
     }
 
     pub fn warn(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{} {}", "warning:".yellow().bold(), harmless(&words.to_string()));
+        let words = fitting(&format!("warning: {words}"));
+        let _ = writeln!(anstream::stderr(), "{}", words.replacen("warning:", &"warning:".yellow().bold().to_string(), 1));
     }
 
     pub fn complain(&self, words: impl Display) {
-        let _ = writeln!(anstream::stderr(), "{} {}", "hapax:".red().bold(), harmless(&words.to_string()));
+        let words = fitting(&format!("hapax: {words}"));
+        let _ = writeln!(anstream::stderr(), "{}", words.replacen("hapax:", &"hapax:".red().bold().to_string(), 1));
     }
 
-    /// Prints rows under a head on a terminal, and tab-separated without it elsewhere.
+    /// Prints rows under a head on a terminal, and tab-separated without it elsewhere. A title that begins with `+` is shown with `--wide`.
     pub fn table(&self, head: &[&str], rows: Vec<Vec<String>>) {
+        self.lay_out(head, rows, false);
+    }
+
+    /// Prints what happened step by step: the last column is a sentence, and is never cut.
+    pub fn steps(&self, head: &[&str], rows: Vec<Vec<String>>) {
+        self.lay_out(head, rows, true);
+    }
+
+    fn lay_out(&self, head: &[&str], rows: Vec<Vec<String>>, wraps: bool) {
         let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
         if rows.is_empty() {
             return;
@@ -73,37 +98,27 @@ impl Output {
             rows.iter().for_each(|row| self.line(row.join("\t")));
             return;
         }
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        let bold = |cell: Cell| if self.colour { cell.add_attribute(Attribute::Bold) } else { cell };
-        if head.iter().any(|title| !title.is_empty()) {
-            table.set_header(head.iter().map(|title| bold(Cell::new(title))));
-        }
-        for row in rows {
-            table.add_row(row.iter().map(|cell| self.cell(cell)));
-        }
-        // An id that is broken over two lines cannot be copied.
-        for (title, column) in head.iter().zip(table.column_iter_mut()) {
-            if matches!(*title, "id" | "event") {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
-        }
-        self.line(table.trim_fmt());
+        let now_ms = SystemClock::new().wall_ms();
+        let look = Look { width: terminal_width(), wide: self.wide, colour: self.colour, wraps, now_ms };
+        table::lines(head, &rows, look).iter().for_each(|line| self.line(line));
     }
+}
 
-    fn cell(&self, text: &str) -> Cell {
-        let colour = match text {
-            "delivered" | "accepted" | "sent" | "read" | "played" => Some(Color::Green),
-            "waiting" | "leased" | "duplicate" | "queued" | "sending" => Some(Color::Yellow),
-            "parked" | "quarantined" | "failed" | "unknown" | "paused" => Some(Color::Red),
-            _ => None,
-        };
-        let cell = Cell::new(text);
-        match colour.filter(|_| self.colour) {
-            Some(colour) => cell.fg(colour),
-            None => cell,
-        }
+/// Breaks long sentences between words, where a terminal would break them anywhere.
+fn fitting(words: &str) -> String {
+    let words = harmless(words);
+    if !std::io::stderr().is_terminal() {
+        return words.to_string();
     }
+    let width = terminal_width();
+    words.lines().flat_map(|line| table::wrap(line, width)).collect::<Vec<_>>().join("\n")
+}
+
+/// How many characters fit on a line: what `COLUMNS` says, or the terminal.
+pub(super) fn terminal_width() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let is = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    asked.or_else(is).filter(|&columns| columns > 0).unwrap_or(80)
 }
 
 /// Names and reasons come from strangers: nothing in them may move the cursor, forge a column or reorder the line.

@@ -1,11 +1,11 @@
 //! `hapax redrive`
 
 use clap::Args;
-use hapax_domain::{EventId, ItemId};
+use hapax_domain::ItemId;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, event_arg};
 
 /// Put parked items back in line, their failures forgotten
 #[derive(Args, Debug)]
@@ -13,7 +13,8 @@ use super::{Failure, Global, Output};
 Mend the cause first: what fails again is parked again. `hapax parked` lists what there is.
 
 Examples:
-  hapax redrive evt_0190c5a2e6b47000800000000000002a
+  hapax redrive latest
+  hapax redrive evt_1mgk0ca1a
   hapax redrive --channel shop
   hapax redrive --all")]
 #[group(required = true, multiple = false)]
@@ -59,8 +60,8 @@ impl Redrive {
 
 /// Reads either sort of id into what the server wants to be told.
 fn read_id(text: &str) -> Result<Value, String> {
-    if text.starts_with(EventId::PREFIX) {
-        return text.parse::<EventId>().map(|id| json!({ "event": id.to_string() })).map_err(|bad| bad.to_string());
+    if text.starts_with(ItemId::PREFIX) {
+        return text.parse::<ItemId>().map(|id| json!({ "item": id.to_string() })).map_err(|bad| bad.to_string());
     }
-    text.parse::<ItemId>().map(|id| json!({ "item": id.to_string() })).map_err(|bad| bad.to_string())
+    event_arg::read(text).map(|event| json!({ "event": event }))
 }

@@ -1,25 +1,28 @@
 //! `hapax replay`
 
 use clap::Args;
-use hapax_domain::EventId;
 use serde_json::json;
 
 use super::client::Client;
-use super::output::text_of;
-use super::{Failure, Global, Output};
+use super::output::{printable, text_of};
+use super::table::brief_words;
+use super::{Failure, Global, Output, event_arg};
 
 /// Deliver an event once more, on purpose, whatever became of it before
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Each replay carries a number of its own, so neither hapax nor the bot takes it for a copy.
 
 Examples:
-  hapax replay evt_0190c5a2e6b47000800000000000002a
-  hapax events --channel shop --json | jq -r '.events[].id' | xargs hapax replay")]
+  hapax replay latest
+  hapax replay evt_1mgk0ca1a
+  hapax events --channel shop --json | jq -r '.events[].id' | xargs hapax replay
+
+{}", event_arg::HOW))]
 pub struct Replay {
     /// The events, as `hapax events` shows them
-    #[arg(value_name = "ID", required = true)]
-    events: Vec<EventId>,
+    #[arg(value_name = "ID", required = true, value_parser = event_arg::read)]
+    events: Vec<String>,
 }
 
 impl Replay {
@@ -27,9 +30,9 @@ impl Replay {
         let client = Client::open(global)?;
         for event in self.events {
             let answer = client.post(&format!("/v1/events/{event}/replay"), json!({})).await?;
-            let item = text_of(&answer, "item");
-            let words = format_args!("{event} is in line again as {item}; follow it with `hapax story {event}`");
-            output.answer(&answer, words);
+            let [event, item] = ["event", "item"].map(|key| printable(&text_of(&answer, key)));
+            let words = format!("{event} is in line again as {item}; follow it with `hapax story {event}`");
+            output.answer(&answer, if output.is_brief() { brief_words(&words) } else { words });
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! `hapax serve`
 
+use std::path::Path;
+
 use clap::Args;
 use hapax_gateway::telemetry::Telemetry;
 
@@ -30,13 +32,13 @@ impl Serve {
         let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
         let (config, written) = prepare(global, flags)?;
         start_logs(&config.log.filter, config.log.json)?;
-        run(config, written.as_deref(), output).await
+        run(config, global.config.as_deref(), written.as_deref(), output).await
     }
 }
 
 /// Serves a checked config. `written` names the config file when it was made just now.
-pub(super) async fn run(config: Config, written: Option<&str>, output: &Output) -> Result<(), Failure> {
-    let launch = Launch::open(config, Telemetry::new()).await?;
+pub(super) async fn run(config: Config, file: Option<&Path>, written: Option<&str>, output: &Output) -> Result<(), Failure> {
+    let launch = Launch::open(config, Telemetry::new(), file).await?;
     launch.banner(written, None, output);
     serve_until_told(launch).await
 }

@@ -1,9 +1,11 @@
 //! A checked config as text, without its secrets.
 
+use std::collections::BTreeMap;
+
 use hapax_domain::Kind;
 use hapax_domain::address::hide_userinfo;
 use hapax_domain::units::{write_bytes, write_ms};
-use hapax_gateway::settings::{Channel, Mode, OnPoison, OnUnknown, Rate, Send};
+use hapax_gateway::settings::{Channel, DropIn, OnPoison, OnUnknown, Rate, Send, TurnFormat};
 use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use serde::Serialize;
 
@@ -18,8 +20,22 @@ pub(super) struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_listen: Option<String>,
     admin_public: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropin_listen: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dropin_public: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resp_listen: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    resp_public: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resp_tls_cert: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resp_tls_key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_proxies: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cors_origins: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token: Option<&'static str>,
     store: String,
@@ -28,8 +44,9 @@ pub(super) struct Shown {
     instance: Option<String>,
     stop_grace: String,
     limits: ShownLimits,
+    claims: ShownClaims,
     log: ShownLog,
-    channel: std::collections::BTreeMap<String, ShownChannel>,
+    channel: BTreeMap<String, ShownChannel>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +59,13 @@ struct ShownLimits {
     disk_floor: String,
     cache_keys: u64,
     outbox: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownClaims {
+    ttl: String,
+    lease: String,
+    max: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,10 +101,37 @@ struct ShownChannel {
     #[serde(skip_serializing_if = "Option::is_none")]
     stale_after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    coalesce: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coalesce_max: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coalesce_format: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     sign_with: Option<&'static str>,
     max_body: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    typing: bool,
     #[serde(flatten)]
     send: Option<ShownSend>,
+    #[serde(flatten)]
+    dropin: Option<ShownDropIn>,
+    /// A table, so it comes last.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    targets: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownDropIn {
+    dropin: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    dropin_prefix: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<String>,
+    replay: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    redo_after_429: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redo_confirmed: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,11 +150,20 @@ struct ShownSend {
 
 pub(super) fn show(config: &Config) -> Shown {
     let limits = &config.limits;
+    let resp = config.resp.as_ref();
+    let resp_tls = resp.and_then(|resp| resp.tls.as_ref());
     Shown {
         listen: config.listen.to_string(),
         admin_listen: config.admin_listen.map(|address| address.to_string()),
         admin_public: config.admin_public,
+        dropin_listen: config.dropin_listen.map(|address| address.to_string()),
+        dropin_public: config.dropin_public,
+        resp_listen: resp.map(|resp| resp.listen.to_string()),
+        resp_public: resp.is_some_and(|resp| resp.public),
+        resp_tls_cert: resp_tls.map(|tls| tls.cert.clone()),
+        resp_tls_key: resp_tls.map(|tls| tls.key.clone()),
         trusted_proxies: config.trusted_proxies.iter().map(ToString::to_string).collect(),
+        cors_origins: config.cors_origins.clone(),
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
         store: config.store.to_string(),
         spool: config.spool.display().to_string(),
@@ -119,6 +179,11 @@ pub(super) fn show(config: &Config) -> Shown {
             cache_keys: limits.cache_keys,
             outbox: limits.outbox,
         },
+        claims: ShownClaims {
+            ttl: write_ms(config.claims.ttl_ms),
+            lease: write_ms(config.claims.lease_ms),
+            max: config.claims.max,
+        },
         log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
         channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),
     }
@@ -131,10 +196,8 @@ fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
         secret: secrets.then_some(HIDDEN),
         verify_token: verify_token.then_some(HIDDEN),
         target: channel.target.as_deref().map(hide_userinfo),
-        mode: match channel.mode {
-            Mode::Queue => "queue",
-            Mode::Proxy => "proxy",
-        },
+        targets: channel.shown_targets(),
+        mode: channel.mode.name(),
         deliver: channel
             .deliver
             .kinds
@@ -158,9 +221,14 @@ fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
         on_store_failure: config.on_store_failure(channel).name(),
         replay_guard: channel.replay_guard,
         stale_after: channel.stale_after_ms.map(write_ms),
+        coalesce: channel.turns.map(|turns| write_ms(turns.coalesce.quiet_ms)),
+        coalesce_max: channel.turns.map(|turns| write_ms(turns.coalesce.max_ms)),
+        coalesce_format: channel.turns.filter(|turns| turns.format == TurnFormat::Array).map(|_| "array"),
         sign_with: channel.sign_with.as_ref().map(|_| HIDDEN),
         max_body: write_bytes(channel.max_body as i64),
+        typing: channel.typing,
         send: channel.send.as_ref().map(show_send),
+        dropin: channel.dropin.as_ref().map(show_dropin),
     }
 }
 
@@ -179,6 +247,17 @@ fn show_send(send: &Send) -> ShownSend {
         send_timeout: write_ms(send.timeout_ms),
         send_lease: write_ms(send.lease_ms),
         send_concurrency: send.concurrency,
+    }
+}
+
+fn show_dropin(dropin: &DropIn) -> ShownDropIn {
+    ShownDropIn {
+        dropin: true,
+        dropin_prefix: dropin.prefix.clone(),
+        wait: dropin.wait_ms.map(write_ms),
+        replay: dropin.replay.name(),
+        redo_after_429: dropin.redo_after_429,
+        redo_confirmed: dropin.redo_confirmed_ms.map(write_ms),
     }
 }
 

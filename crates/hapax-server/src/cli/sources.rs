@@ -1,7 +1,7 @@
 //! The one place that looks at the environment and at files, so that `config/` need not.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hapax::StoreUrl;
@@ -14,8 +14,17 @@ use crate::config::{self, Config, Environment, Flags, SourceFile, Sources};
 /// The config file that is used when none is named.
 pub const DEFAULT_FILE: &str = "hapax.toml";
 
-/// Where the token that is made at the first start is put, and where commands find it.
-pub const TOKEN_FILE: &str = "hapax.token";
+/// The token that is made at the first start, where the store is no file.
+const TOKEN_FILE: &str = "hapax.token";
+
+/// Where the token that is made at the first start is put, and where commands find it: beside the database, and beside the config where the
+/// store is a server.
+pub(super) fn token_path(store: &StoreUrl, config: Option<&Path>) -> PathBuf {
+    match store {
+        StoreUrl::Sqlite(path) => path.with_extension("token"),
+        _ => config.and_then(Path::parent).unwrap_or(Path::new("")).join(TOKEN_FILE),
+    }
+}
 
 /// Gathers file, environment and flags. No file is fine unless one was named.
 pub fn read_sources(global: &Global, flags: Flags) -> Result<Sources<'static>, Failure> {
@@ -34,10 +43,11 @@ pub(super) fn token_flag(global: &Global) -> Result<Option<SecretString>, Failur
     global.token_file.as_deref().map(read_token).transpose()
 }
 
-/// The token that a first start left in this directory.
-pub(super) fn token_left_here() -> Result<Option<SecretString>, Failure> {
-    let path = Path::new(TOKEN_FILE);
-    if path.exists() { read_token(path).map(Some) } else { Ok(None) }
+/// The token that a first start left beside its database, or, as earlier versions did, in this directory.
+pub(super) fn token_left(store: Option<&StoreUrl>, config: Option<&Path>) -> Result<Option<SecretString>, Failure> {
+    let beside = store.map(|store| token_path(store, config));
+    let left = [beside, Some(PathBuf::from(TOKEN_FILE))].into_iter().flatten().find(|path| path.exists());
+    left.as_deref().map(read_token).transpose()
 }
 
 fn read_token(path: &Path) -> Result<SecretString, Failure> {
@@ -47,14 +57,14 @@ fn read_token(path: &Path) -> Result<SecretString, Failure> {
     }
 }
 
-/// Leaves a token in this directory, where only the owner may read it.
-pub(super) fn leave_token_here(token: &SecretString) -> std::io::Result<()> {
+/// Leaves a token where only its owner may read it.
+pub(super) fn leave_token(path: &Path, token: &SecretString) -> std::io::Result<()> {
     // A file of an earlier store may lie there: a new one keeps neither its owner's nor its readers' rights.
-    match std::fs::remove_file(TOKEN_FILE) {
+    match std::fs::remove_file(path) {
         Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
         _ => {}
     }
-    write_private(Path::new(TOKEN_FILE), token)
+    write_private(path, token)
 }
 
 /// Writes a token to a new file that only its owner may read.
@@ -78,7 +88,8 @@ pub(super) fn open_files(file: Option<&str>, config: &Config) -> Vec<String> {
         StoreUrl::Sqlite(path) => Some(path.as_path()),
         _ => None,
     };
-    let files = [file.map(Path::new), store, Some(config.spool.as_path()), Some(Path::new(TOKEN_FILE))];
+    let token = token_path(&config.store, file.map(Path::new));
+    let files = [file.map(Path::new), store, Some(config.spool.as_path()), Some(token.as_path())];
     let open = files.into_iter().flatten().filter(|path| is_open(path));
     open.map(|path| format!("{} can be read by others on this machine; run `chmod 600 {0}`", path.display())).collect()
 }

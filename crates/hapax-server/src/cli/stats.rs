@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::client::Client;
 use super::output::{printable, text_of};
-use super::{Failure, Global, Output};
+use super::{Failure, Global, Output, down};
 
 /// Show how much there is: keys, events, sizes, and what waits in each channel and in the spool
 #[derive(Args, Debug)]
@@ -13,7 +13,8 @@ pub struct Stats {}
 
 impl Stats {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let stats = Client::open(global)?.get("/v1/stats", &[]).await?;
+        let client = Client::open(global)?;
+        let stats = client.get("/v1/stats", &[]).await?;
         if output.json {
             output.json(&stats);
             return Ok(());
@@ -31,6 +32,8 @@ impl Stats {
                 format!("{}: {} keys, {} events", text_of(last, "at"), text_of(last, "keys"), text_of(last, "events"))
             }
         };
+        let of_claims = |state: &str| format!("{} {state}", text_of(&stats["claims"], state));
+        let claims = ["held", "abandoned", "completed", "values"].map(of_claims).join(", ");
         let pairs = [
             ("keys in the store", text_of(&stats, "keys")),
             ("keys in memory", text_of(&stats["memory"], "keys")),
@@ -40,6 +43,7 @@ impl Stats {
             ("write-ahead log", megabytes("log_bytes")),
             ("on their way out", text_of(&stats["outbox"], "waiting")),
             ("sends in doubt", text_of(&stats["outbox"], "unknown")),
+            ("claims", claims),
             ("promise", text_of(&stats, "promise")),
             ("last purge", purge),
         ];
@@ -53,6 +57,7 @@ impl Stats {
                 printable(&text_of(&stats, "why"))
             ));
         }
+        down::warn(&client, None, output).await?;
         let channels = stats["channels"].as_array().map(Vec::as_slice).unwrap_or_default();
         if !channels.is_empty() {
             let columns = ["channel", "waiting", "leased", "parked", "quarantined", "oldest_at"];

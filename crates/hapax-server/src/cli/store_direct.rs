@@ -19,7 +19,7 @@ pub(super) async fn open(global: &Global, store: Option<String>, there: bool) ->
     {
         return Err(Failure::Unreachable(format!("there is no store at {}; name the right one with --store", path.display())));
     }
-    let opened = hapax::open(&config.store, &config.engine, Arc::new(SystemClock::new())).await;
+    let opened = hapax::open_store(&config.store, &config.engine, Arc::new(SystemClock::new())).await;
     opened.map_err(|error| Failure::Unreachable(error.to_string()))
 }
 

@@ -1,5 +1,6 @@
 use clap::CommandFactory;
-use hapax_store::{Disposition, Outcome, SendOutcome, Store};
+use hapax_store::prelude::*;
+use hapax_store::{Disposition, Outcome, SendOutcome};
 
 use super::*;
 use crate::api_tests::{Fixture, TOKEN};
@@ -33,7 +34,7 @@ fn every_command_teaches_with_an_example() {
 #[test]
 fn wrong_arguments_are_usage_errors_that_name_what_is_right() {
     for (arguments, hint) in [
-        (vec!["story", "7"], "expected `evt_` and 32 hex digits"),
+        (vec!["story", "7"], "expected an id as `hapax events` shows it"),
         (vec!["events", "--kind", "messages"], "use one of message, status"),
         (vec!["events", "--limit", "0"], "write 1 to 500"),
         (vec!["redrive"], "--all"),
@@ -127,33 +128,46 @@ async fn commands_ask_a_running_server_and_say_by_their_code_how_it_went() {
 
     let unknown = format!("evt_{:032x}", 9);
     let no_message = format!("msg_{:032x}", 9);
-    for nothing in [
+    for empty in [
         vec!["threads"],
-        vec!["messages", "7__55119"],
-        vec!["messages", &no_message],
         vec!["outbox"],
         vec!["outbox", "--unknown"],
-        vec!["outbox", "retry", &no_message],
-        vec!["outbox", "cancel", &no_message],
         vec!["accounts"],
-        vec!["accounts", "resume", "shop", "7"],
         vec!["events"],
+        vec!["events", "--json"],
         vec!["inbox"],
         vec!["parked"],
+    ] {
+        assert_eq!(exit_code(&empty, &server, TOKEN).await, 0, "{empty:?}: an empty list is no failure");
+    }
+    for nothing in [
+        vec!["messages", "7__55119"],
+        vec!["messages", &no_message],
+        vec!["outbox", "retry", &no_message],
+        vec!["outbox", "cancel", &no_message],
+        vec!["accounts", "resume", "shop", "7"],
         vec!["redrive", "--all"],
         vec!["story", &unknown],
+        vec!["story", "latest"],
+        vec!["show", &unknown],
         vec!["replay", &unknown],
+        vec!["replay", "evt_0199"],
     ] {
         assert_eq!(exit_code(&nothing, &server, TOKEN).await, 5, "{nothing:?}");
     }
     let event = fixture.accept("m1", Disposition::Deliver).await;
+    let short = event.parse::<hapax_domain::EventId>().expect("an id").short();
     fixture.settle(Outcome::Parked { why: "404".to_owned(), charged: true }).await;
     for good in [
         vec!["events", "--json"],
         vec!["events", "--channel", "shop", "--thread", "7__55119"],
         vec!["parked"],
         vec!["story", &event],
-        vec!["redrive", &event],
+        vec!["story", &short],
+        vec!["story", "latest", "--wide"],
+        vec!["show", &event[..10]],
+        vec!["show", "latest", "--json"],
+        vec!["redrive", &short],
         vec!["inbox"],
         vec!["replay", &event],
         vec!["stats"],
@@ -172,10 +186,10 @@ async fn the_page_that_a_list_names_is_shown_by_it() {
         fixture.accept(&format!("m{n}"), Disposition::Deliver).await;
         fixture.queue(&format!("5511{n}"), &format!("r{n}")).await;
     }
-    for (list, flag) in [("events", "--before"), ("inbox", "--after"), ("outbox", "--after"), ("threads", "--before")] {
+    for list in ["events", "inbox", "outbox", "threads"] {
         let (_, page) = fixture.get(&format!("/v1/{list}?limit=1")).await;
         let next = page["next"].as_str().unwrap_or_else(|| panic!("one page of {list}"));
-        assert_eq!(exit_code(&[list, flag, next], &server, TOKEN).await, 0, "{list}");
+        assert_eq!(exit_code(&[list, "--cursor", next], &server, TOKEN).await, 0, "{list}");
     }
 }
 
@@ -194,7 +208,7 @@ async fn an_empty_page_with_more_behind_it_is_not_the_end_of_the_list() {
     for more in [&["threads"][..], &["threads", "--json"], &["messages", "7__55119"]] {
         assert_eq!(exit_code(more, &server, TOKEN).await, 0, "{more:?}");
     }
-    assert_eq!(exit_code(&["events"], &server, TOKEN).await, 5);
+    assert_eq!(exit_code(&["events"], &server, TOKEN).await, 0);
 }
 
 #[tokio::test]

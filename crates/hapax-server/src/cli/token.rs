@@ -120,7 +120,10 @@ async fn list(client: &Client, output: &Output) -> Result<(), Failure> {
         };
         output.table(&["name", "scopes", "channels", "created", "last used"], tokens.iter().map(row).collect());
     }
-    if tokens.is_empty() { Err(Failure::NothingMatched("there are no named tokens".to_owned())) } else { Ok(()) }
+    if tokens.is_empty() {
+        output.note("there are no named tokens; `hapax token create NAME --scope read` makes one");
+    }
+    Ok(())
 }
 
 fn read_scope(text: &str) -> Result<&'static str, String> {

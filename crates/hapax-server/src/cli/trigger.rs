@@ -63,9 +63,11 @@ struct WebhookAnswer {
 }
 
 impl WebhookAnswer {
-    /// `accepted`, `duplicate` or `ignored`; for anything else what there is to say.
+    /// What became of it, in one word for one thing: what programs know as `duplicate` is a suppressed copy to people.
     fn word(&self) -> String {
         match (self.body["status"].as_str(), self.body["detail"].as_str()) {
+            (Some("duplicate"), _) => "copy suppressed".to_owned(),
+            (Some("conflict"), _) => "copy with another content suppressed".to_owned(),
             (Some(word), _) => printable(word),
             (None, Some(detail)) => format!("refused: {}", printable(detail)),
             (None, None) if self.is_good() => "answered".to_owned(),
@@ -130,7 +132,8 @@ fn conclude(sample: &str, channel: &str, nonce: u64, answers: &[WebhookAnswer], 
         }));
     } else {
         let tail = if refused > 0 { format!(", {refused} refused") } else { String::new() };
-        output.line(format_args!("{accepted} accepted, {suppressed} suppressed{tail}"));
+        let copies = if suppressed == 1 { "1 copy".to_owned() } else { format!("{suppressed} copies") };
+        output.line(format_args!("{accepted} accepted, {copies} suppressed{tail}"));
         output.note(format_args!("--nonce {nonce} sends this message again"));
     }
     match answers.iter().find(|answer| !answer.is_good()) {

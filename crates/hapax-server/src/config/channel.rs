@@ -14,7 +14,7 @@ use super::mistake::Mistakes;
 use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
 use super::tree::{Node, Table};
-use super::{evolution, generic, send, twilio};
+use super::{dropin, evolution, generic, send, targets, turns, twilio};
 
 const KEYS: &[&str] = &[
     "provider",
@@ -23,6 +23,7 @@ const KEYS: &[&str] = &[
     "verify_token",
     "public_url",
     "target",
+    "targets",
     "mode",
     "deliver",
     "window",
@@ -36,8 +37,12 @@ const KEYS: &[&str] = &[
     "on_poison",
     "park_on_4xx",
     "on_store_failure",
+    "typing",
     "replay_guard",
     "stale_after",
+    "coalesce",
+    "coalesce_max",
+    "coalesce_format",
     "sign_with",
     "allow_unsigned",
     "max_body",
@@ -47,7 +52,8 @@ const KEYS: &[&str] = &[
     "signature",
 ];
 
-const KEYS_LATER: &[&str] = &["coalesce", "coalesce_max", "typing", "replay"];
+/// Keys of the design that this version does not have yet: none.
+const KEYS_LATER: &[&str] = &[];
 
 /// Those that ask for a word back before they post.
 const META: [&str; 3] = ["whatsapp", "messenger", "instagram"];
@@ -103,12 +109,17 @@ const PROVIDERS: [Facts; 14] = [
 /// Stands in while the rest of a channel with a wrong provider is looked at.
 const UNKNOWN: Facts = facts("unknown", 2 * DAY);
 
-pub(super) fn provider_names() -> impl Iterator<Item = &'static str> {
+pub fn provider_names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|facts| facts.name)
 }
 
+/// How long a copy is recognised where the config says nothing. `None`: no such provider.
+pub fn usual_window_ms(provider: &str) -> Option<i64> {
+    PROVIDERS.iter().find(|facts| facts.name == provider).map(|facts| facts.window_ms)
+}
+
 fn known_keys() -> Vec<&'static str> {
-    [KEYS, &send::KEYS].concat()
+    [KEYS, &send::KEYS, &dropin::KEYS].concat()
 }
 
 /// Reports keys of `[defaults]` that no channel has.
@@ -134,9 +145,9 @@ pub(super) fn read(
         refuse_foreign(own, table, facts, mistakes);
     }
     let mut provider = read_settings(name, own, section, facts, mistakes);
-    let target = section.get("target").and_then(|found| read_target(&found, mistakes));
     // Everything is read before anything is given up: all mistakes are reported at once.
     let facts = facts.unwrap_or(&UNKNOWN);
+    let (target, targets) = targets::read(section, facts.name, mistakes);
     let mode = read_mode(own, section, mistakes);
     let deliver = section.get("deliver").and_then(|found| read_deliver(&found, mistakes));
     let window_ms = read_window(section, facts, mistakes);
@@ -149,9 +160,13 @@ pub(super) fn read(
     let replay_guard = section.get("replay_guard").and_then(|found| found.truth(mistakes)).unwrap_or(facts.name == "github");
     let concurrency = whole(section, "concurrency", 1..=1_000, mistakes) as usize;
     let send = send::facts_of(facts.name).and_then(|facts| send::read(own, section, facts, retry, mistakes));
+    let typing = send::read_typing(own, section, facts.name, send.is_some(), mistakes);
     if let Some(Settings::Evolution { token, .. }) = &mut provider {
         *token = send.as_ref().and_then(|send| send.token.clone());
     }
+    let dropin = dropin::read(own, section, facts.name, send.as_ref(), mistakes);
+    let polled = facts.name == "telegram" && dropin.is_some() && target.is_none() && targets.is_empty();
+    let turns = turns::read(section, facts.name, mode, polled, mistakes);
     let mut ms = |key: &str, allowed| section.get(key).and_then(|found| found.ms(allowed, mistakes));
     Some(Channel {
         retention_ms: ms("retention", SECOND..=10 * YEAR).unwrap_or_default(),
@@ -161,6 +176,7 @@ pub(super) fn read(
         name: Arc::from(name),
         provider: provider?,
         target,
+        targets,
         mode,
         deliver: deliver.unwrap_or_else(everything),
         window_ms,
@@ -169,10 +185,13 @@ pub(super) fn read(
         park_on_4xx,
         on_store_failure,
         replay_guard,
+        turns,
         sign_with,
         max_body,
         concurrency,
+        typing,
         send,
+        dropin,
     })
 }
 
@@ -271,23 +290,16 @@ fn read_settings(
     }
 }
 
-fn read_target(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    let text = found.text(mistakes)?;
-    let parsed = text.parse::<http::Uri>().ok().filter(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.authority().is_some_and(|authority| !authority.host().is_empty())
-    });
-    if parsed.is_none() {
-        found.refuse(mistakes, "the target is not an http:// or https:// address; write \"http://127.0.0.1:3000/webhook\"");
-    }
-    parsed.map(|_| text.to_owned())
-}
-
 fn read_mode(own: &Found<'_>, section: &Section<'_>, mistakes: &mut Mistakes) -> Mode {
     let Some(found) = section.get("mode") else { return Mode::Queue };
-    let mode = found.choice(&[("queue", Mode::Queue), ("proxy", Mode::Proxy)], &["pull"], mistakes);
-    if mode == Some(Mode::Proxy) && section.get("target").is_none() {
+    let words = [Mode::Queue, Mode::Proxy, Mode::Pull].map(|mode| (mode.name(), mode));
+    let mode = found.choice(&words, &[], mistakes);
+    if mode == Some(Mode::Proxy) && !targets::has_any(section) {
         let what = format!("mode \"proxy\" answers with what the target says, and {} has no `target`; add one", own.path);
+        found.refuse(mistakes, what);
+    }
+    if mode == Some(Mode::Pull) && targets::has_any(section) {
+        let what = format!("mode \"pull\" waits for workers to ask, and {} has a `target`; take one of them out", own.path);
         found.refuse(mistakes, what);
     }
     mode.unwrap_or(Mode::Queue)
@@ -309,7 +321,7 @@ fn read_on_store_failure(
 ) -> OnStoreFailure {
     let words = [OnStoreFailure::Retry, OnStoreFailure::Spool, OnStoreFailure::Pass, OnStoreFailure::Drop];
     let Some(found) = section.get("on_store_failure") else {
-        let can_spool = !embedded && mode == Mode::Queue;
+        let can_spool = !embedded && mode != Mode::Proxy;
         return if can_spool { facts.on_store_failure } else { OnStoreFailure::Retry };
     };
     let chosen = found.choice(&words.map(|word| (word.name(), word)), &[], mistakes).unwrap_or(OnStoreFailure::Retry);
@@ -318,7 +330,7 @@ fn read_on_store_failure(
             "mode \"proxy\" answers with what the target says, and what is spooled gets there later; write \"retry\" or \"pass\"";
         found.refuse(mistakes, what);
     }
-    if chosen == OnStoreFailure::Pass && section.get("target").is_none() {
+    if chosen == OnStoreFailure::Pass && !targets::has_any(section) {
         found.refuse(mistakes, "\"pass\" hands webhooks to the target, and there is no `target`; add one");
     }
     chosen

@@ -11,19 +11,27 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Config, DEFAULT, Log, channel};
+use super::{Config, DEFAULT, Log, channel, claims, dropin, resp};
 
 const TOP_KEYS: &[&str] = &[
     "listen",
     "admin_listen",
     "admin_public",
+    "dropin_listen",
+    "dropin_public",
+    "resp_listen",
+    "resp_public",
+    "resp_tls_cert",
+    "resp_tls_key",
     "trusted_proxies",
+    "cors_origins",
     "admin_token",
     "store",
     "spool",
     "instance",
     "stop_grace",
     "limits",
+    "claims",
     "log",
     "defaults",
     "channel",
@@ -63,13 +71,15 @@ pub struct Admin {
     /// `admin_listen` where there is one, else `listen`.
     pub address: SocketAddr,
     pub token: Option<SecretString>,
+    /// Where its data is, if that can be read.
+    pub store: Option<StoreUrl>,
 }
 
 /// Reads and checks everything; all mistakes come back together.
 pub fn load(sources: &Sources<'_>) -> Result<Config, Mistakes> {
     let mut mistakes = Mistakes::default();
     let layers = Layers::read(sources, &mut mistakes);
-    let config = layers.config(&mut mistakes);
+    let config = layers.config(&sources.env, &mut mistakes);
     match config {
         Some(config) if mistakes.is_empty() => Ok(config),
         _ => Err(mistakes.settle()),
@@ -84,8 +94,10 @@ pub fn load_admin(sources: &Sources<'_>) -> Result<Admin, Mistakes> {
     let listen = top.get("listen").and_then(|found| read_address(&found, &mut mistakes));
     let admin_listen = top.get("admin_listen").and_then(|found| read_address(&found, &mut mistakes));
     let token = top.get("admin_token").and_then(|found| found.text(&mut Mistakes::default())).map(SecretString::from);
+    let store = top.get("store").and_then(|found| found.text(&mut Mistakes::default()));
+    let store = store.and_then(|text| StoreUrl::read(text).ok());
     match admin_listen.or(listen) {
-        Some(address) if mistakes.is_empty() => Ok(Admin { address, token }),
+        Some(address) if mistakes.is_empty() => Ok(Admin { address, token, store }),
         _ => Err(mistakes.settle()),
     }
 }
@@ -123,7 +135,7 @@ impl Layers {
         tables
     }
 
-    fn config(&self, mistakes: &mut Mistakes) -> Option<Config> {
+    fn config(&self, env: &Environment<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         let top = self.top();
         let listen = top.get("listen").and_then(|found| read_address(&found, mistakes));
         let admin_listen = top.get("admin_listen").and_then(|found| read_address(&found, mistakes));
@@ -135,30 +147,59 @@ impl Layers {
             refuse_open_admin(&found, at, mistakes);
         }
         let trusted_proxies = top.get("trusted_proxies").map(|found| read_networks(&found, mistakes)).unwrap_or_default();
+        let cors_origins = top.get("cors_origins").map(|found| read_origins(&found, mistakes)).unwrap_or_default();
         let admin_token = top.get("admin_token").and_then(|found| read_admin_token(&found, mistakes));
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
         let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
         let instance = top.get("instance").and_then(|found| found.text(mistakes)).map(str::to_owned);
         let stop_grace_ms = top.get("stop_grace").and_then(|found| found.ms(1_000..=3_600_000, mistakes));
         let (limits, engine) = self.limits(mistakes);
+        let claims = claims::read(self.section("claims", mistakes), mistakes);
         let log = self.log(mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
         let channels = self.channels(embedded, mistakes);
+        let (dropin_listen, dropin_public) = self.dropin(listen, admin_listen, &channels, mistakes);
+        let resp_listen = top.get("resp_listen").and_then(|found| read_address(&found, mistakes));
+        let resp = resp::read(&top, resp_listen, &[listen, admin_listen, dropin_listen], env, mistakes);
         Some(Config {
             listen: listen?,
             admin_listen,
             admin_public,
+            dropin_listen,
+            dropin_public,
+            resp,
             trusted_proxies,
+            cors_origins,
             admin_token,
             store: store?,
             spool: spool?,
             instance,
             stop_grace_ms: stop_grace_ms?,
             limits,
+            claims,
             engine,
             log,
             channels,
         })
+    }
+
+    /// Where bots are served that were given hapax's address for their provider's.
+    fn dropin(
+        &self,
+        listen: Option<SocketAddr>,
+        admin_listen: Option<SocketAddr>,
+        channels: &[Channel],
+        mistakes: &mut Mistakes,
+    ) -> (Option<SocketAddr>, bool) {
+        let top = self.top();
+        let at = top.get("dropin_listen").and_then(|found| read_address(&found, mistakes));
+        if let Some(found) = top.get("dropin_listen").filter(|_| at.is_some() && (at == listen || at == admin_listen)) {
+            let what = "something else listens there; choose another port, or take `dropin_listen` out to serve bots on `listen`";
+            found.refuse(mistakes, what);
+        }
+        let public = top.get("dropin_public").and_then(|found| found.truth(mistakes)).unwrap_or_default();
+        dropin::check_door(top.get("listen").as_ref(), listen, at, public, channels, mistakes);
+        (at, public)
     }
 
     fn limits(&self, mistakes: &mut Mistakes) -> (Limits, Options) {
@@ -243,6 +284,10 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
         ("HAPAX_LISTEN", "listen"),
         ("HAPAX_ADMIN_LISTEN", "admin_listen"),
         ("HAPAX_ADMIN_PUBLIC", "admin_public"),
+        ("HAPAX_DROPIN_LISTEN", "dropin_listen"),
+        ("HAPAX_DROPIN_PUBLIC", "dropin_public"),
+        ("HAPAX_RESP_LISTEN", "resp_listen"),
+        ("HAPAX_RESP_PUBLIC", "resp_public"),
         ("HAPAX_STORE", "store"),
         ("HAPAX_ADMIN_TOKEN", "admin_token"),
     ];
@@ -253,7 +298,9 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
                 // A platform that sets PORT expects the program on every address of its container.
                 let node = match (variable, value.as_str()) {
                     ("PORT", _) => Node::Text(format!("0.0.0.0:{value}")),
-                    ("HAPAX_ADMIN_PUBLIC", "true" | "false") => Node::Truth(value == "true"),
+                    ("HAPAX_ADMIN_PUBLIC" | "HAPAX_DROPIN_PUBLIC" | "HAPAX_RESP_PUBLIC", "true" | "false") => {
+                        Node::Truth(value == "true")
+                    }
                     _ => Node::Text(value),
                 };
                 layer.insert(key.to_owned(), Entry { origin: Origin::Env(name), node });
@@ -293,6 +340,23 @@ fn read_networks(found: &Found<'_>, mistakes: &mut Mistakes) -> Vec<Network> {
         }
     }
     networks
+}
+
+/// What a browser puts into `Origin`: scheme, host and port, and nothing behind them.
+fn read_origins(found: &Found<'_>, mistakes: &mut Mistakes) -> Vec<String> {
+    let mut origins = Vec::new();
+    for (entry, text) in found.texts(mistakes).unwrap_or_default() {
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+        let plain = |sign: u8| sign.is_ascii_graphic() && !b"/?#@*,".contains(&sign) && !sign.is_ascii_uppercase();
+        match !host.is_empty() && host.bytes().all(plain) {
+            true => origins.push(text.to_owned()),
+            false => entry.refuse(
+                mistakes,
+                format!("`{text}` is not an origin; write \"https://app.example.com\", in small letters, with the port if there is one and no path"),
+            ),
+        }
+    }
+    origins
 }
 
 fn read_admin_token(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<SecretString> {

@@ -1,15 +1,20 @@
 //! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
 
 mod channel;
+mod claims;
+mod dropin;
 mod evolution;
 mod generic;
 mod load;
 mod mistake;
+mod resp;
 mod secret;
 mod section;
 mod send;
 mod starter;
+mod targets;
 mod tree;
+mod turns;
 mod twilio;
 mod warnings;
 
@@ -21,14 +26,16 @@ use secrecy::SecretString;
 #[cfg(test)]
 mod tests;
 
+pub use channel::{provider_names, usual_window_ms};
 pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
 pub use mistake::{Mistake, Mistakes, Origin};
+pub use resp::{Resp, RespTls};
 pub use starter::starter;
 pub use tree::Environment;
-pub use warnings::warnings;
+pub use warnings::{notes, warnings};
 
 use hapax::{Options, StoreUrl};
-use hapax_gateway::settings::{Channel, Limits, Network, OnStoreFailure, Settings};
+use hapax_gateway::settings::{Channel, Claims, Limits, Network, OnStoreFailure, Settings};
 
 /// The commented default: the weakest layer of every config, and its manual.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -41,8 +48,16 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     /// The admin surface may stand beside `/in` where other machines reach it.
     pub admin_public: bool,
+    /// Where bots that were given hapax's address for the provider's are served, when that is not beside `/in`.
+    pub dropin_listen: Option<SocketAddr>,
+    /// They may be served beside `/in` where other machines reach it.
+    pub dropin_public: bool,
+    /// The Redis door; `None`: there is none.
+    pub resp: Option<Resp>,
     /// Whose `X-Forwarded-For` counts.
     pub trusted_proxies: Vec<Network>,
+    /// Web pages of these origins may call `/v1`.
+    pub cors_origins: Vec<String>,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     pub store: StoreUrl,
@@ -53,6 +68,7 @@ pub struct Config {
     /// How long a stop may take in all.
     pub stop_grace_ms: i64,
     pub limits: Limits,
+    pub claims: Claims,
     /// The bounds of the embedded store.
     pub engine: Options,
     pub log: Log,
@@ -74,10 +90,13 @@ impl Config {
         let resolved = |channel: &Channel| Channel { on_store_failure: self.on_store_failure(channel), ..channel.clone() };
         Settings {
             trusted_proxies: self.trusted_proxies.clone(),
+            cors_origins: self.cors_origins.clone(),
             admin_token: self.admin_token.clone(),
             instance: self.instance.clone(),
             stop_grace_ms: self.stop_grace_ms,
             limits: self.limits.clone(),
+            claims: self.claims,
+            resp_tls: self.resp.as_ref().and_then(|resp| resp.tls.as_ref()).map(|files| files.tls.clone()),
             channels: self.channels.iter().map(resolved).collect(),
         }
     }

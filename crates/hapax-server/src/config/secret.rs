@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::mistake::Mistakes;
 use super::section::{Found, Section};
+use super::targets;
 
 /// Words from manuals and examples: whoever knows the manual could sign.
 const WELL_KNOWN: [&str; 9] =
@@ -103,7 +104,7 @@ pub(super) fn check_standard(own: &Found<'_>, section: &Section<'_>, secrets: &[
         found.refuse(mistakes, "behind `whsec_`, `whpk_` or `whsk_` stands a key in base64, and this is none; copy it again");
     }
     let only_public = !secrets.is_empty() && secrets.iter().all(|secret| is_standard_public_key(secret.expose_secret()));
-    if only_public && section.get("target").is_some() && section.get("sign_with").is_none() {
+    if only_public && targets::has_any(section) && section.get("sign_with").is_none() {
         let what = "with a public key nothing can be signed for the target; add sign_with = \"..\", a secret of the target's own";
         found.refuse(mistakes, what);
     }

@@ -162,6 +162,24 @@ pub(super) fn read(
     None
 }
 
+/// Providers that can show that somebody is writing.
+const TYPING: [&str; 2] = ["whatsapp", "telegram"];
+
+/// Reads `typing`. In `[defaults]` it is meant for the channels that can.
+pub(super) fn read_typing(own: &Found<'_>, section: &Section<'_>, provider: &str, sends: bool, mistakes: &mut Mistakes) -> bool {
+    let Some(found) = section.get("typing") else { return false };
+    let wanted = found.truth(mistakes).unwrap_or_default();
+    let can = TYPING.contains(&provider);
+    if wanted && !(can && sends) && found.path.starts_with(&format!("{}.", own.path)) {
+        let what = match can {
+            true => "that somebody is writing is told through the provider's API; add `token`, or take this out".to_owned(),
+            false => format!("`typing` is for {}, this is \"{provider}\"; take it out", TYPING.join(" and ")),
+        };
+        found.refuse(mistakes, what);
+    }
+    wanted && can && sends
+}
+
 fn read_token(found: &Found<'_>, facts: &SendFacts, mistakes: &mut Mistakes) -> Option<SecretString> {
     let text = found.text(mistakes)?;
     let graphic = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');

@@ -5,6 +5,10 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod targets;
+mod turns;
+mod typing;
+
 fn load_with(text: &str, vars: &[(&str, &str)], flags: Flags) -> Result<Config, Mistakes> {
     load(&sources(text, vars, flags))
 }
@@ -273,7 +277,7 @@ secret = "secret"
 window = "400d"
 coalesce = "3s"
 lease = 30
-mode = "pull"
+mode = "push"
 [channel.Tele]
 provider = "telegramm"
 secret = "${TG_SECRET}"
@@ -307,9 +311,8 @@ hapax.toml:7: otel: `otel` is not available in this version; take it out
 hapax.toml:9: log.filter: `a=b=c` is not a log filter; write "info" or "hapax=debug,info"
 hapax.toml:12: channel.shop.secret: `secret` is GOWA's default and known to everybody; make one with `openssl rand -hex 24` and set it at the provider too
 hapax.toml:13: channel.shop.window: 400d is out of range; write "1s" to "365d"
-hapax.toml:14: channel.shop.coalesce: `coalesce` is not available in this version; take it out
 hapax.toml:15: channel.shop.lease: expected a time with its unit, like "30s", "5m" or "8d", found a number
-hapax.toml:16: channel.shop.mode: `pull` is not available in this version; write "queue", "proxy"
+hapax.toml:16: channel.shop.mode: `push` is none of "queue", "proxy", "pull"; did you mean `pull`?
 hapax.toml:17: channel.Tele: the name is part of the address /in/NAME; use 1 to 64 of a-z, 0-9, `-` and `_`
 hapax.toml:18: channel.Tele.provider: `telegramm` is none of PROVIDERS; did you mean `telegram`?
 hapax.toml:19: channel.Tele.secret: `${TG_SECRET}` is not set; set it in the environment, or `TG_SECRET_FILE`
@@ -325,7 +328,7 @@ hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4
 hapax.toml:36: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
 hapax.toml:37: channel.own.signature.headr: `headr` is not a key here; did you mean `header`?
 hapax.toml:37: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
-27 mistakes in the config"#;
+26 mistakes in the config"#;
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
@@ -556,4 +559,14 @@ fn trusted_proxies_are_addresses_or_blocks() {
     assert!(config.trusted_proxies[0].holds("10.1.2.3".parse().expect("an address")));
     let said = first_mistake("trusted_proxies = ['nginx']");
     assert!(said.contains("`nginx` is not an address or a block of them"), "{said}");
+}
+
+#[test]
+fn origins_have_a_scheme_and_no_path() {
+    let config = load_with("cors_origins = ['https://app.example.com', 'http://localhost:3000']", &[], Flags::default());
+    assert_eq!(config.expect("a good config").cors_origins, ["https://app.example.com", "http://localhost:3000"]);
+    for odd in ["*", "app.example.com", "https://app.example.com/", "https://App.example.com", "https://a,b", "https://"] {
+        let said = first_mistake(&format!("cors_origins = ['{odd}']"));
+        assert!(said.contains("is not an origin"), "{odd}: {said}");
+    }
 }

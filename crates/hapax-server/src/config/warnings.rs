@@ -2,7 +2,7 @@
 
 use hapax::StoreUrl;
 use hapax_domain::units::write_ms;
-use hapax_gateway::settings::{Channel, OnStoreFailure, OnUnknown, Send};
+use hapax_gateway::settings::{Channel, Mode, OnStoreFailure, OnUnknown, Send};
 use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use secrecy::ExposeSecret;
 
@@ -19,20 +19,11 @@ pub fn warnings(config: &Config) -> Vec<String> {
             "store = \"memory:\" forgets everything when hapax stops; use \"sqlite:hapax.db\" to keep the promises".to_owned(),
         );
     }
-    if is_open_on_the_way(&config.store) {
-        said.push(format!(
-            "store = \"{}\": the connection is not proved to be the server's own, so what is stored can be read and changed on the way; {}",
-            config.store,
-            match config.store {
-                StoreUrl::Postgres(_) => "add ?sslmode=require",
-                StoreUrl::Mysql(_) => "add ?require_ssl=true",
-                _ => "use rediss://",
-            }
-        ));
-    }
+    said.extend(open_store(config));
+    said.extend(open_door(config));
     for channel in &config.channels {
         let name = &channel.name;
-        if channel.target.as_deref().is_some_and(is_http_elsewhere) {
+        if channel.addresses().any(is_http_elsewhere) {
             said.push(format!(
                 "channel.{name}: `target` is http:// and not on this machine: messages can be read and changed on the way"
             ));
@@ -57,9 +48,14 @@ pub fn warnings(config: &Config) -> Vec<String> {
                 "channel.{name}: a secret of {bytes} bytes can be guessed; the next version takes {SECRET_SOON_BYTES} and more (`openssl rand -hex 24`)"
             ));
         }
-        if signs_by_authorization(&channel.provider) && channel.target.as_deref().is_some_and(has_login) {
+        if signs_by_authorization(&channel.provider) && channel.addresses().any(has_login) {
             said.push(format!(
                 "channel.{name}: the user and password in `target` are not sent: webhooks of this channel are signed by the same header, `Authorization`"
+            ));
+        }
+        if channel.target.is_none() && !channel.targets.is_empty() {
+            said.push(format!(
+                "channel.{name}: without a `target`, events of accounts that `targets` does not name are kept waiting until they have one"
             ));
         }
         said.extend(window(channel));
@@ -68,12 +64,42 @@ pub fn warnings(config: &Config) -> Vec<String> {
             said.push(format!("channel.{name}: takes unsigned webhooks: whoever can reach it can post to it"));
         }
     }
-    let waiting: Vec<_> =
-        config.channels.iter().filter(|channel| channel.target.is_none()).map(|channel| &*channel.name).collect();
-    if !waiting.is_empty() {
-        said.push(format!("no `target` in channel {}: its events are kept waiting until there is one", waiting.join(", ")));
-    }
+    said.extend(nobody_is_delivered_to(config));
     said
+}
+
+/// Who wrote mode = "pull" knows.
+fn nobody_is_delivered_to(config: &Config) -> Option<String> {
+    let waits = |channel: &&Channel| !channel.has_target() && !channel.is_polled() && channel.mode != Mode::Pull;
+    let waiting: Vec<_> = config.channels.iter().filter(waits).map(|channel| &*channel.name).collect();
+    let names = Some(waiting.join(", ")).filter(|names| !names.is_empty())?;
+    Some(format!(
+        "no `target` in channel {names}: its events are kept waiting until there is one, or a worker pulls them (POST /v1/pull)"
+    ))
+}
+
+/// What a store on another machine without checked TLS means.
+fn open_store(config: &Config) -> Option<String> {
+    let todo = match config.store {
+        StoreUrl::Postgres(_) => "add ?sslmode=require",
+        StoreUrl::Mysql(_) => "add ?require_ssl=true",
+        _ => "use rediss://",
+    };
+    let store = &config.store;
+    is_open_on_the_way(store).then(|| {
+        format!(
+            "store = \"{store}\": the connection is not proved to be the server's own, so what is stored can be read and changed on the way; {todo}"
+        )
+    })
+}
+
+/// What an open Redis door without TLS means.
+fn open_door(config: &Config) -> Option<String> {
+    let resp = config.resp.as_ref().filter(|resp| resp.tls.is_none() && !resp.listen.ip().to_canonical().is_loopback())?;
+    let at = resp.listen;
+    Some(format!(
+        "resp_listen = \"{at}\": other machines reach the Redis door, and nothing is encrypted: tokens and values can be read on the way"
+    ))
 }
 
 /// Secrets shorter than this will be refused.
@@ -129,6 +155,20 @@ fn signs_by_authorization(provider: &Settings) -> bool {
 fn has_login(address: &str) -> bool {
     let authority = address.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     authority.contains('@')
+}
+
+/// Says what is fine, if it is meant.
+pub fn notes(config: &Config) -> Vec<String> {
+    let sends = |channel: &&Channel| hapax_providers::build_sending(&channel.provider, None).is_some();
+    let mute = config.channels.iter().filter(|channel| channel.send.is_none() && channel.has_target()).filter(sends);
+    let note = |channel: &Channel| {
+        format!(
+            "channel.{}: without `token` (and `api_base`, where the provider is your own) hapax cannot send: replies in the bot's answers \
+             are kept in the event's story, and not sent. That is fine if the bot sends by itself",
+            channel.name
+        )
+    };
+    mute.map(note).collect()
 }
 
 /// What a window costs that ends before the provider has given up.
@@ -221,6 +261,22 @@ mod tests {
         ] {
             assert_eq!(is_open_on_the_way(&StoreUrl::read(address).expect("an address")), open, "{address}");
         }
+    }
+
+    #[test]
+    fn a_channel_that_cannot_send_is_worth_a_note() {
+        let noted = |lines: &str| {
+            let text = format!("[channel.c]\nprovider = 'whatsapp'\nsecret = 'a-long-enough-secret'\n{lines}");
+            let file = Some(crate::config::SourceFile { name: "t".to_owned(), text });
+            let env =
+                crate::config::Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+            let sources = crate::config::Sources { file, env, flags: Default::default() };
+            notes(&crate::config::load(&sources).expect("a good config"))
+        };
+        let said = noted("target = 'http://127.0.0.1:1/'");
+        assert!(said.len() == 1 && said[0].contains("`token`"), "{said:?}");
+        assert_eq!(noted("target = 'http://127.0.0.1:1/'\ntoken = 'a-token-to-send'"), Vec::<String>::new());
+        assert_eq!(noted(""), Vec::<String>::new(), "nobody answers");
     }
 
     #[test]

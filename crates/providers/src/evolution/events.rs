@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::lenient::{Flag, Object, Text};
 use crate::reading::{Reading, content_of, fingerprint_of, name, seconds_to_ms};
-use crate::whatsapp_web::{People, message_key, whose, without_device};
+use crate::whatsapp_web::{Named, People, whose, without_device};
 use crate::{Parsed, json};
 
 /// Added or renewed on the way, so they may differ between copies: files, links to files, delivery marks.
@@ -145,8 +145,10 @@ impl Envelope<'_> {
             None => self.without_id(kind, account, record.timestamp.map(RawValue::get), data)?,
             found => {
                 let id = name("the message's id", found)?;
-                let event_key = message_key((NAME, account), (kind, id), people.sender(), key.from_me.0, tag);
-                Event::new(kind, account, id, event_key, fingerprint_of(content.unwrap_or("null"), VOLATILE)?)
+                let named = Named { provider: NAME, account, kind, id, from_me: key.from_me.0, tag };
+                let fingerprint = fingerprint_of(content.unwrap_or("null"), VOLATILE)?;
+                let event = Event::new(kind, account, id, named.key(people.sender()), fingerprint);
+                Event { guard: named.guard(people.lid()), ..event }
             }
         };
         let (peer, aliases) = people.peer()?;
@@ -217,8 +219,13 @@ impl Envelope<'_> {
             found => {
                 let id = name("the message's id", found)?;
                 let parts = [people.sender(), whose(key.from_me.0), "deleted"];
-                let event_key = EventKey::new(NAME, account, Kind::Delete, id, &parts);
-                Event::new(Kind::Delete, account, id, event_key, fingerprint::of_bytes(parts.join("\n").as_bytes()))
+                let (kind, tag) = (Kind::Delete, Some("deleted"));
+                let named = Named { provider: NAME, account, kind, id, from_me: key.from_me.0, tag };
+                let fingerprint = fingerprint::of_bytes(parts.join("\n").as_bytes());
+                Event {
+                    guard: named.guard(people.lid()),
+                    ..Event::new(kind, account, id, named.key(people.sender()), fingerprint)
+                }
             }
         };
         let (peer, aliases) = people.peer()?;

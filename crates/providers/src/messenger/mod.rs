@@ -53,6 +53,10 @@ impl Provider for Messenger {
         parts::rewrap(std::str::from_utf8(body).ok()?, keep)
     }
 
+    fn merge(&self, bodies: &[&[u8]]) -> Option<Vec<u8>> {
+        crate::batch::merge_entries(bodies)
+    }
+
     fn restore(&self, body: &[u8]) -> Option<Vec<u8>> {
         let body = std::str::from_utf8(body).ok().filter(|body| handle::may_be_in(body))?;
         handle::each(body, "entry", |entry| {

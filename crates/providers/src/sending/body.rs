@@ -104,7 +104,7 @@ pub(super) fn segment(what: &str, name: &str) -> Result<String, String> {
 }
 
 /// Percent-encodes everything but letters, digits and `-._~@`, for a path or a query.
-pub(super) fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -8,27 +8,27 @@ use crate::hmac::sensitive;
 /// Longest piece of a provider's own words that is kept.
 const WORDS_MAX_CHARS: usize = 300;
 
-pub(super) struct Credentials(Option<SecretString>);
+pub(crate) struct Credentials(Option<SecretString>);
 
 impl Credentials {
-    pub(super) fn new(token: Option<&SecretString>) -> Self {
+    pub(crate) fn new(token: Option<&SecretString>) -> Self {
         Self(token.cloned())
     }
 
     /// The token itself; an error that says what to do when there is none.
-    pub(super) fn token(&self) -> Result<&str, String> {
+    pub(crate) fn token(&self) -> Result<&str, String> {
         match &self.0 {
             Some(token) => Ok(token.expose_secret()),
             None => Err("the channel has no `token`; add it to its config".to_owned()),
         }
     }
 
-    pub(super) fn bearer(&self) -> Result<(HeaderName, HeaderValue), String> {
+    pub(crate) fn bearer(&self) -> Result<(HeaderName, HeaderValue), String> {
         authorization(&format!("Bearer {}", self.token()?))
     }
 
     /// `user:password` is sent as such, anything else as a bearer token, and nothing where nothing was given.
-    pub(super) fn basic_or_bearer(&self) -> Result<Option<(HeaderName, HeaderValue)>, String> {
+    pub(crate) fn basic_or_bearer(&self) -> Result<Option<(HeaderName, HeaderValue)>, String> {
         use base64::Engine;
         let Some(token) = &self.0 else { return Ok(None) };
         let token = token.expose_secret();

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::answer::by_status;
 use super::body::{Body, quoted, segment};
 use super::credentials::{Credentials, json_content};
+use super::kept::KeptBody;
 use super::whatsapp_web::{Methods, PHONE_SERVER, check_peer, check_wording, is_jid, jid_of, oldest_first, since_s, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::hmac::sensitive;
@@ -37,11 +38,12 @@ const METHODS: Methods = Methods {
         ("sendTemplate", &["components"]),
         ("sendText", &[]),
     ],
+    wider: &["sendStatus"],
     actions: &["markMessageAsRead", "sendPresence"],
 };
 
-/// These name messages, and nobody beside them.
-const WITHOUT_NUMBER: [&str; 2] = ["sendReaction", "markMessageAsRead"];
+/// These name messages, or all who follow, and nobody beside them.
+const WITHOUT_NUMBER: [&str; 3] = ["sendReaction", "markMessageAsRead", "sendStatus"];
 
 pub(crate) struct Evolution {
     credentials: Credentials,
@@ -54,7 +56,7 @@ impl Evolution {
 
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let key = sensitive(self.credentials.token()?).ok_or("the channel's `token` cannot stand in a header")?;
-        Ok(vec![(APIKEY.clone(), key), json_content()])
+        Ok(vec![(APIKEY.clone(), key)])
     }
 }
 
@@ -66,6 +68,7 @@ impl Sending for Evolution {
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
+        KeptBody::refuse(&body)?;
         check_peer(peer, is_jid)?;
         match METHODS.of(&body)? {
             "sendText" => check_wording(body.text("text"), "`text` is missing; write {\"text\": \"..\"}"),
@@ -80,8 +83,17 @@ impl Sending for Evolution {
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         let method = METHODS.of(&body)?;
+        let group = if METHODS.make_message(method) { "message" } else { "chat" };
+        let path = format!("/{group}/{method}/{}", segment("the account", message.account)?);
+        let mut headers = self.headers()?;
+        if let Some(kept) = KeptBody::of(&body) {
+            headers.push(kept.content_type()?);
+            return Ok(Call { method: Method::POST, path: path + &kept.query(), headers, body: kept.body() });
+        }
+        headers.push(json_content());
         body.remove("method");
-        if !WITHOUT_NUMBER.contains(&method) {
+        let is_named = body.id("number").is_some_and(|number| jid_of(&number) == message.peer);
+        if !is_named && !WITHOUT_NUMBER.contains(&method) {
             // Bare digits: Evolution then finds out how the number is spelt in WhatsApp (Brazil, Mexico, Argentina).
             body.set_text("number", message.peer.strip_suffix(PHONE_SERVER).unwrap_or(message.peer));
         }
@@ -91,9 +103,7 @@ impl Sending for Evolution {
             }
             body.remove("reply_to");
         }
-        let group = if METHODS.make_message(method) { "message" } else { "chat" };
-        let path = format!("/{group}/{method}/{}", segment("the account", message.account)?);
-        Ok(Call { method: Method::POST, path, headers: self.headers()?, body: body.write() })
+        Ok(Call { method: Method::POST, path, headers, body: body.write().into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -129,7 +139,9 @@ impl Sending for Evolution {
             r#"{{"where":{{"key":{{"fromMe":true}},"messageTimestamp":{{"gte":"{since}","lte":"{until}"}}}},"page":1,"offset":{LOOKUP_ROWS}}}"#
         );
         let path = format!("/chat/findMessages/{}", segment("the account", message.account).ok()?);
-        Some(Call { method: Method::POST, path, headers: self.headers().ok()?, body: body.into() })
+        let mut headers = self.headers().ok()?;
+        headers.push(json_content());
+        Some(Call { method: Method::POST, path, headers, body: bytes::Bytes::from(body).into() })
     }
 
     fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {

@@ -44,7 +44,7 @@ impl Sending for Generic {
         let key = HeaderValue::from_str(&message.id.to_string()).map_err(|_| "the message's id is no header".to_owned())?;
         let mut headers = vec![json_content(), (KEY_HEADER.clone(), key)];
         headers.extend(self.credentials.basic_or_bearer()?);
-        Ok(Call { method: Method::POST, path: String::new(), headers, body: body.write() })
+        Ok(Call { method: Method::POST, path: String::new(), headers, body: body.write().into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::answer::{by_status, retry_after_ms};
 use super::body::{Body, encoded, segment};
 use super::credentials::{Credentials, json_content};
+use super::kept::KeptBody;
 use super::whatsapp_web::{Methods, check_peer, check_wording, is_jid, jid_of, oldest_first, since_s, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::json;
@@ -33,11 +34,13 @@ const METHODS: Methods = Methods {
         ("poll", &["question"]),
         ("message", &[]),
     ],
+    wider: &[FORWARD],
     // All but the last are done to a message that is there already, named by `message_id`.
     actions: &["read", "reaction", "update", "revoke", "delete", PRESENCE],
 };
 
 const PRESENCE: &str = "chat-presence";
+const FORWARD: &str = "forward";
 
 pub(crate) struct Gowa {
     credentials: Credentials,
@@ -64,6 +67,7 @@ impl Sending for Gowa {
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
+        KeptBody::refuse(&body)?;
         check_peer(peer, |peer| is_jid(peer) && !peer.ends_with("@c.us"))?;
         match &*path_of(&body)? {
             "/send/message" => check_wording(wording(&body), "neither `text` nor `message`; write {\"text\": \"..\"}"),
@@ -81,19 +85,25 @@ impl Sending for Gowa {
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         let path = path_of(&body)?;
+        let mut headers = self.headers(message.account)?;
+        if let Some(kept) = KeptBody::of(&body) {
+            headers.push(kept.content_type()?);
+            return Ok(Call { method: Method::POST, path: path + &kept.query(), headers, body: kept.body() });
+        }
         for done in ["method", "message_id"] {
             body.remove(done);
         }
-        body.set_text("phone", message.peer);
+        if body.text("phone").is_none_or(|phone| jid_of(&phone) != message.peer) {
+            body.set_text("phone", message.peer);
+        }
         for (plain, own) in [("text", "message"), ("reply_to", "reply_message_id")] {
             if let Some(text) = body.text(plain).filter(|_| !body.has(own)) {
                 body.set_text(own, &text);
                 body.remove(plain);
             }
         }
-        let mut headers = self.headers(message.account)?;
         headers.push(json_content());
-        Ok(Call { method: Method::POST, path, headers, body: body.write() })
+        Ok(Call { method: Method::POST, path, headers, body: body.write().into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -135,7 +145,7 @@ impl Sending for Gowa {
             encoded(&search),
         );
         let headers = self.headers(message.account).ok()?;
-        Some(Call { method: Method::GET, path, headers, body: bytes::Bytes::new() })
+        Some(Call { method: Method::GET, path, headers, body: bytes::Bytes::new().into() })
     }
 
     fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {
@@ -164,7 +174,7 @@ fn wording(body: &Body<'_>) -> Option<String> {
 
 fn path_of(body: &Body<'_>) -> Result<String, String> {
     let method = METHODS.of(body)?;
-    if method == PRESENCE || METHODS.make_message(method) {
+    if method == PRESENCE || (method != FORWARD && METHODS.make_message(method)) {
         return Ok(format!("/send/{method}"));
     }
     let id = body.text("message_id").ok_or_else(|| format!("`message_id` is missing: whose {method}?"))?;

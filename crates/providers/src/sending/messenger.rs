@@ -99,7 +99,7 @@ impl Sending for Messenger {
             Platform::Instagram => "me".to_owned(),
         };
         let headers = vec![self.credentials.bearer()?, json_content()];
-        Ok(Call { method: Method::POST, path: format!("/{VERSION}/{account}/messages"), headers, body: body.write() })
+        Ok(Call { method: Method::POST, path: format!("/{VERSION}/{account}/messages"), headers, body: body.write().into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {

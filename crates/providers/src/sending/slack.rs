@@ -94,7 +94,12 @@ impl Sending for Slack {
             body.set("metadata", format!(r#"{{"event_type":"{HANDLE}","event_payload":{{"id":"{}"}}}}"#, message.id));
         }
         let path = format!("/api/{method}");
-        Ok(Call { method: Method::POST, path, headers: vec![json_content(), self.credentials.bearer()?], body: body.write() })
+        Ok(Call {
+            method: Method::POST,
+            path,
+            headers: vec![json_content(), self.credentials.bearer()?],
+            body: body.write().into(),
+        })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -140,7 +145,7 @@ impl Sending for Slack {
         };
         let (oldest, headers) = (since_ms.div_euclid(1_000), vec![self.credentials.bearer().ok()?]);
         let path = format!("/api/{of}&oldest={oldest}&limit={LOOKUP_ROWS}&include_all_metadata=true");
-        Some(Call { method: Method::GET, path, headers, body: Bytes::new() })
+        Some(Call { method: Method::GET, path, headers, body: Bytes::new().into() })
     }
 
     fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {

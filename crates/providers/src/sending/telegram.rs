@@ -12,7 +12,10 @@ use serde_json::value::RawValue;
 use super::answer::{by_status, retry_after_ms};
 use super::body::{Body, check_text, encoded, quoted};
 use super::credentials::{Credentials, json_content};
-use super::{Call, CallAnswer, Outgoing, Sending, Verdict, multipart};
+use super::kept::KeptBody;
+use super::{Call, CallAnswer, Heard, Outgoing, Sending, Verdict};
+use crate::dropin::multipart;
+use crate::dropin::telegram::{Target, target_of};
 use crate::lenient::{Flag, Integer, Object, Text};
 use crate::{form, json};
 
@@ -36,8 +39,11 @@ const UNATTENDED: [&str; 16] = [
     "sendPoll",
     "sendDice",
     "sendSticker",
-    "sendChatAction",
+    CHAT_ACTION,
 ];
+
+/// Shows that something is being written, or uploaded, for five seconds.
+const CHAT_ACTION: &str = "sendChatAction";
 
 pub(crate) struct Telegram {
     credentials: Credentials,
@@ -47,11 +53,17 @@ impl Telegram {
     pub(crate) fn new(token: Option<&SecretString>) -> Self {
         Self { credentials: Credentials::new(token) }
     }
+
+    /// The colon stays: tokens are written `123:abc`, and some servers match them undecoded.
+    fn path(&self, method: &str) -> Result<String, String> {
+        Ok(format!("/bot{}/{method}", encoded(self.credentials.token()?).replace("%3A", ":")))
+    }
 }
 
 impl Sending for Telegram {
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
+        KeptBody::refuse(&body)?;
         if !is_chat(peer) {
             return Err("this is not a Telegram chat; write its id (77, -1001234) or its @name".to_owned());
         }
@@ -79,8 +91,14 @@ impl Sending for Telegram {
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         let method = method_of(&body)?;
+        let path = self.path(&method)?;
+        if let Some(kept) = KeptBody::of(&body) {
+            let (path, headers) = (path + &kept.query(), vec![kept.content_type()?]);
+            return Ok(Call { method: Method::POST, path, headers, body: kept.body() });
+        }
         body.remove("method");
         match message.peer.parse::<i64>() {
+            _ if names_no_chat(&method, &body) => {}
             Ok(chat) => body.set("chat_id", chat.to_string()),
             Err(_) => body.set_text("chat_id", message.peer),
         }
@@ -91,13 +109,13 @@ impl Sending for Telegram {
             body.set("reply_parameters", format!("{{\"message_id\":{id}}}"));
             body.remove("reply_to");
         }
-        Ok(Call {
-            method: Method::POST,
-            // The colon stays: tokens are written `123:abc`, and some servers match them undecoded.
-            path: format!("/bot{}/{method}", encoded(self.credentials.token()?).replace("%3A", ":")),
-            headers: vec![json_content()],
-            body: body.write(),
-        })
+        Ok(Call { method: Method::POST, path, headers: vec![json_content()], body: body.write().into() })
+    }
+
+    fn typing(&self, heard: &Heard<'_>) -> Option<Call> {
+        let chat: i64 = heard.peer.parse().ok()?;
+        let body = Bytes::from(format!(r#"{{"chat_id":{chat},"action":"typing"}}"#));
+        Some(Call { method: Method::POST, path: self.path(CHAT_ACTION).ok()?, headers: vec![json_content()], body: body.into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -143,12 +161,14 @@ impl Sending for Telegram {
         let sort = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let payload = match sort.as_str() {
             "application/x-www-form-urlencoded" => fields_as_json(form::pairs(text)),
-            "multipart/form-data" => fields_as_json(multipart::fields(text, content_type).unwrap_or_default().into_iter()),
+            "multipart/form-data" => fields_as_json(fields_of(content_type, answer).into_iter()),
             "" | "application/json" => Bytes::copy_from_slice(answer),
             _ => return Vec::new(),
         };
         let Ok(body) = Body::read(&payload) else { return Vec::new() };
         match body.text("method") {
+            // Nobody is writing any more once the answer is there, and it is no message.
+            Some(method) if method.eq_ignore_ascii_case(CHAT_ACTION) => Vec::new(),
             Some(method) if is_method(&method) && !is_no_send(&method) => {
                 vec![(body.id("chat_id").unwrap_or_default(), body.write())]
             }
@@ -175,10 +195,26 @@ fn is_no_send(method: &str) -> bool {
     method.starts_with("get") || matches!(method.as_str(), "setwebhook" | "deletewebhook" | "close" | "logout")
 }
 
-fn is_chat(peer: &str) -> bool {
+/// True where the message is for somebody whom `chat_id` cannot name.
+fn names_no_chat(method: &str, body: &Body<'_>) -> bool {
+    match target_of(method) {
+        Target::Chat => false,
+        Target::ChatOrUser => body.has("user_id") && !body.has("chat_id"),
+        Target::User | Target::Business => true,
+    }
+}
+
+pub(crate) fn is_chat(peer: &str) -> bool {
     let name =
         |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     peer.strip_prefix('@').is_some_and(name) || peer.parse::<i64>().is_ok()
+}
+
+/// The fields of a body in parts; none when it brings a file along, which cannot be kept in a message.
+fn fields_of(content_type: &str, body: &[u8]) -> Vec<(String, String)> {
+    let parts = multipart::read_whole(content_type, body).unwrap_or_default();
+    let fields = parts.fields.into_iter().filter(|_| parts.files.is_empty());
+    fields.filter_map(|field| Some((field.name, String::from_utf8(field.value).ok()?))).collect()
 }
 
 /// Telegram reads texts as numbers and objects where it wants those, so all values may stay texts.

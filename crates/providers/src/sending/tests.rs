@@ -69,7 +69,10 @@ fn header<'c>(call: &'c Call, name: &str) -> &'c str {
 }
 
 fn body(call: &Call) -> &str {
-    std::str::from_utf8(&call.body).expect("text")
+    match &call.body {
+        CallBody::Whole(body) => std::str::from_utf8(body).expect("text"),
+        CallBody::Kept { .. } => panic!("kept elsewhere"),
+    }
 }
 
 fn answer(status: u16, body: &str) -> CallAnswer {
@@ -346,7 +349,25 @@ fn telegram_replies_in_the_answer_are_found() {
     {
         assert!(found(none, None).is_empty(), "{none}");
     }
+    let typing = r#"{"method":"sendChatAction","chat_id":77,"action":"typing"}"#;
+    assert!(found(typing, None).is_empty(), "it is no message");
     assert!(found(json, Some("text/html")).is_empty());
+}
+
+#[test]
+fn that_somebody_is_writing_is_shown_in_each_providers_way() {
+    let heard = Heard { account: "700001", peer: "77", provider_id: "wamid.A\"B" };
+    let (telegram, whatsapp) = (sending("telegram", "123:abc"), sending("whatsapp", "a-token"));
+    let call = telegram.typing(&heard).expect("a call");
+    assert_eq!((call.path.as_str(), body(&call)), ("/bot123:abc/sendChatAction", r#"{"chat_id":77,"action":"typing"}"#));
+    let call = whatsapp.typing(&heard).expect("a call");
+    let expected =
+        r#"{"messaging_product":"whatsapp","status":"read","message_id":"wamid.A\"B","typing_indicator":{"type":"text"}}"#;
+    assert_eq!((call.path.as_str(), body(&call)), ("/v25.0/700001/messages", expected));
+    assert_eq!(header(&call, "authorization"), "Bearer a-token");
+    assert!(telegram.typing_every_ms() < 5_000 && whatsapp.typing_every_ms() < 25_000, "before it is gone");
+    assert!(sending("gowa", "a:b").typing(&heard).is_none());
+    assert!(telegram.typing(&Heard { peer: "ana", ..heard }).is_none(), "that is no chat");
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Sending for Twilio {
         let form = (header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         let headers: Vec<(HeaderName, HeaderValue)> = vec![form, (header::AUTHORIZATION, authorization)];
         let path = format!("/2010-04-01/Accounts/{}/Messages.json", segment("the account", &login.account)?);
-        Ok(Call { method: Method::POST, path, headers, body: self.form(message)? })
+        Ok(Call { method: Method::POST, path, headers, body: self.form(message)?.into() })
     }
 
     fn classify(&self, _message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::answer::by_status;
 use super::body::{Body, encoded, segment};
 use super::credentials::{Credentials, json_content};
+use super::kept::KeptBody;
 use super::whatsapp_web::{Methods, check_wording, digits_of, is_jid, taken};
 use super::{Call, CallAnswer, Found, Outgoing, Reconcile, Sending, Verdict};
 use crate::hmac::sensitive;
@@ -33,8 +34,14 @@ const METHODS: Methods = Methods {
         ("sendContactVcard", &["contacts"]),
         ("sendList", &["message"]),
         ("sendButtons", &["buttons"]),
+        ("sendLinkPreview", &[]),
+        ("send/link-custom-preview", &[]),
+        ("send/buttons/reply", &[]),
+        ("reply", &[]),
+        ("events", &["event"]),
         ("sendText", &[]),
     ],
+    wider: &["forwardMessage", "status/text", "status/image", "status/voice", "status/video"],
     actions: &["startTyping", "stopTyping", "sendSeen", "reaction"],
 };
 
@@ -52,7 +59,7 @@ impl Waha {
 
     /// A WAHA without a key is open to all, and some are.
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
-        let mut headers = vec![json_content()];
+        let mut headers = Vec::new();
         if let Ok(key) = self.credentials.token() {
             headers.push((API_KEY.clone(), sensitive(key).ok_or("the channel's `token` cannot stand in a header")?));
         }
@@ -68,6 +75,7 @@ impl Sending for Waha {
 
     fn check(&self, peer: &str, payload: &[u8]) -> Result<(), String> {
         let body = Body::read(payload)?;
+        KeptBody::refuse(&body)?;
         if !is_jid(peer) {
             return Err("this is not a WhatsApp number; write 5 to 20 digits with the country code, or a chat id".to_owned());
         }
@@ -84,12 +92,27 @@ impl Sending for Waha {
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
         let method = method_of(&body)?;
+        let is_status = method.starts_with("status/");
+        let of_session = is_status || method == "events";
+        let path = match of_session {
+            true => format!("/api/{}/{method}", segment("the account", message.account)?),
+            false => format!("/api/{method}"),
+        };
+        let mut headers = self.headers()?;
+        if let Some(kept) = KeptBody::of(&body) {
+            headers.push(kept.content_type()?);
+            return Ok(Call { method: Method::POST, path: path + &kept.query(), headers, body: kept.body() });
+        }
+        headers.push(json_content());
         body.remove("method");
-        body.set_text("session", message.account);
-        if method != "reaction" {
+        let is_named = body.text("chatId").is_some_and(|chat| self.peer(&chat) == message.peer);
+        if !of_session {
+            body.set_text("session", message.account);
+        }
+        if !is_status && !is_named && method != "reaction" {
             body.set_text("chatId", message.peer);
         }
-        if let Some(reply_to) = body.text("reply_to").filter(|id| bare(id) == id) {
+        if let Some(reply_to) = body.text("reply_to").filter(|id| !is_named && bare(id) == id) {
             // WAHA wants its whole form; people answer what others wrote.
             body.set_text("reply_to", &format!("false_{}_{reply_to}", message.peer));
         }
@@ -97,7 +120,7 @@ impl Sending for Waha {
             body.set_text("id", &own_id(message));
         }
         let http_method = if method == "reaction" { Method::PUT } else { Method::POST };
-        Ok(Call { method: http_method, path: format!("/api/{method}"), headers: self.headers()?, body: body.write() })
+        Ok(Call { method: http_method, path, headers, body: body.write().into() })
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -126,11 +149,12 @@ impl Sending for Waha {
     /// By the id that we gave it. What cannot have one cannot be found.
     fn lookup(&self, message: &Outgoing<'_>) -> Option<Call> {
         let body = Body::read(message.payload).ok()?;
-        WITH_ID.contains(&method_of(&body).ok()?).then_some(())?;
+        // What was passed on as it came has no id of ours.
+        (WITH_ID.contains(&method_of(&body).ok()?) && !body.has(KeptBody::MEMBER)).then_some(())?;
         let (session, chat) = (segment("the account", message.account).ok()?, segment("the chat", message.peer).ok()?);
         let id = encoded(&format!("true_{}_{}", message.peer, chosen_id(&body, message)));
         let path = format!("/api/{session}/chats/{chat}/messages/{id}?downloadMedia=false");
-        Some(Call { method: Method::GET, path, headers: self.headers().ok()?, body: bytes::Bytes::new() })
+        Some(Call { method: Method::GET, path, headers: self.headers().ok()?, body: bytes::Bytes::new().into() })
     }
 
     fn found(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Found {

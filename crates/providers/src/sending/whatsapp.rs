@@ -1,5 +1,6 @@
 //! Sending through the WhatsApp Cloud API: one endpoint, many kinds of body, and error codes that decide.
 
+use bytes::Bytes;
 use http::Method;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -7,12 +8,17 @@ use serde::Deserialize;
 use super::answer::{by_status, retry_after_ms};
 use super::body::{Body, check_text, quoted, segment};
 use super::credentials::{Credentials, json_content};
-use super::{Call, CallAnswer, Outgoing, Reconcile, Sending, Verdict};
+use super::{Call, CallAnswer, Heard, Outgoing, Reconcile, Sending, Verdict};
 use crate::json;
 use crate::lenient::{Flag, Integer, List, Object, Text};
 use crate::whatsapp::handle;
 
 const VERSION: &str = "v25.0";
+/// The member of a payload that names another version, as `v21.0`; empty: none is named to Meta either.
+pub(crate) const VERSION_MEMBER: &str = "version";
+/// The member of a payload that names another of the endpoints that send.
+pub(crate) const ENDPOINT_MEMBER: &str = "endpoint";
+pub(crate) const ENDPOINTS: [&str; 2] = ["messages", "marketing_messages"];
 const TEXT_MAX_CHARS: usize = 4_096;
 
 const MINUTE_MS: i64 = 60_000;
@@ -24,6 +30,15 @@ pub(crate) struct Whatsapp {
 impl Whatsapp {
     pub(crate) fn new(token: Option<&SecretString>) -> Self {
         Self { credentials: Credentials::new(token) }
+    }
+
+    fn post(&self, version: &str, account: &str, endpoint: &str, body: Bytes) -> Result<Call, String> {
+        Ok(Call {
+            method: Method::POST,
+            path: format!("{version}/{}/{endpoint}", segment("the account", account)?),
+            headers: vec![self.credentials.bearer()?, json_content()],
+            body: body.into(),
+        })
     }
 }
 
@@ -54,11 +69,16 @@ impl Sending for Whatsapp {
                 }
             }
         }
+        version_of(&body)?;
+        endpoint_of(&body)?;
         check_own_handle(&body)
     }
 
     fn call(&self, message: &Outgoing<'_>) -> Result<Call, String> {
         let mut body = Body::read(message.payload)?;
+        let (version, endpoint) = (version_of(&body)?, endpoint_of(&body)?);
+        body.remove(VERSION_MEMBER);
+        body.remove(ENDPOINT_MEMBER);
         body.set_text("messaging_product", "whatsapp");
         let sort = Sort::from_body(&body);
         if sort == Sort::Plain {
@@ -70,15 +90,26 @@ impl Sending for Whatsapp {
             let own = body.text(handle::MEMBER);
             body.set_text(handle::MEMBER, &handle::write(message.id, own.as_deref()));
             let (used, unused) = if is_user_id(message.peer) { ("recipient", "to") } else { ("to", "recipient") };
-            body.set_text(used, message.peer);
+            if body.text(used).is_none_or(|written| self.peer(&written) != message.peer) {
+                body.set_text(used, message.peer);
+            }
             body.remove(unused);
         }
-        Ok(Call {
-            method: Method::POST,
-            path: format!("/{VERSION}/{}/messages", segment("the account", message.account)?),
-            headers: vec![self.credentials.bearer()?, json_content()],
-            body: body.write(),
-        })
+        self.post(&version, message.account, endpoint, body.write())
+    }
+
+    /// Meta knows it only together with the receipt that the message was read.
+    fn typing(&self, heard: &Heard<'_>) -> Option<Call> {
+        let id = quoted(heard.provider_id);
+        let body = format!(
+            r#"{{"messaging_product":"whatsapp","status":"read","message_id":{id},"typing_indicator":{{"type":"text"}}}}"#
+        );
+        self.post(&format!("/{VERSION}"), heard.account, ENDPOINTS[0], Bytes::from(body)).ok()
+    }
+
+    /// It lasts for 25 seconds.
+    fn typing_every_ms(&self) -> u64 {
+        20_000
     }
 
     fn classify(&self, message: &Outgoing<'_>, answer: &CallAnswer) -> Verdict {
@@ -156,6 +187,32 @@ fn check_own_handle(body: &Body<'_>) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
+}
+
+/// With the slash in front, where there is one.
+fn version_of(body: &Body<'_>) -> Result<String, String> {
+    match body.text(VERSION_MEMBER).as_deref() {
+        None if body.has(VERSION_MEMBER) => Err(format!("`{VERSION_MEMBER}` is not a text")),
+        None => Ok(format!("/{VERSION}")),
+        Some("") => Ok(String::new()),
+        Some(version) if is_version(version) => Ok(format!("/{version}")),
+        Some(_) => Err(format!("`{VERSION_MEMBER}` is not one of Meta's, like \"{VERSION}\"")),
+    }
+}
+
+fn endpoint_of(body: &Body<'_>) -> Result<&'static str, String> {
+    if !body.has(ENDPOINT_MEMBER) {
+        return Ok(ENDPOINTS[0]);
+    }
+    let asked = body.text(ENDPOINT_MEMBER).unwrap_or_default();
+    let known = ENDPOINTS.into_iter().find(|known| *known == asked);
+    known.ok_or_else(|| format!("`{ENDPOINT_MEMBER}` is none of {}", ENDPOINTS.join(", ")))
+}
+
+pub(crate) fn is_version(text: &str) -> bool {
+    let is_number = |digits: &str| (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = text.strip_prefix('v').and_then(|numbers| numbers.split_once('.'));
+    numbers.is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
 fn is_number(peer: &str) -> bool {

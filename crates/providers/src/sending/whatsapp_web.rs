@@ -22,7 +22,7 @@ pub(super) fn digits_of(to: &str) -> Option<String> {
 }
 
 /// The JID of a number as people write it; what is none stays as it is.
-pub(super) fn jid_of(to: &str) -> String {
+pub(crate) fn jid_of(to: &str) -> String {
     digits_of(to).map_or_else(|| to.to_owned(), |digits| format!("{digits}{PHONE_SERVER}"))
 }
 
@@ -51,6 +51,8 @@ pub(super) struct Methods {
     /// What makes a message: the word in `method`, and the members by which such a body is known when it does not say. The last is the plain
     /// text.
     pub(super) sends: &'static [(&'static str, &'static [&'static str])],
+    /// What makes a message out of another chat's, or one for all who follow: never out of a document that nobody has seen.
+    pub(super) wider: &'static [&'static str],
     /// What makes no message of its own.
     pub(super) actions: &'static [&'static str],
 }
@@ -63,7 +65,8 @@ impl Methods {
             return Ok(self.by_member(body).unwrap_or(plain));
         }
         let asked = body.text("method").unwrap_or_default();
-        let known: Vec<&'static str> = self.sends().chain(self.actions.iter().copied()).collect();
+        let others = self.wider.iter().chain(self.actions).copied();
+        let known: Vec<&'static str> = self.sends().chain(others).collect();
         let found = known.iter().find(|word| **word == asked).copied();
         found.ok_or_else(|| format!("`method` is none of {}", known.join(", ")))
     }
@@ -78,12 +81,12 @@ impl Methods {
     }
 
     pub(super) fn make_message(&self, method: &str) -> bool {
-        self.sends().any(|word| word == method)
+        self.sends().chain(self.wider.iter().copied()).any(|word| word == method)
     }
 
     /// Only what says something in the chat may go out where nobody has seen it.
     pub(super) fn check_unattended(&self, method: &str) -> Result<(), String> {
-        match self.make_message(method) {
+        match self.sends().any(|word| word == method) {
             true => Ok(()),
             false => Err(format!("a document may ask for {} only", self.sends().collect::<Vec<_>>().join(", "))),
         }

@@ -52,6 +52,10 @@ impl Provider for Whatsapp {
         rewrap::rewrap(std::str::from_utf8(body).ok()?, keep)
     }
 
+    fn merge(&self, bodies: &[&[u8]]) -> Option<Vec<u8>> {
+        crate::batch::merge_entries(bodies)
+    }
+
     fn restore(&self, body: &[u8]) -> Option<Vec<u8>> {
         handle::restore(std::str::from_utf8(body).ok()?)
     }

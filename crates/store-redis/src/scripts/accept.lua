@@ -2,6 +2,7 @@
 -- call won it with which of its events, so that the same call made again after a cut gets the same answer.
 if not is_account(take()) then return 'U' end
 local channel, window, headers, body, total, count = take(), number(), take(), take(), take(), number()
+local quiet, longest, most = maybe_number(), maybe_number(), maybe_number()
 local webhook, webhook_events, new_items, any = false, {}, {}, false
 
 local function take_event()
@@ -45,6 +46,23 @@ local function keep_webhook(seq, bytes)
   return seq
 end
 
+-- As `Coalesce::due_ms` says.
+local function turn_due(began) return math.max(math.min(now + quiet, began + longest), now) end
+
+-- Makes the event part of the turn that its lane has open, if there is one; answers with that.
+local function take_turn(lane, seq)
+  lane = speaker(INBOX, lane)
+  local turn = quiet and redis.call('GET', key('tn', lane))
+  if not turn then return false end
+  if not is_moved(turn) then turn = tonumber(turn) end
+  local of = redis.call('HMGET', key('i', turn), 'events', 'due', 'received', 'more')
+  if now >= tonumber(of[2]) or #split(of[1]) >= most then return false end
+  redis.call('HSET', key('i', turn), 'events', of[1] .. ',' .. seq, 'due', turn_due(tonumber(of[3])), 'more', of[4] and of[4] .. ',' .. webhook or webhook)
+  redis.call('HINCRBY', key('w', webhook), 'open', 1)
+  enter_line(lane, channel)
+  return turn
+end
+
 -- Puts the event in line, or not; answers with its webhook and its item. `thread` is whose lane it waits in.
 local function place(event, seq, thread)
   if event.to == 'Q' then
@@ -64,6 +82,11 @@ local function place(event, seq, thread)
     redis.call('HSET', key('i', item), 'events', redis.call('HGET', key('i', item), 'events') .. ',' .. seq)
     return webhook, item
   end
+  if lane and not event.suspect then
+    if thread ~= event.peer then join_names(channel, event.peer, thread) end
+    new_items[lane] = take_turn(lane, seq) or seq
+    if new_items[lane] ~= seq then return webhook, new_items[lane] end
+  end
   add_item(seq, channel, webhook, seq)
   redis.call('HSET', key('i', seq), 'lane', lane or '#' .. seq)
   if event.suspect then
@@ -72,9 +95,9 @@ local function place(event, seq, thread)
     redis.call('ZADD', key('park', channel), score(seq), seq)
     return webhook, seq
   end
-  if lane and thread ~= event.peer then join_names(channel, event.peer, thread) end
+  if lane and quiet then redis.call('HSET', key('i', seq), 'due', turn_due(now)) end
   join_lane(lane or '#' .. seq, channel, seq)
-  if lane then new_items[lane] = seq end
+  if lane and quiet then redis.call('SET', key('tn', speaker(INBOX, lane)), seq) end
   return webhook, seq
 end
 

@@ -2,6 +2,6 @@
 local mark = take()
 local by = redis.call('HGET', key('settings'), mark)
 if by then return by == ARGV[2] and 'D' or 'H' end
-if redis.call('EXISTS', key('settings'), key('accounts')) > 0 then return 'N' end
+if redis.call('EXISTS', key('settings'), key('regs'), key('fs'), key('claims'), key('accounts')) > 0 then return 'N' end
 redis.call('HSET', key('settings'), mark, ARGV[2])
 return 'D'

@@ -1,6 +1,7 @@
 -- The inbox. An item is `i:`, with its events, its webhook `w`, its place (`L` in a lane, `P` parked, `Q` quarantined) and its lane.
 -- A lane is the thread's, `li:`, or `#` and the number of its only item. Its lease is `l:`. The lines `due:` hold a channel's lanes by
--- when they may be taken, and then by their first item.
+-- when they may be taken, and then by their first item. `tn:` is the item of a lane that what comes next may become part of; the webhooks of its
+-- further events are `more`.
 local function lane_of(channel, peer) return #channel .. ':' .. channel .. peer end
 
 -- Whose lane it is; nobody's when it is that of one item.
@@ -27,8 +28,13 @@ local function enter_line(lane, channel)
   redis.call('ZADD', key('due', channel), due, wide(head) .. lane)
 end
 
+local function close_turn(lane)
+  if not is_own(lane) then redis.call('DEL', key('tn', lane)) end
+end
+
 local function join_lane(lane, channel, seq)
   lane = speaker(INBOX, lane)
+  close_turn(lane)
   leave_line(lane, channel)
   redis.call('HSET', key('i', seq), 'place', 'L', 'lane', lane)
   if not is_own(lane) then redis.call('ZADD', key('li', lane), score(seq), seq) end
@@ -50,6 +56,8 @@ end
 local function join_names(channel, name, peer)
   local from, into = speaker(INBOX, lane_of(channel, name)), speaker(INBOX, lane_of(channel, peer))
   if from == into or not head_of(from) then return end
+  close_turn(from)
+  close_turn(into)
   leave_line(from, channel)
   leave_line(into, channel)
   speak_for(INBOX, into, from)
@@ -63,10 +71,12 @@ end
 
 -- Done with: it is gone, and its webhook may be purged when this was the last.
 local function end_item(seq, channel)
-  local webhook = redis.call('HGET', key('i', seq), 'webhook')
+  local of = redis.call('HMGET', key('i', seq), 'webhook', 'more')
   redis.call('DEL', key('i', seq))
-  if redis.call('HINCRBY', key('w', webhook), 'open', -1) == 0 then
-    redis.call('ZADD', key('wc', channel), redis.call('HGET', key('w', webhook), 'received'), webhook)
+  for _, webhook in ipairs({ of[1], unpack(split(of[2] or '')) }) do
+    if redis.call('HINCRBY', key('w', webhook), 'open', -1) == 0 then
+      redis.call('ZADD', key('wc', channel), redis.call('HGET', key('w', webhook), 'received'), webhook)
+    end
   end
 end
 

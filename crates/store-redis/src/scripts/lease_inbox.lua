@@ -12,6 +12,7 @@ local function lease(member)
   local of = redis.call('HMGET', key('i', seq), 'lane', 'due')
   -- A lease that was out when its lane was joined may end while the first of all still waits for its time.
   if tonumber(of[2]) > now then return enter_line(speaks, channel) end
+  if not is_own(speaks) and redis.call('GET', key('tn', speaks)) == seq then close_turn(speaks) end
   local lane, fence = of[1], next_fence()
   redis.call('HSET', key('l', lane), 'held', seq, 'fence', fence, 'worker', worker, 'leased', now, 'until', now + hold)
   redis.call('SADD', key('held', channel), lane)
@@ -36,14 +37,20 @@ for _, lease in ipairs(leases) do
     local peer = peer_of(speaker(INBOX, of[7]), channel)
     local thread = peer and thread_of(peer)
     local webhook = redis.call('HMGET', key('w', of[4]), 'headers', 'body', 'total')
-    local events, received = {}, false
+    local events, received, rest, last = {}, false, {}, of[4]
     for n, seq in ipairs(split(of[5])) do
       local event = cmsgpack.unpack(redis.call('GET', key('e', seq)))
       received = received or event[1]
       events[n] = { seq, event[1], event[5], event[11], thread or event[7] }
+      if tostring(event[2]) ~= tostring(last) then
+        last = event[2]
+        local further = redis.call('HMGET', key('w', last), 'body', 'total')
+        rest[#rest + 1] = { further[1], further[2], 0 }
+      end
+      if #rest > 0 then rest[#rest][3] = rest[#rest][3] + 1 end
     end
     told[#told + 1] = { lease[1], lease[2], lease[3], of[1], of[2], of[6] or 0, of[3], received, webhook[1], webhook[2],
-      webhook[3], events }
+      webhook[3], events, rest }
   end
 end
 return told

@@ -18,8 +18,16 @@ local function put()
     redis.call('HSET', key('i', seq), 'replay', replay)
     is_replay(first, seq)
   end
-  redis.call('HINCRBY', key('w', webhook), 'open', 1)
-  redis.call('ZREM', key('wc', channel), webhook)
+  local last, more = webhook, {}
+  for _, member in ipairs(split(events)) do
+    local of = cmsgpack.unpack(redis.call('GET', key('e', member)))[2]
+    if tostring(of) ~= tostring(last) then more[#more + 1], last = of, of end
+  end
+  if #more > 0 then redis.call('HSET', key('i', seq), 'more', table.concat(more, ',')) end
+  for _, of in ipairs({ webhook, unpack(more) }) do
+    redis.call('HINCRBY', key('w', of), 'open', 1)
+    redis.call('ZREM', key('wc', channel), of)
+  end
   if place == 'L' then join_lane(lane, channel, seq) else redis.call('ZADD', key(LINES[place], channel), score(seq), seq) end
 end
 

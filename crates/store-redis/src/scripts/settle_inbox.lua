@@ -49,11 +49,11 @@ local function finish(lane, channel, lease)
     redis.call('HSET', item, 'why', why, 'due', now + wait)
     redis.call('HINCRBY', item, 'failures', 1)
   else
-    local wait, called = number(), maybe()
+    local wait, why, called = number(), maybe(), take() == '1'
     redis.call('HSET', item, 'due', now + wait)
+    if why then redis.call('HSET', item, 'why', why) end
     if called then
-      log_attempt(seq, lease, 'handed back', called)
-      redis.call('HSET', item, 'why', called)
+      log_attempt(seq, lease, 'handed back', why or '')
     else
       redis.call('HINCRBY', item, 'attempt', -1)
     end

@@ -23,6 +23,8 @@ pub(super) struct Lane {
     /// Those that were put into it.
     items: BTreeSet<ItemId>,
     pub(super) lease: Option<Held>,
+    /// The item that what comes next may become part of.
+    turn: Option<ItemId>,
     /// The lane it was joined into: that one speaks for both. Never one that was itself joined into another.
     into: Option<u64>,
 }
@@ -48,7 +50,7 @@ impl Lanes {
         if let Some(number) = name.as_ref().and_then(|name| self.find(channel, name)) {
             return number;
         }
-        let lane = Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), lease: None, into: None };
+        let lane = Lane { channel: Arc::clone(channel), name, items: BTreeSet::new(), lease: None, turn: None, into: None };
         self.names.extend(lane.name.clone().map(|name| ((Arc::clone(channel), name), fresh)));
         self.lanes.insert(fresh, lane);
         fresh
@@ -63,9 +65,10 @@ impl Lanes {
         }
         let mut moved = self.joined.remove(&from).unwrap_or_default();
         moved.insert(from);
+        self.set_turn(into, None);
         for number in &moved {
             if let Some(lane) = self.lanes.get_mut(number) {
-                lane.into = Some(into);
+                (lane.into, lane.turn) = (Some(into), None);
             }
         }
         self.joined.entry(into).or_default().extend(moved);
@@ -74,6 +77,18 @@ impl Lanes {
     pub(super) fn put(&mut self, number: u64, item: ItemId) {
         if let Some(lane) = self.lanes.get_mut(&number) {
             lane.items.insert(item);
+            lane.turn = None;
+        }
+    }
+
+    /// The item that what comes next into this lane may become part of.
+    pub(super) fn turn(&self, number: u64) -> Option<ItemId> {
+        self.lanes.get(&number)?.turn
+    }
+
+    pub(super) fn set_turn(&mut self, number: u64, turn: Option<ItemId>) {
+        if let Some(lane) = self.lanes.get_mut(&number) {
+            lane.turn = turn;
         }
     }
 
@@ -153,6 +168,12 @@ impl Lanes {
         lost.sort_by_key(|held| held.item);
         group.iter().for_each(|number| self.tidy(*number));
         lost
+    }
+
+    /// The leases that are out of a channel's lanes, with the name that each lane goes by now.
+    pub(super) fn leases(&self, channel: &str) -> impl Iterator<Item = (&Held, Option<&ThreadId>)> {
+        let lanes = self.lanes.iter().filter(move |(_, lane)| *lane.channel == *channel);
+        lanes.filter_map(|(number, lane)| Some((lane.lease.as_ref()?, self.name(lane.into.unwrap_or(*number)))))
     }
 
     pub(super) fn all(&self) -> Vec<u64> {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::lanes::Held;
-use super::state::{ItemPlace, State, lane_number, lane_ref};
-use crate::{AttemptRow, InboxLease, LaneRef, LeaseRequest, LeasedEvent, NewMessage, Outcome, Settled, is_told, why_kept};
+use super::state::{ItemPlace, State, Webhook, lane_number, lane_ref};
+use crate::{
+    AttemptRow, InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, NewMessage, Outcome, Settled, is_told, why_kept,
+};
 use hapax_domain::{Fence, ItemId};
 
 impl State {
@@ -39,8 +41,24 @@ impl State {
         let (fence, until_ms) = (Fence(self.last_fence), now + ask.hold_ms);
         self.lanes.hold(number, Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms });
         item.attempt += 1;
+        if self.lanes.turn(number) == Some(id) {
+            self.lanes.set_turn(number, None);
+        }
         let first = self.events.get(item.events.first()?)?;
         let events = item.events.iter().filter_map(|id| Some((*id, self.events.get(id)?)));
+        let mut parts: Vec<(&Arc<Webhook>, usize)> = Vec::new();
+        for (_, recorded) in events.clone() {
+            match parts.last_mut().filter(|(webhook, _)| Arc::ptr_eq(webhook, &recorded.webhook)) {
+                Some((_, events)) => *events += 1,
+                None => parts.push((&recorded.webhook, 1)),
+            }
+        }
+        let part = |(webhook, events): (&Arc<Webhook>, usize)| LeasedPart {
+            body: webhook.body.clone(),
+            webhook_events: webhook.events,
+            events,
+        };
+        let rest = parts.into_iter().skip(1).map(part).collect();
         let thread = self.lanes.name(number);
         Some(InboxLease {
             lane: lane_ref(number),
@@ -60,9 +78,11 @@ impl State {
                     id,
                     kind: recorded.event.kind,
                     index: recorded.event.index,
+                    account: recorded.event.account.clone(),
                     thread: thread.cloned().or_else(|| recorded.event.thread()),
                 })
                 .collect(),
+            rest,
         })
     }
 
@@ -121,13 +141,13 @@ impl State {
                     item.due_ms = now + wait_ms;
                 }
             }
-            Outcome::HandBack { wait_ms, called } => {
-                if let Some(why) = &called {
-                    self.log_attempt(&held, now, name, why);
+            Outcome::HandBack { wait_ms, why, called } => {
+                if called {
+                    self.log_attempt(&held, now, name, why.as_deref().unwrap_or_default());
                 }
                 if let Some(item) = self.items.get_mut(&held.item) {
-                    item.attempt -= u32::from(called.is_none());
-                    item.why = called.or(item.why.take());
+                    item.attempt -= u32::from(!called);
+                    item.why = why.or(item.why.take());
                     item.due_ms = now + wait_ms;
                 }
             }

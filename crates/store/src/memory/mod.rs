@@ -1,5 +1,6 @@
 //! The strict reference model: the contract in plain collections behind one lock. For tests, and to compare every engine with.
 
+mod claims;
 mod lanes;
 mod leases;
 mod outbox;
@@ -7,19 +8,24 @@ mod reads;
 mod state;
 mod threads;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use state::{State, lane_number};
 use tokio::sync::Notify;
 
 use super::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, NewMessage, OutboxLease, OutboxLeaseRequest, Outcome,
-    Promise, Purged, Redrive, SendOutcome, Settled, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, NewMessage, Outbox, OutboxLease,
+    OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError, Submitted,
+    Upkeep,
 };
 use crate::clock::Clock;
+use crate::pieces::Piece;
+use crate::registers;
 
 /// All state in memory; gone with the process. Clones are further instances on the same data.
 #[derive(Clone)]
@@ -53,7 +59,7 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl Inbox for MemoryStore {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let accepted = self.lock().accept(&arrival, self.now());
         self.work.notify_waiters();
@@ -81,6 +87,25 @@ impl Store for MemoryStore {
         Ok(settled)
     }
 
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        let moved = self.lock().redrive(&which, max, self.now());
+        self.work.notify_waiters();
+        Ok(moved)
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        let item = self.lock().replay(event, self.now());
+        self.work.notify_waiters();
+        Ok(item)
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        Ok(self.lock().mark_read(thread))
+    }
+}
+
+#[async_trait]
+impl Outbox for MemoryStore {
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
         let submitted = self.lock().submit(message, self.now())?;
         self.work.notify_waiters();
@@ -125,47 +150,71 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        Ok(self.lock().mark_read(thread))
+    fn limit_outbox(&self, most: usize) {
+        self.lock().outbox.most = Some(most);
+    }
+}
+
+#[async_trait]
+impl Registers for MemoryStore {
+    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        registers::check(name, Some(value), None)?;
+        Ok(self.lock().remember(name, value, self.now()))
     }
 
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        let moved = self.lock().redrive(&which, max, self.now());
-        self.work.notify_waiters();
-        Ok(moved)
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        let keep_ms = registers::check(name, new, keep_ms)?;
+        Ok(self.lock().amend(name, expected, new, keep_ms, self.now()))
+    }
+}
+
+#[async_trait]
+impl Pieces for MemoryStore {
+    async fn put_piece(&self, name: &str, n: u32, bytes: Bytes, keep_ms: i64) -> Result<(), StoreError> {
+        let piece = Piece::new(name, n, bytes, keep_ms, self.now())?;
+        self.lock().pieces.insert((name.to_owned(), n), piece);
+        Ok(())
     }
 
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        let item = self.lock().replay(event, self.now());
-        self.work.notify_waiters();
-        Ok(item)
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.lock().pieces.get(&(name.to_owned(), n)).map(|piece| piece.bytes.clone()))
     }
 
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        self.lock().pieces.retain(|(of, _), _| of != name);
+        Ok(())
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut held: BTreeMap<String, u64> = BTreeMap::new();
+        for piece in self.lock().pieces.values() {
+            *held.entry(piece.channel().to_owned()).or_default() += piece.bytes.len() as u64;
+        }
+        Ok(held.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl Upkeep for MemoryStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         Ok(self.lock().purge(retention, max, self.now()))
-    }
-
-    async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        Ok(self.lock().remember(name, value))
-    }
-
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        Ok(self.lock().amend(name, expected, new))
-    }
-
-    fn wait(&self) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.work).notified_owned())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn limit_outbox(&self, most: usize) {
-        self.lock().outbox.most = Some(most);
-    }
-
     fn promise(&self) -> Promise {
         Promise::Degraded(vec!["memory: keeps nothing on disk; everything accepted is lost when hapax stops".to_owned()])
+    }
+
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.work).notified_owned())
     }
 }

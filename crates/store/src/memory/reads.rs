@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use hapax_domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids, status_of_inbound};
+use hapax_domain::{Direction, EventId, ItemId, MessageId, ThreadId, ids, limits, status_of_inbound};
 
 use super::MemoryStore;
+use super::lanes::Held;
 use super::state::{Item, ItemPlace, Recorded, State};
 use crate::{
     Answer, AttemptRow, ChannelCounts, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState,
     MessageRow, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
+    WithBot,
 };
 
 #[async_trait]
@@ -53,6 +55,21 @@ impl Reads for MemoryStore {
         };
         let rows = state.items.iter().filter(|(id, item)| wanted(**id, item));
         Ok(page(rows.map(|(id, item)| state.inbox_row(*id, item)), query.limit))
+    }
+
+    async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
+        let (now_ms, state) = (self.now(), self.lock());
+        let tell = |(held, thread): (&Held, Option<&ThreadId>)| {
+            let item = state.items.get(&held.item).filter(|_| held.until_ms > now_ms)?;
+            let event = *item.events.first()?;
+            let recorded = &state.events.get(&event)?.event;
+            let (account, thread) = (recorded.account.clone(), thread.cloned().or_else(|| recorded.thread()));
+            Some(WithBot { item: held.item, event, account, thread, attempt: item.attempt })
+        };
+        let mut rows: Vec<WithBot> = state.lanes.leases(channel).filter_map(tell).collect();
+        rows.sort_by_key(|row| row.item);
+        rows.truncate(limits::WITH_BOT_MAX);
+        Ok(rows)
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
@@ -119,6 +136,7 @@ impl Reads for MemoryStore {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
+        let now = self.now();
         let state = self.lock();
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
         for (id, item) in &state.items {
@@ -142,6 +160,7 @@ impl Reads for MemoryStore {
             channels: channels.into_values().collect(),
             outbox_waiting: state.outbox.count_open(false),
             outbox_unknown: state.outbox.count_open(true),
+            claims: state.claims.counts(now),
         })
     }
 }

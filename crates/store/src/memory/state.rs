@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_domain::age::{Dated, sift};
-use hapax_domain::{Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
+use hapax_domain::{Coalesce, Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
 
+use super::claims::Kept;
 use super::lanes::Lanes;
 use super::outbox::Outbox;
 use super::threads::{Learned, Said, Threads};
+use crate::pieces::{Piece, purged_at_once};
+use crate::registers::Register;
 use crate::{
     Accepted, Answer, Arrival, AttemptRow, Changed, Copies, Disposition, EntryId, KeptHeaders, LaneRef, NewMessage, OutboxLease,
     OutboxLeaseRequest, Purged, SUSPECTED, SendOutcome, Settled, StoreError, Submitted, suspected,
@@ -33,7 +36,9 @@ pub(super) struct State {
     pub(super) attempts: Vec<(EventId, AttemptRow)>,
     pub(super) copies: HashMap<EventId, Copies>,
     pub(super) answers: HashMap<EventId, Answer>,
-    settings: HashMap<String, String>,
+    registers: HashMap<String, Register>,
+    pub(super) claims: Kept,
+    pub(super) pieces: BTreeMap<(String, u32), Piece>,
     pub(super) outbox: Outbox,
     pub(super) threads: Threads,
 }
@@ -127,7 +132,7 @@ impl State {
                 continue;
             }
             let held = |guard| self.keys.get(&guard).filter(|held| held.expires_ms > now);
-            if let Some(first) = new.event.guard.filter(|_| new.event.suspects_full).and_then(held) {
+            if let Some(first) = new.event.guard.filter(|_| new.event.guard_suppresses).and_then(held) {
                 accepted.push(Accepted::Duplicate(first.event));
                 continue;
             }
@@ -159,8 +164,9 @@ impl State {
                         Some(item)
                     }
                     None => {
-                        let place = ItemPlace::InLane(self.lane(&arrival.channel, new.event.lane(), lane.clone()));
-                        let item = self.add_item(id, id, &arrival.channel, place, None, now);
+                        let number = self.lane(&arrival.channel, new.event.lane(), lane.clone());
+                        let coalesce = arrival.coalesce.filter(|_| lane.is_some());
+                        let item = self.take_turn(number, id, &arrival.channel, coalesce, now);
                         new_items.extend(lane.map(|lane| (lane, item)));
                         Some(item)
                     }
@@ -185,6 +191,26 @@ impl State {
         }
         self.keys.insert(guard, Claim { event, fingerprint: 0, expires_ms });
         None
+    }
+
+    /// Makes an event part of the turn that its lane has open, or an item of its own.
+    fn take_turn(&mut self, lane: u64, id: EventId, channel: &Arc<str>, coalesce: Option<Coalesce>, now: i64) -> ItemId {
+        let open = coalesce.zip(self.lanes.turn(lane)).and_then(|(coalesce, turn)| {
+            let takes = |item: &&mut Item| coalesce.takes(item.due_ms, item.events.len(), now);
+            let item = self.items.get_mut(&turn).filter(takes)?;
+            item.events.push(id);
+            item.due_ms = coalesce.due_ms(item.received_ms, now);
+            Some(turn)
+        });
+        if let Some(turn) = open {
+            return turn;
+        }
+        let item = self.add_item(id, id, channel, ItemPlace::InLane(lane), None, now);
+        if let (Some(coalesce), Some(made)) = (coalesce, self.items.get_mut(&item)) {
+            made.due_ms = coalesce.due_ms(now, now);
+            self.lanes.set_turn(lane, Some(item));
+        }
+        item
     }
 
     fn add_item(
@@ -269,6 +295,7 @@ impl State {
         for key in &expired {
             self.keys.remove(key);
         }
+        let more = self.claims.purge(max, now) | self.purge_registers(max, now) | self.purge_pieces(purged_at_once(max), now);
         let open: BTreeSet<EventId> = self.items.values().flat_map(|item| item.events.iter().copied()).collect();
         let longest = retention.iter().map(|(_, keep_ms)| *keep_ms).max();
         let keep_of =
@@ -296,7 +323,7 @@ impl State {
         };
         let needed: BTreeSet<u128> =
             self.events.iter().filter(|(id, _)| open.contains(id)).map(|(id, recorded)| whole(*id, recorded)).collect();
-        let (mut gone, mut webhooks, mut more) = (Vec::new(), BTreeSet::new(), expired.len() == max);
+        let (mut gone, mut webhooks, mut more) = (Vec::new(), BTreeSet::new(), expired.len() == max || more);
         for (id, recorded) in self.events.iter().filter(|(id, recorded)| old(**id, recorded)) {
             let webhook = whole(*id, recorded);
             if needed.contains(&webhook) {
@@ -373,18 +400,46 @@ impl State {
         self.outbox.cancel(id, now, &self.threads)
     }
 
-    pub(super) fn remember(&mut self, name: &str, value: &str) -> String {
-        self.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned()).clone()
+    fn register(&self, name: &str, now: i64) -> Option<&str> {
+        self.registers.get(name).filter(|register| !register.is_over(now)).map(|register| &*register.value)
     }
 
-    pub(super) fn amend(&mut self, name: &str, expected: Option<&str>, new: Option<&str>) -> Option<String> {
-        if self.settings.get(name).map(String::as_str) == expected {
+    pub(super) fn remember(&mut self, name: &str, value: &str, now: i64) -> String {
+        let kept = self.register(name, now).map(str::to_owned);
+        kept.or_else(|| self.amend(name, None, Some(value), None, now)).unwrap_or_default()
+    }
+
+    pub(super) fn amend(
+        &mut self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+        now: i64,
+    ) -> Option<String> {
+        if self.register(name, now) == expected {
+            let put = |new: &str| Register { value: new.to_owned(), ends_ms: keep_ms.map(|keep_ms| now + keep_ms) };
             match new {
-                Some(new) => self.settings.insert(name.to_owned(), new.to_owned()),
-                None => self.settings.remove(name),
+                Some(new) => self.registers.insert(name.to_owned(), put(new)),
+                None => self.registers.remove(name),
             };
         }
-        self.settings.get(name).cloned()
+        self.register(name, now).map(str::to_owned)
+    }
+
+    fn purge_pieces(&mut self, max: usize, now: i64) -> bool {
+        let over = self.pieces.iter().filter(|(_, piece)| piece.ends_ms <= now).map(|(key, _)| key.clone());
+        let over: Vec<(String, u32)> = over.take(max).collect();
+        over.iter().for_each(|key| drop(self.pieces.remove(key)));
+        over.len() == max
+    }
+
+    /// Removes at most `max` that are over; true when there may be more.
+    fn purge_registers(&mut self, max: usize, now: i64) -> bool {
+        let over = self.registers.iter().filter(|(_, register)| register.is_over(now)).map(|(name, _)| name.clone());
+        let over: Vec<String> = over.take(max).collect();
+        over.iter().for_each(|name| drop(self.registers.remove(name)));
+        over.len() == max
     }
 
     pub(super) fn keys_held(&self) -> u64 {

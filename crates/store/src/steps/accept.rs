@@ -1,11 +1,11 @@
 //! Taking in: many webhooks in one transaction, each as if it had come alone.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use hapax_domain::limits::NAME_HOPS_MAX;
-use hapax_domain::{Direction, EventId, ThreadId, ids};
+use hapax_domain::{Coalesce, Direction, EventId, ThreadId, ids};
 
 use super::engine::{First, Pool, Tx, TxError, Wanted};
 use super::records::{
@@ -17,7 +17,12 @@ use super::work::Work;
 use crate::{Accepted, Arrival, Disposition, NewEvent, suspected};
 
 /// Webhooks that share a transaction.
-pub(super) struct AcceptAll(pub(super) Vec<Arc<Arrival>>);
+pub(super) struct AcceptAll {
+    arrivals: Vec<Arc<Arrival>>,
+    /// Keys of copies that came under another name of their message: such a copy may hold no key of its own. Found out while the step runs,
+    /// which is then run again.
+    other_names: Mutex<HashSet<Hash>>,
+}
 
 #[async_trait]
 impl Step for AcceptAll {
@@ -25,12 +30,12 @@ impl Step for AcceptAll {
     const POOL: Pool = Pool::Ingest;
 
     fn numbers(&self) -> usize {
-        self.0.iter().map(|arrival| arrival.events.len()).sum()
+        self.arrivals.iter().map(|arrival| arrival.events.len()).sum()
     }
 
     fn first(&self) -> First {
         let mut first = First::default();
-        for (arrival, new) in self.0.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
+        for (arrival, new) in self.arrivals.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
             first.keys.push(new.event.key.0);
             first.keys.extend(new.event.guard.map(|guard| guard.0));
             if let Some(spelt) = waits_in(new) {
@@ -44,21 +49,16 @@ impl Step for AcceptAll {
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<Vec<Accepted>>, TxError> {
         let now_ms = tx.now_ms();
-        let numbers: Vec<Vec<u64>> = self.0.iter().map(|arrival| arrival.events.iter().map(|_| tx.number()).collect()).collect();
+        let draw = |arrival: &Arc<Arrival>| arrival.events.iter().map(|_| tx.number()).collect();
+        let numbers: Vec<Vec<u64>> = self.arrivals.iter().map(draw).collect();
         let holders = self.claim(tx, &numbers, now_ms).await?;
         let mut verdicts: Vec<Vec<Accepted>> =
-            self.0.iter().zip(&numbers).map(|(arrival, own)| judge(arrival, own, &holders)).collect();
+            self.arrivals.iter().zip(&numbers).map(|(arrival, own)| judge(arrival, own, &holders)).collect();
         let suspects = self.guard(tx, &numbers, &verdicts, now_ms).await?;
-        for ((arrival, numbers), verdicts) in self.0.iter().zip(&numbers).zip(&mut verdicts) {
-            for ((new, number), verdict) in arrival.events.iter().zip(numbers).zip(verdicts) {
-                if let Some(first) = suspects.get(number).filter(|_| new.event.suspects_full) {
-                    *verdict = Accepted::Duplicate(*first);
-                }
-            }
-        }
+        self.suppress(&numbers, &mut verdicts, &suspects)?;
         let mut work = Work::new(now_ms);
         self.load(tx, &mut work, &verdicts).await?;
-        for ((arrival, numbers), verdicts) in self.0.iter().zip(&numbers).zip(&verdicts) {
+        for ((arrival, numbers), verdicts) in self.arrivals.iter().zip(&numbers).zip(&verdicts) {
             work.record(arrival, numbers, verdicts, &suspects);
         }
         if verdicts.iter().flatten().any(|verdict| verdict.is_new()) {
@@ -76,10 +76,18 @@ impl Step for AcceptAll {
 }
 
 impl AcceptAll {
+    pub(super) fn new(arrivals: Vec<Arc<Arrival>>) -> Self {
+        Self { arrivals, other_names: Mutex::default() }
+    }
+
+    fn other_names(&self) -> MutexGuard<'_, HashSet<Hash>> {
+        self.other_names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Who holds each key now, we or others.
     async fn claim<T: Tx>(&self, tx: &mut T, numbers: &[Vec<u64>], now_ms: i64) -> Result<HashMap<Hash, KeyRec>, TxError> {
         let mut first: HashMap<Hash, KeyRec> = HashMap::new();
-        for (arrival, numbers) in self.0.iter().zip(numbers) {
+        for (arrival, numbers) in self.arrivals.iter().zip(numbers) {
             for (new, &event) in arrival.events.iter().zip(numbers) {
                 first.entry(new.event.key.0).or_insert_with(|| KeyRec {
                     key: new.event.key.0,
@@ -91,11 +99,41 @@ impl AcceptAll {
             }
         }
         let mut keys: Vec<KeyRec> = first.values().cloned().collect();
+        keys.retain(|key| !self.other_names().contains(&key.key));
         keys.sort_unstable_by_key(|key| key.key);
         for holder in tx.claim(&keys).await?.into_iter().flatten() {
             first.insert(holder.key, holder);
         }
         Ok(first)
+    }
+
+    /// Of what is only counted where another event holds its guard, makes copies of that one.
+    fn suppress(
+        &self,
+        numbers: &[Vec<u64>],
+        verdicts: &mut [Vec<Accepted>],
+        suspects: &HashMap<u64, EventId>,
+    ) -> Result<(), TxError> {
+        let (mut firsts, mut keys) = (HashMap::new(), HashSet::new());
+        for ((arrival, numbers), verdicts) in self.arrivals.iter().zip(numbers).zip(&*verdicts) {
+            for ((new, number), verdict) in arrival.events.iter().zip(numbers).zip(verdicts) {
+                if let Some(first) = suspects.get(number).filter(|_| new.event.guard_suppresses) {
+                    firsts.insert(verdict.event(), *first);
+                    keys.insert(new.event.key.0);
+                }
+            }
+        }
+        let mut known = self.other_names();
+        if *known != keys {
+            *known = keys;
+            return Err(TxError::Conflict("a message came under another name".to_owned()));
+        }
+        for verdict in verdicts.iter_mut().flatten() {
+            if let Some(first) = firsts.get(&verdict.event()) {
+                *verdict = Accepted::Duplicate(*first);
+            }
+        }
+        Ok(())
     }
 
     /// Claims what the new events were signed with. Gives those of them whose guard another event holds, and that event.
@@ -108,7 +146,7 @@ impl AcceptAll {
     ) -> Result<HashMap<u64, EventId>, TxError> {
         let mut first: HashMap<Hash, KeyRec> = HashMap::new();
         let mut guarded: Vec<(Hash, u64)> = Vec::new();
-        for ((arrival, numbers), verdicts) in self.0.iter().zip(numbers).zip(verdicts) {
+        for ((arrival, numbers), verdicts) in self.arrivals.iter().zip(numbers).zip(verdicts) {
             for (_, place, new) in new_in(arrival, verdicts) {
                 let (Some(guard), Some(&event)) = (new.event.guard, numbers.get(place)) else { continue };
                 let expires_ms = now_ms + arrival.window_ms;
@@ -133,7 +171,7 @@ impl AcceptAll {
 
     /// Loads all that the new events may change.
     async fn load<T: Tx>(&self, tx: &mut T, work: &mut Work, verdicts: &[Vec<Accepted>]) -> Result<(), TxError> {
-        let fresh = || self.0.iter().zip(verdicts).flat_map(|(arrival, verdicts)| new_in(arrival, verdicts));
+        let fresh = || self.arrivals.iter().zip(verdicts).flat_map(|(arrival, verdicts)| new_in(arrival, verdicts));
         let mut wanted = Wanted::default();
         for (arrival, _, new) in fresh() {
             let event = &new.event;
@@ -164,6 +202,10 @@ impl AcceptAll {
             }
         }
         work.load_groups(tx).await?;
+        if self.arrivals.iter().any(|arrival| arrival.coalesce.is_some()) {
+            let items = work.lanes.values().filter_map(|row| row.turn).collect();
+            work.load(tx, Wanted { items, ..Wanted::default() }).await?;
+        }
 
         // Those in doubt are in lanes of their own, with nobody else in them.
         let doubted: Vec<Hash> = work.outs.values().filter(|out| out.unknown).map(|out| out.lane).collect();
@@ -342,6 +384,37 @@ impl Work {
         }
     }
 
+    /// Makes a new item part of the turn that its lane has open, or puts it in line; returns the item that its event is in.
+    fn take_turn(&mut self, mut item: ItemRec, peer: String, coalesce: Option<Coalesce>) -> u64 {
+        let (now_ms, number) = (self.now_ms, item.number);
+        let Some(coalesce) = coalesce else {
+            self.add_item(item, Some(peer));
+            return number;
+        };
+        let lane = self.speaker(&item.lane);
+        let open = self.lanes.get(&lane).and_then(|row| self.items.get(&row.turn?));
+        let open = open.filter(|open| coalesce.takes(open.due_ms, open.events.len(), now_ms)).map(|open| open.number);
+        if let Some(open) = open.and_then(|open| self.items.change(&open)) {
+            open.events.append(&mut item.events);
+            open.due_ms = coalesce.due_ms(open.received_ms, now_ms);
+            let (turn, due_ms) = (open.number, open.due_ms);
+            // Nobody holds a turn that is open; what is before it in its lane may be leased.
+            if self.lanes.get(&lane).is_some_and(|row| row.first == turn)
+                && self.leased_until(&lane).is_none()
+                && let Some(row) = self.lanes.change(&lane)
+            {
+                row.due_ms = due_ms;
+            }
+            return turn;
+        }
+        item.due_ms = coalesce.due_ms(now_ms, now_ms);
+        self.add_item(item, Some(peer));
+        if let Some(row) = self.lanes.change(&lane) {
+            row.turn = Some(number);
+        }
+        number
+    }
+
     /// Puts a new event where it belongs; returns its item. Events of one lane in one webhook are one item.
     fn line_up(
         &mut self,
@@ -391,10 +464,11 @@ impl Work {
                     }
                     return Some(first);
                 }
-                items.insert(item.lane, number);
                 self.inbox_lane(&arrival.channel, &spelt, &thread);
-                self.add_item(item, Some(thread.peer));
-                return Some(number);
+                let lane = item.lane;
+                let taken = self.take_turn(item, thread.peer, arrival.coalesce);
+                items.insert(lane, taken);
+                return Some(taken);
             }
         }
         self.items.put(number, item);

@@ -4,16 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hapax_domain::age::Dated;
 
 use super::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
-    ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec,
+    Queue, ThreadRec,
 };
+use crate::pieces::Piece;
+use crate::registers::Register;
 use crate::{
-    After, Answer, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive, Spelling, Stats,
-    StoreError, Table, ThreadQuery,
+    After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive,
+    Stats, StoreError, Table, ThreadQuery,
 };
 
 /// Why a transaction came to nothing. Nothing of it was kept: an engine makes sure of that before it says so.
@@ -123,7 +126,45 @@ pub trait Engine: Send + Sync + 'static {
 
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError>;
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError>;
+    /// See [`crate::Registers::amend`]; what is asked for was checked.
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError>;
+
+    /// Puts a register as it was in another store.
+    async fn put_register(&self, name: &str, register: &Register) -> Result<(), StoreError>;
+
+    /// Removes at most `max` registers that are over; returns how many.
+    async fn purge_registers(&self, max: usize) -> Result<u64, StoreError>;
+
+    /// Puts a piece, whether it is there or not.
+    async fn put_piece(&self, piece: &Piece) -> Result<(), StoreError>;
+
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError>;
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError>;
+
+    /// By channel, in the order of their names.
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError>;
+
+    /// Removes at most `max` pieces whose time is over; returns how many.
+    async fn purge_pieces(&self, max: usize) -> Result<u64, StoreError>;
+
+    /// By fence, highest first, without results, at most `limit`; none that are over.
+    async fn list_claims(&self, query: &ClaimQuery, now_ms: i64, limit: usize) -> Result<Vec<ClaimRec>, StoreError>;
+
+    /// How many there are, those that are over included.
+    async fn count_claims(&self, now_ms: i64) -> Result<ClaimCounts, StoreError>;
+
+    /// Removes at most `max` claims that are over; returns how many.
+    async fn purge_claims(&self, max: usize) -> Result<u64, StoreError>;
+
+    /// Lanes of a channel's inbox that are leased until later than `now_ms`, at most `limit`.
+    async fn list_held(&self, channel: &str, now_ms: i64, limit: usize) -> Result<Vec<LaneRec>, StoreError>;
 
     async fn stats(&self) -> Result<Stats, StoreError>;
 
@@ -141,10 +182,7 @@ pub trait Engine: Send + Sync + 'static {
     /// The store's clock.
     async fn now_ms(&self) -> Result<i64, StoreError>;
 
-    /// See [`crate::Store::learn_spelling`].
-    fn learn_spelling(&self, _spelling: Spelling) {}
-
-    /// Records of one kind in the order of their own keys, after this one, at most `limit`; events without bodies, settings all at once. Items,
+    /// Records of one kind in the order of their own keys, after this one, at most `limit`; events without bodies. Items,
     /// messages in the outbox and paused accounts are not asked for: there are lists of them.
     async fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Result<Vec<Moved>, StoreError>;
 
@@ -173,7 +211,7 @@ pub trait Tx: Send {
 
     /// Loads what is there of what is wanted, in the order of the fields of [`Wanted`], each seeing all that was committed before it.
     ///
-    /// Lanes, `locked_events`, threads, provider names, messages and messages in the outbox are locked until the end, and read as they are
+    /// Lanes, `locked_events`, threads, claims, provider names, messages and messages in the outbox are locked until the end, and read as they are
     /// once locked.
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError>;
 
@@ -214,6 +252,7 @@ pub struct First {
     pub threads: Vec<(String, String)>,
     /// (account, request id)
     pub requests: Vec<(String, String)>,
+    pub claims: Vec<Hash>,
 }
 
 /// What a step needs to see. Loaded in this order.
@@ -247,6 +286,8 @@ pub struct Wanted {
     pub lowest_outs: Vec<Hash>,
     /// Channels and accounts of which it matters how many messages are in the outbox, those in doubt apart. Not locked.
     pub waiting: Vec<(String, String)>,
+    /// Claims with their results, by [`super::records::claim_hash`].
+    pub claims: Vec<Hash>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -267,6 +308,7 @@ pub struct Loaded {
     pub outs: HashMap<u64, OutRec>,
     /// By channel, account, and whether the replies are meant or the rest; each that is wanted, and both of it.
     pub waiting: HashMap<(String, String, bool), usize>,
+    pub claims: HashMap<Hash, ClaimRec>,
 }
 
 /// What a step writes. `new_…` are inserted, plain ones updated, `gone_…` removed; every record is named once.
@@ -307,6 +349,9 @@ pub struct Changes {
     pub answers: Vec<AnswerRec>,
     /// Threads that were marked as read, and how many were unread: for engines that show each message's status on its own.
     pub marked_read: Vec<(Hash, u64)>,
+    pub new_claims: Vec<ClaimRec>,
+    pub claims: Vec<ClaimRec>,
+    pub gone_claims: Vec<Hash>,
 }
 
 /// What a thread is made of.

@@ -35,12 +35,13 @@ impl Work {
         self.lowest.entry(lane).or_default().insert(fresh.first);
         match self.lanes.get(&lane).map(|row| fresh.first < row.first) {
             None => self.lanes.put(lane, LaneRec { hash: lane, ..fresh }),
-            Some(false) => {}
+            Some(false) => self.close_turn(&lane),
             Some(true) => {
                 let leased = self.leased_until(&lane).is_some();
                 if let Some(row) = self.lanes.change(&lane) {
                     row.first = fresh.first;
                     row.priority = fresh.priority;
+                    row.turn = None;
                     if !leased {
                         row.due_ms = fresh.due_ms;
                     }
@@ -48,6 +49,15 @@ impl Work {
             }
         }
         lane
+    }
+
+    /// From now on nothing becomes part of the lane's last item any more.
+    pub(super) fn close_turn(&mut self, lane: &Hash) {
+        if self.lanes.get(lane).is_some_and(|row| row.turn.is_some())
+            && let Some(row) = self.lanes.change(lane)
+        {
+            row.turn = None;
+        }
     }
 
     pub(super) fn remove_item(&mut self, number: u64) {
@@ -170,10 +180,11 @@ impl Work {
         }
         into.due_ms = leased_until.unwrap_or(into.due_ms);
         into.joined.extend(&moved);
+        into.turn = None;
         self.lanes.put(to, into);
         for lane in &moved {
             if let Some(row) = self.lanes.change(lane) {
-                (row.joined_to, row.due_ms) = (Some(to), NEVER_MS);
+                (row.joined_to, row.due_ms, row.turn) = (Some(to), NEVER_MS, None);
                 row.joined.clear();
             }
         }
@@ -204,5 +215,6 @@ pub(super) fn empty(queue: Queue, hash: Hash, channel: &std::sync::Arc<str>) -> 
         peer: None,
         joined_to: None,
         joined: Vec::new(),
+        turn: None,
     }
 }

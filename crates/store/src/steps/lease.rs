@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use hapax_domain::{Fence, ThreadId};
 
 use super::engine::{Due, First, Pool, Tx, TxError, Wanted};
-use super::records::{EventRec, Hash, Held, LaneRec, NEVER_MS, Queue};
+use super::records::{EventRec, Hash, Held, ItemRec, LaneRec, NEVER_MS, Queue};
 use super::run::Step;
 use super::work::Work;
-use crate::{InboxLease, LaneRef, LeaseRequest, LeasedEvent};
+use crate::{InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart};
 
 pub(super) struct LeaseInbox(pub(super) LeaseRequest);
 
@@ -41,6 +41,8 @@ impl Step for LeaseInbox {
         let bodies = order.iter().filter_map(first).map(|item| item.webhook).collect();
         let events = order.iter().filter_map(first).flat_map(|item| item.events.clone()).collect();
         work.load(tx, Wanted { events, bodies, ..Wanted::default() }).await?;
+        let bodies = work.further_webhooks(&order);
+        work.load(tx, Wanted { bodies, ..Wanted::default() }).await?;
         // What waits behind the first matters only where there is nothing left of the first to deliver, or lanes are joined.
         let open = order.iter().filter(|lane| !work.can_deliver(lane) || work.is_joined(lane));
         let lowest_items = open.flat_map(|lane| work.group(lane)).collect();
@@ -130,14 +132,17 @@ impl Work {
             until_ms: self.now_ms + ask.hold_ms,
         };
         let row = self.lanes.change(hash)?;
+        row.turn = row.turn.filter(|turn| *turn != held.number);
         row.due_ms = held.until_ms;
         row.held = Some(held.clone());
         let events = item.events.iter().filter_map(|number| self.events.get(number)).map(|event| LeasedEvent {
             id: event.event_id(),
             kind: event.kind,
             index: event.index,
+            account: event.account.clone(),
             thread: self.thread_in(&lane, event),
         });
+        let (events, rest) = (events.collect(), self.further_parts(&item));
         Some(InboxLease {
             lane: LaneRef(*hash),
             fence: Fence(fence),
@@ -151,8 +156,36 @@ impl Work {
             headers: carried.headers,
             body: carried.body,
             webhook_events: carried.events,
-            events: events.collect(),
+            events,
+            rest,
         })
+    }
+
+    /// The webhooks of turns, other than their first.
+    fn further_webhooks(&self, order: &[Hash]) -> Vec<u64> {
+        let first = |lane: &Hash| self.items.get(&self.lanes.get(lane)?.first);
+        let further = |item: &ItemRec| {
+            let webhooks = item.events.iter().filter_map(|number| Some(self.events.get(number)?.webhook));
+            webhooks.filter(|webhook| *webhook != item.webhook).collect::<Vec<u64>>()
+        };
+        let mut webhooks: Vec<u64> = order.iter().filter_map(first).flat_map(further).collect();
+        webhooks.dedup();
+        webhooks
+    }
+
+    /// What a turn delivers of its webhooks behind the first.
+    fn further_parts(&self, item: &ItemRec) -> Vec<LeasedPart> {
+        let mut parts: Vec<(u64, LeasedPart)> = Vec::new();
+        let events = item.events.iter().filter_map(|number| self.events.get(number));
+        for webhook in events.map(|event| event.webhook).filter(|webhook| *webhook != item.webhook) {
+            if let Some((_, part)) = parts.last_mut().filter(|(last, _)| *last == webhook) {
+                part.events += 1;
+            } else if let Some(carried) = self.events.get(&webhook).and_then(|event| event.carried.as_ref()) {
+                let (body, webhook_events) = (carried.body.clone(), carried.events);
+                parts.push((webhook, LeasedPart { body, webhook_events, events: 1 }));
+            }
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
     }
 
     /// The thread of an event that is leased: the one whose lane it is, or, outside of those, as it is spelt.

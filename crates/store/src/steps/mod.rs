@@ -14,6 +14,7 @@ mod lanes;
 mod threads;
 
 mod accept;
+mod claims;
 mod lease;
 mod provider_feedback;
 mod settle;

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use hapax_domain::claim::ClaimState;
 
 use super::engine::{Engine, Pool, Tx, TxError, Wanted};
 use super::records::{AttemptRec, EventRec, Held, ItemPlace, ItemRec, KeyRec, OutRec, Queue, name_hash, thread_hash};
 use super::run::{Step, run};
 use super::store::ServerStore;
 use super::work::Work;
-use crate::moving::{Dumped, IMPORTING, PAGE_BYTES, half_filled, not_empty};
+use crate::moving::{Dumped, IMPORTING, LONG_PAGE, PAGE_BYTES, half_filled, not_empty};
 use crate::{After, Bookmark, InboxQuery, Moved, Moving, OutboxQuery, StoreError, Table};
 
 /// Bodies of one transaction of an import; a larger one has a transaction to itself.
@@ -52,10 +53,9 @@ impl<E: Engine> Moving for ServerStore<E> {
         let mut copies = Vec::new();
         for record in &records {
             match record {
-                Moved::Setting { name, value } => {
-                    self.engine.remember(name, value).await?;
-                }
+                Moved::Setting { name, register } => self.engine.put_register(name, register).await?,
                 Moved::Paused(paused) => self.engine.put_paused(paused).await?,
+                Moved::Piece(piece) => self.engine.put_piece(piece).await?,
                 Moved::Copies(more) => copies.push(*more),
                 _ => {}
             }
@@ -71,8 +71,7 @@ impl<E: Engine> Moving for ServerStore<E> {
     }
 
     async fn is_half_filled(&self) -> Result<bool, StoreError> {
-        let settings = self.engine.dump(Table::Settings, None, 1).await?;
-        Ok(settings.iter().any(is_mark))
+        Ok(self.engine.amend(IMPORTING, None, None, None).await?.is_some())
     }
 }
 
@@ -84,6 +83,7 @@ fn shares(records: &[Moved]) -> Vec<Vec<Moved>> {
             Moved::Event(event) => event.carried.as_ref().map_or(0, |carried| carried.body.len()),
             Moved::Answer(answer) => answer.answer.body.len(),
             Moved::Message(message) => message.payload.len(),
+            Moved::Claim(claim) => claim.result_bytes as usize,
             _ => 0,
         };
         if bytes > 0 && bytes + more > SHARE_BYTES {
@@ -94,6 +94,14 @@ fn shares(records: &[Moved]) -> Vec<Vec<Moved>> {
         shares.last_mut().into_iter().for_each(|share| share.push(record.clone()));
     }
     shares
+}
+
+fn is_over(record: &Moved, now_ms: i64) -> bool {
+    match record {
+        Moved::Setting { register, .. } => register.is_over(now_ms),
+        Moved::Claim(claim) => claim.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms),
+        _ => false,
+    }
 }
 
 fn is_mark(record: &Moved) -> bool {
@@ -119,14 +127,22 @@ impl<E: Engine> ServerStore<E> {
             Table::Items => self.items(after_number, limit).await,
             Table::Outs => self.outs(after_number, limit).await,
             table => {
+                let is_long = matches!(table, Table::Settings | Table::Pieces);
+                let limit = if is_long { limit.min(LONG_PAGE) } else { limit };
                 let mut records = self.engine.dump(table, at.after.as_ref(), limit).await?;
-                let mut full = records.len() >= limit && table != Table::Settings;
+                let mut full = records.len() >= limit;
                 if table == Table::Events {
                     full |= self.carry(&mut records).await?;
                 }
+                if table == Table::Claims {
+                    full |= self.carry_results(&mut records).await?;
+                }
                 let last = records.last().filter(|_| full).map(key_of);
                 match table {
-                    Table::Settings => records.retain(|record| !is_mark(record)),
+                    Table::Settings | Table::Claims => {
+                        let now_ms = self.engine.now_ms().await?;
+                        records.retain(|record| !is_mark(record) && !is_over(record, now_ms));
+                    }
                     Table::Keys => {
                         let now_ms = self.engine.now_ms().await?;
                         records.retain(|record| !matches!(record, Moved::Key(key) if key.expires_ms <= now_ms));
@@ -160,6 +176,32 @@ impl<E: Engine> ServerStore<E> {
         for record in records {
             if let Moved::Event(event) = record {
                 event.carried = seen.remove(&event.number).and_then(|with_body| with_body.carried);
+            }
+        }
+        Ok(cut)
+    }
+
+    /// Gives claims their results; true when the page had to be cut for their size.
+    async fn carry_results(&self, records: &mut Vec<Moved>) -> Result<bool, StoreError> {
+        let (mut bytes, mut kept) = (0, 0);
+        let mut claims = Vec::new();
+        for record in &*records {
+            let Moved::Claim(claim) = record else { continue };
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            if claim.state != ClaimState::Held {
+                bytes += claim.result_bytes;
+                claims.push(claim.hash);
+            }
+            kept += 1;
+        }
+        let cut = kept < records.len();
+        records.truncate(kept);
+        let mut seen = self.engine.peek(&Wanted { claims, ..Wanted::default() }).await?.claims;
+        for record in records {
+            if let Moved::Claim(claim) = record {
+                claim.result = seen.remove(&claim.hash).and_then(|with_result| with_result.result);
             }
         }
         Ok(cut)
@@ -247,6 +289,9 @@ fn key_of(record: &Moved) -> After {
         Moved::Name(name) => After::Hash(name_hash(&name.account, &name.name)),
         Moved::ProviderName(name) => After::Hash(name_hash(&name.account, &name.provider_id)),
         Moved::Attempt(attempt) => After::Attempt(attempt.queue, attempt.of, attempt.fence),
+        Moved::Setting { name, .. } => After::Setting(name.clone()),
+        Moved::Claim(claim) => After::Hash(claim.hash),
+        Moved::Piece(piece) => After::Piece(piece.name.clone(), piece.n),
         other => After::Number(other.highest()),
     }
 }
@@ -326,7 +371,7 @@ impl Work {
     /// Takes over one record; false for what is not written by a transaction.
     fn put(&mut self, record: &Moved) -> bool {
         match record.clone() {
-            Moved::Setting { .. } | Moved::Paused(_) | Moved::Key(_) | Moved::Copies(_) => return false,
+            Moved::Setting { .. } | Moved::Paused(_) | Moved::Key(_) | Moved::Copies(_) | Moved::Piece(_) => return false,
             Moved::Thread(thread) => self.threads.put(thread_hash(&thread.account, &thread.peer), thread),
             Moved::Name(name) => {
                 self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
@@ -349,6 +394,7 @@ impl Work {
                 self.come_home(OutRec { lane, ..out });
             }
             Moved::Attempt(attempt) => self.attempts.push(attempt),
+            Moved::Claim(claim) => self.claims.put(claim.hash, *claim),
         }
         true
     }

@@ -12,6 +12,7 @@ use super::engine::{Engine, Pool, Tx, TxError, Wanted};
 use super::records::{EventRec, Hash, MessageRec, ThreadRec, thread_hash};
 use super::run::{Step, run};
 use super::work::Work;
+use crate::pieces::purged_at_once;
 use crate::{Purged, StoreError, ThreadQuery};
 
 /// How far this instance has looked; each purge step goes on from there, and from the start again after the end.
@@ -72,7 +73,11 @@ pub(super) async fn purge<E: Engine>(
     engine.follow_clock().await?;
     let keys = engine.purge_keys(max).await?;
     let keep = Keep { retention, now_ms: engine.now_ms().await? };
-    let mut purged = Purged { keys, events: 0, more: keys as usize >= max };
+    let registers = engine.purge_registers(max).await?;
+    let claims = engine.purge_claims(max).await?;
+    let some = purged_at_once(max);
+    let more = engine.purge_pieces(some).await? as usize >= some;
+    let mut purged = Purged { keys, events: 0, more: more || keys.max(registers).max(claims) as usize >= max };
     let Some(shortest_ms) = keep.shortest_ms() else { return Ok(purged) };
 
     let mut done = cursors.done();

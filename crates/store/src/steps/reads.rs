@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use futures_util::future::{try_join, try_join_all};
 use hapax_domain::limits::NAME_HOPS_MAX;
-use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, status_of_inbound};
+use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, limits, status_of_inbound};
 
 use super::engine::{Engine, Entry, Wanted};
 use super::records::{
@@ -16,7 +16,7 @@ use super::threads::root;
 use crate::{
     Answer, AttemptRow, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, MessageRow,
     OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
-    TryRow,
+    TryRow, WithBot,
 };
 
 #[async_trait]
@@ -57,6 +57,28 @@ impl<E: Engine> Reads for ServerStore<E> {
         let after = query.after.map(|id| ids::number_of(id.0));
         let page = page(self.engine.list_items(&query, after, query.limit + 1).await?, query.limit);
         Ok(Page { rows: self.inbox_rows(page.rows).await?, more: page.more })
+    }
+
+    async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
+        let lanes = self.engine.list_held(channel, self.engine.now_ms().await?, limits::WITH_BOT_MAX).await?;
+        // A lane that was joined while somebody was at work in it goes by the name of the one that speaks for it.
+        let speakers = lanes.iter().filter_map(|lane| lane.joined_to).collect();
+        let items = lanes.iter().filter_map(|lane| Some(lane.held.as_ref()?.number)).collect();
+        let mut seen = self.engine.peek(&Wanted { lanes: speakers, items, ..Wanted::default() }).await?;
+        let events = seen.items.values().filter_map(|item| item.events.first().copied()).collect();
+        seen.events = self.engine.peek(&Wanted { events, ..Wanted::default() }).await?.events;
+        let tell = |lane: &LaneRec| {
+            let (held, speaker) = (lane.held.as_ref()?, lane.joined_to.and_then(|speaker| seen.lanes.get(&speaker)));
+            let item = seen.items.get(&held.number)?;
+            let event = seen.events.get(item.events.first()?)?;
+            let named = |spelt: ThreadId| ThreadId { peer: speaker.unwrap_or(lane).peer.clone().unwrap_or(spelt.peer), ..spelt };
+            let thread = event.spelt().map(named).or_else(|| event.thread_id());
+            let (item, account) = (item.item_id(), event.account.clone());
+            Some(WithBot { item, event: event.event_id(), account, thread, attempt: held.attempt })
+        };
+        let mut rows: Vec<WithBot> = lanes.iter().filter_map(tell).collect();
+        rows.sort_by_key(|row| row.item);
+        Ok(rows)
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
@@ -120,7 +142,8 @@ impl<E: Engine> Reads for ServerStore<E> {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        self.engine.stats().await
+        let now_ms = self.engine.now_ms().await?;
+        Ok(Stats { claims: self.engine.count_claims(now_ms).await?, ..self.engine.stats().await? })
     }
 }
 

@@ -8,6 +8,7 @@ use std::slice::Iter;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hapax_domain::claim::ClaimState;
 use hapax_domain::{Direction, EventId, Kind, Past, Priority, Steps};
 
 use super::records::{
@@ -320,6 +321,7 @@ kept! {
     KeptHeaders: Bytes Bytes, |headers| &headers.0[..], |bytes| Some(KeptHeaders(bytes.into_owned()));
     Vec<u64>: Bytes Bytes, |numbers| write_numbers(numbers), |bytes| Some(read_numbers(&bytes));
     ItemPlace: Code Int, |place| place.code(), |code| ItemPlace::from_code(code.try_into().ok()?);
+    ClaimState: Code Int, |state| state.code(), |code| ClaimState::from_code(code);
     Queue: Code Int, |queue| queue.code(), |code| Queue::from_code(code.try_into().ok()?);
     Priority: Code Int, |priority| priority_code(*priority),
         |code| Priority::ALL.into_iter().find(|known| i64::from(priority_code(*known)) == code);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hapax_domain::claim::{Claim, ClaimKey, ClaimResult, ClaimState, OnAbandoned};
 use hapax_domain::key::KeyHasher;
 use hapax_domain::{
     Direction, EventId, ItemId, Kind, MessageId, Outgoing, Past, Priority, Round, Status, Steps, ThreadId, ids, outgoing,
@@ -169,6 +170,8 @@ record! {
     pub joined_to: Option<Hash>,
     /// The lanes that it speaks for.
     pub joined: Vec<Hash>,
+    /// The item that what comes next may become part of.
+    pub turn: Option<u64>,
     @optional
     pub held: Option<Held> = Held {
         number as "held_number", attempt as "held_attempt", fence as "held_fence",
@@ -362,6 +365,96 @@ impl MessageRec {
     pub fn message_id(&self) -> MessageId {
         MessageId(ids::numbered(self.created_ms, self.number))
     }
+}
+
+record! {
+    /// What is kept under a claimed key.
+    pub struct ClaimRec, known by Hash = |claim| claim.hash;
+
+    /// [`claim_hash`]
+    pub hash: Hash,
+    pub scope: String,
+    pub key: String,
+    pub state: ClaimState,
+    pub token: String,
+    pub fence: u64,
+    pub fingerprint: Option<String>,
+    /// What is abandoned waits for a person.
+    pub hold: bool,
+    pub holder: Option<String>,
+    pub claimed_ms: i64,
+    pub lease_ms: i64,
+    pub until_ms: i64,
+    pub ttl_ms: i64,
+    pub completed_ms: Option<i64>,
+    pub ends_ms: Option<i64>,
+    pub result_bytes: u64,
+    @asked
+    pub result: Option<ResultRec> = ResultRec {
+        content_type as "content_type", bytes as "result",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultRec {
+    /// Empty: nothing in particular.
+    pub content_type: String,
+    pub bytes: Bytes,
+}
+
+impl ClaimRec {
+    pub fn new(claim: &Claim) -> Self {
+        let result = |result: &ClaimResult| ResultRec {
+            content_type: result.content_type.clone().unwrap_or_default(),
+            bytes: result.bytes.clone(),
+        };
+        Self {
+            hash: claim_hash(&claim.key),
+            scope: claim.key.scope.clone(),
+            key: claim.key.key.clone(),
+            state: claim.state,
+            token: claim.token.clone(),
+            fence: claim.fence,
+            fingerprint: claim.fingerprint.clone(),
+            hold: claim.on_abandoned == OnAbandoned::Hold,
+            holder: claim.holder.clone(),
+            claimed_ms: claim.claimed_at_ms,
+            lease_ms: claim.lease_ms,
+            until_ms: claim.lease_until_ms,
+            ttl_ms: claim.ttl_ms,
+            completed_ms: claim.completed_at_ms,
+            ends_ms: claim.ends_ms,
+            result_bytes: claim.result.as_ref().map_or(0, |result| result.bytes.len() as u64),
+            result: claim.result.as_ref().map(result),
+        }
+    }
+
+    pub fn to_claim(&self) -> Claim {
+        let result = |result: &ResultRec| ClaimResult {
+            content_type: (!result.content_type.is_empty()).then(|| result.content_type.clone()),
+            bytes: result.bytes.clone(),
+        };
+        Claim {
+            key: ClaimKey::new(&*self.scope, &*self.key),
+            state: self.state,
+            token: self.token.clone(),
+            fence: self.fence,
+            fingerprint: self.fingerprint.clone(),
+            on_abandoned: if self.hold { OnAbandoned::Hold } else { OnAbandoned::Takeover },
+            holder: self.holder.clone(),
+            claimed_at_ms: self.claimed_ms,
+            lease_ms: self.lease_ms,
+            lease_until_ms: self.until_ms,
+            ttl_ms: self.ttl_ms,
+            completed_at_ms: self.completed_ms,
+            result: self.result.as_ref().map(result),
+            ends_ms: self.ends_ms,
+        }
+    }
+}
+
+pub fn claim_hash(key: &ClaimKey) -> Hash {
+    hash_of("claim", &[&key.scope, &key.key])
 }
 
 /// The lane of a thread's inbox, or of one item that belongs to no thread.

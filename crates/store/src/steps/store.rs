@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId, limits};
+use hapax_domain::{ClaimAnswer, EventId, Fence, ItemId, MessageId, ThreadId, limits};
 
 use super::accept::AcceptAll;
 use super::admin::{ChangeMessage, MarkRead, RedriveParked, Replay};
+use super::claims::{Asks, ClaimAll, ClaimRoom};
 use super::engine::{Engine, Pool};
 use super::lease::{Extend, LeaseInbox};
 use super::outbox::{BeginAll, LeaseOutbox, SendEnded, SettleOutbox};
@@ -17,9 +19,12 @@ use super::room::Rooms;
 use super::run::{Batch, Batcher, run};
 use super::settle::{Ended, SettleInbox, replies};
 use super::submit::{Asked, SubmitAll};
+use crate::pieces::Piece;
+use crate::registers;
 use crate::{
-    Accepted, Arrival, Changed, Copies, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, OutboxLease, OutboxLeaseRequest,
-    Outcome, Promise, Purged, Redrive, SendOutcome, Settled, Spelling, Store, StoreError, Submitted,
+    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
+    OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError, Submitted,
+    Upkeep,
 };
 
 /// A store on a server. Any number of instances may share its data.
@@ -30,6 +35,8 @@ pub struct ServerStore<E: Engine> {
     submits: Batcher<Asked, Result<Submitted, StoreError>>,
     begins: Batcher<(LaneRef, Fence), Settled>,
     sends: Batcher<SendEnded, Settled>,
+    pub(super) asked_claims: Batcher<(Asks, Arc<ClaimRoom>), Vec<ClaimAnswer>>,
+    pub(super) claim_room: Arc<ClaimRoom>,
     cursors: Cursors,
     rooms: Arc<Rooms>,
     /// The highest number that was put by an import.
@@ -45,6 +52,8 @@ impl<E: Engine> ServerStore<E> {
             submits: Batcher::start::<E, Submits>(&engine, ingest),
             begins: Batcher::start::<E, Begins>(&engine, workers),
             sends: Batcher::start::<E, Sends>(&engine, workers),
+            asked_claims: Batcher::start::<E, AskedClaims>(&engine, ingest),
+            claim_room: ClaimRoom::new(),
             engine,
             cursors: Cursors::default(),
             rooms: Rooms::new(limits::OUTBOX_MAX),
@@ -62,7 +71,7 @@ const BODY_BYTES: usize = 8 << 10;
 
 /// Says how a kind of call is run together with others of its kind.
 macro_rules! batch {
-    ($name:ident, $call:ty => $out:ty, $step:ident, $apart:expr) => {
+    ($name:ident, $call:ty => $out:ty, $step:path, $apart:expr) => {
         struct $name;
 
         #[async_trait]
@@ -82,14 +91,15 @@ macro_rules! batch {
     };
 }
 
-batch!(Accepts, Arc<Arrival> => Vec<Accepted>, AcceptAll, |_| None);
+batch!(Accepts, Arc<Arrival> => Vec<Accepted>, AcceptAll::new, |_| None);
 batch!(Settles, Ended => Settled, SettleInbox, |(lane, ..)| Some(lane.0));
 batch!(Submits, Asked => Result<Submitted, StoreError>, SubmitAll, |_| None);
+batch!(AskedClaims, (Asks, Arc<ClaimRoom>) => Vec<ClaimAnswer>, ClaimAll, |_| None);
 batch!(Begins, (LaneRef, Fence) => Settled, BeginAll, |(lane, _)| Some(lane.0));
 batch!(Sends, SendEnded => Settled, SettleOutbox, |(lane, _, _)| Some(lane.0));
 
 #[async_trait]
-impl<E: Engine> Store for ServerStore<E> {
+impl<E: Engine> Inbox for ServerStore<E> {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let weight = arrival.events.len() + arrival.body.len() / BODY_BYTES;
         let accepted = self.accepts.call(arrival, weight).await?;
@@ -118,6 +128,25 @@ impl<E: Engine> Store for ServerStore<E> {
         Ok(settled)
     }
 
+    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
+        let moved = run(&*self.engine, &RedriveParked { which, max, rooms: Arc::clone(&self.rooms) }).await?;
+        self.engine.wake();
+        Ok(moved)
+    }
+
+    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
+        let item = run(&*self.engine, &Replay(event)).await?;
+        self.engine.wake();
+        Ok(item)
+    }
+
+    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        run(&*self.engine, &MarkRead(thread.clone())).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Outbox for ServerStore<E> {
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
         let submitted = self.submits.call((message, Arc::clone(&self.rooms)), 1).await??;
         self.engine.wake();
@@ -173,36 +202,54 @@ impl<E: Engine> Store for ServerStore<E> {
         Ok(())
     }
 
-    async fn mark_read(&self, thread: &ThreadId) -> Result<bool, StoreError> {
-        run(&*self.engine, &MarkRead(thread.clone())).await
+    fn limit_outbox(&self, most: usize) {
+        self.rooms.limit(most);
     }
+}
 
-    async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
-        let moved = run(&*self.engine, &RedriveParked { which, max, rooms: Arc::clone(&self.rooms) }).await?;
-        self.engine.wake();
-        Ok(moved)
-    }
-
-    async fn replay(&self, event: EventId) -> Result<Option<ItemId>, StoreError> {
-        let item = run(&*self.engine, &Replay(event)).await?;
-        self.engine.wake();
-        Ok(item)
-    }
-
-    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
-        purge(&*self.engine, &self.cursors, retention, max).await
-    }
-
+#[async_trait]
+impl<E: Engine> Registers for ServerStore<E> {
     async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        registers::check(name, Some(value), None)?;
         self.engine.remember(name, value).await
     }
 
-    async fn amend(&self, name: &str, expected: Option<&str>, new: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.engine.amend(name, expected, new).await
+    async fn amend(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: Option<&str>,
+        keep_ms: Option<i64>,
+    ) -> Result<Option<String>, StoreError> {
+        let keep_ms = registers::check(name, new, keep_ms)?;
+        self.engine.amend(name, expected, new, keep_ms).await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Pieces for ServerStore<E> {
+    async fn put_piece(&self, name: &str, n: u32, bytes: Bytes, keep_ms: i64) -> Result<(), StoreError> {
+        let piece = Piece::new(name, n, bytes, keep_ms, self.engine.now_ms().await?)?;
+        self.engine.put_piece(&piece).await
     }
 
-    fn wait(&self) -> BoxFuture<'static, ()> {
-        self.engine.wait()
+    async fn piece(&self, name: &str, n: u32) -> Result<Option<Bytes>, StoreError> {
+        self.engine.piece(name, n).await
+    }
+
+    async fn drop_pieces(&self, name: &str) -> Result<(), StoreError> {
+        self.engine.drop_pieces(name).await
+    }
+
+    async fn pieces_held(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.engine.pieces_held().await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Upkeep for ServerStore<E> {
+    async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
+        purge(&*self.engine, &self.cursors, retention, max).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -213,12 +260,8 @@ impl<E: Engine> Store for ServerStore<E> {
         self.engine.promise()
     }
 
-    fn limit_outbox(&self, most: usize) {
-        self.rooms.limit(most);
-    }
-
-    fn learn_spelling(&self, spelling: Spelling) {
-        self.engine.learn_spelling(spelling);
+    fn wait(&self) -> BoxFuture<'static, ()> {
+        self.engine.wait()
     }
 
     fn moving(&self) -> Result<&dyn Moving, StoreError> {

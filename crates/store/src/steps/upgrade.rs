@@ -11,7 +11,7 @@ use super::records::{EventRec, LaneRec, Queue, outbox_lane};
 use super::run::{Step, run};
 use super::store::ServerStore;
 use super::work::Work;
-use crate::{InboxQuery, Moved, OutboxQuery, StoreError, Table};
+use crate::{InboxQuery, OutboxQuery, StoreError};
 
 /// The setting that an engine makes when it changes what a version before [`ONE_LANE_SINCE`] has written. Gone when all is done, so that it goes
 /// on after a crash.
@@ -27,8 +27,7 @@ impl<E: Engine> ServerStore<E> {
     /// Opens a store, and ends an upgrade that was begun.
     pub async fn open(engine: Arc<E>) -> Result<Self, StoreError> {
         let store = Self::new(engine);
-        let settings = store.engine.dump(Table::Settings, None, 1).await?;
-        if settings.iter().any(|setting| matches!(setting, Moved::Setting { name, .. } if name == UPGRADING)) {
+        if store.engine.amend(UPGRADING, None, None, None).await?.is_some() {
             tracing::info!("an older version has written this store; what waits in it is put in line as this one does");
             store.upgrade().await?;
             store.engine.forget(UPGRADING).await?;

@@ -7,7 +7,8 @@ use crate::is_told;
 
 use super::engine::{Changes, Loaded, Tx, TxError, Wanted};
 use super::records::{
-    AnswerRec, AttemptRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
+    ThreadRec,
 };
 use super::room::Outbox;
 
@@ -102,6 +103,7 @@ pub(super) struct Work {
     pub(super) attempts: Vec<AttemptRec>,
     pub(super) answers: Vec<AnswerRec>,
     pub(super) marked_read: Vec<(Hash, u64)>,
+    pub(super) claims: Tracked<Hash, ClaimRec>,
 }
 
 impl Work {
@@ -130,6 +132,7 @@ impl Work {
             attempts: Vec::new(),
             answers: Vec::new(),
             marked_read: Vec::new(),
+            claims: Tracked::default(),
         }
     }
 
@@ -158,6 +161,7 @@ impl Work {
         self.provider_names.loaded(loaded.provider_names);
         self.messages.loaded(loaded.messages);
         self.outs.loaded(loaded.outs);
+        self.claims.loaded(loaded.claims);
         for (name, peer) in loaded.names {
             self.read_names.entry(name.clone()).or_insert_with(|| peer.clone());
             self.names.entry(name).or_insert(peer);
@@ -180,6 +184,7 @@ impl Work {
         let (new_provider_names, provider_names, gone_provider_names) = self.provider_names.changes();
         let (new_messages, messages, gone_messages) = self.messages.changes();
         let (new_outs, outs, gone_outs) = self.outs.changes();
+        let (new_claims, claims, gone_claims) = self.claims.changes();
         // One that was not there when it was looked for must not be there now: whoever was faster may have given it to somebody else.
         let is_there = |name: &NameRec| self.read_names.contains_key(&(name.account.clone(), name.name.clone()));
         let (names, new_names) = self.new_names.into_iter().partition(is_there);
@@ -210,6 +215,9 @@ impl Work {
             attempts: self.attempts,
             answers: self.answers,
             marked_read: self.marked_read,
+            new_claims,
+            claims,
+            gone_claims,
         }
     }
 
@@ -259,8 +267,9 @@ impl Wanted {
             outs,
             lowest_outs,
             waiting,
+            claims,
         } = self;
-        let hashes = [lanes, lowest_items, threads, named, requests, lowest_outs];
+        let hashes = [lanes, lowest_items, threads, named, requests, lowest_outs, claims];
         let numbers = [items, events, locked_events, bodies, messages, outs];
         let pairs = [names, sure_names, provider_names, waiting];
         hashes.iter().all(|list| list.is_empty())
@@ -276,7 +285,7 @@ impl Wanted {
             list.dedup();
         }
         let hashes = [&mut self.lanes, &mut self.lowest_items, &mut self.threads, &mut self.named];
-        hashes.into_iter().chain([&mut self.requests, &mut self.lowest_outs]).for_each(tidied);
+        hashes.into_iter().chain([&mut self.requests, &mut self.lowest_outs, &mut self.claims]).for_each(tidied);
         [&mut self.items, &mut self.events, &mut self.locked_events, &mut self.bodies, &mut self.messages, &mut self.outs]
             .into_iter()
             .for_each(tidied);

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use hapax_domain::{MessageId, Status};
-use hapax_providers::sending::{CallAnswer, Found, Outgoing, Sending, Verdict};
+use hapax_providers::sending::{CallAnswer, CallBody, Found, Outgoing, Sending, Verdict};
 use hapax_providers::settings::{GenericSettings, Settings, SignatureRule};
 use hapax_providers::{RawRequest, Unsigned, build, build_sending};
 use secrecy::SecretString;
@@ -42,7 +42,8 @@ fn outgoing<'m>(account: &'m str, peer: &'m str, payload: &'m Bytes, number: u12
 /// Makes the call for real; `None` when the answer was lost.
 async fn perform(fake: &FakeProvider, client: &reqwest::Client, call: hapax_providers::sending::Call) -> Option<CallAnswer> {
     let headers = call.headers.into_iter().collect();
-    let request = client.request(call.method, fake.url() + &call.path).headers(headers).body(call.body);
+    let CallBody::Whole(body) = call.body else { panic!("kept in pieces") };
+    let request = client.request(call.method, fake.url() + &call.path).headers(headers).body(body);
     let response = request.send().await.ok()?;
     let (status, headers) = (response.status(), response.headers().clone());
     Some(CallAnswer { status, headers, body: response.bytes().await.ok()? })

@@ -39,7 +39,7 @@ impl WireAnswer {
 pub(super) fn read(head: Parts, body: Bytes) -> Asked {
     let path = head.uri.path().to_owned();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let json: Value = serde_json::from_slice(&body).unwrap_or_else(|_| of_form(&body, head.uri.query()));
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let device = || header("x-device-id").unwrap_or_default();
     let (api, purpose, account, to) = match parts.as_slice() {
@@ -77,6 +77,14 @@ pub(super) fn read(head: Parts, body: Bytes) -> Asked {
     }
 }
 
+/// What some libraries send in place of JSON, in the body or in the query.
+fn of_form(body: &[u8], query: Option<&str>) -> Value {
+    let (form, query) = (str::from_utf8(body).unwrap_or_default(), query.unwrap_or_default());
+    let value_of = |name| form::value_of(form, name).or_else(|| form::value_of(query, name));
+    let found = ["chat_id", "text", "caption"].into_iter().filter_map(|name| Some((name, value_of(name)?)));
+    found.map(|(name, value)| (name.to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
 fn text_in(json: &Value, name: &str) -> Option<String> {
     match json.get(name)? {
         Value::String(text) => Some(text.clone()),
@@ -108,8 +116,15 @@ pub(super) fn taken(asked: &Asked, arrived: &Arrived) -> WireAnswer {
             "messages": [{"id": id, "message_status": "accepted"}]}),
         Api::Telegram => {
             let number = id.rsplit(':').next().and_then(|number| number.parse::<i64>().ok());
-            let chat = asked.to.parse::<i64>().map_or_else(|_| json!({"id": 0, "username": asked.to}), |id| json!({"id": id}));
-            json!({"ok": true, "result": {"message_id": number, "date": arrived.at_ms / 1_000, "chat": chat}})
+            let chat = asked.to.parse::<i64>().map_or_else(
+                |_| json!({"id": 0, "type": "channel", "username": asked.to}),
+                |id| json!({"id": id, "type": "private"}),
+            );
+            let mut message = json!({"message_id": number, "date": arrived.at_ms / 1_000, "chat": chat});
+            if let Some(text) = &asked.text {
+                message["text"] = json!(text);
+            }
+            json!({"ok": true, "result": message})
         }
         Api::Gowa => {
             json!({"code": "SUCCESS", "message": "Message sent", "results": {"message_id": id, "status": "Message sent"}})
@@ -125,11 +140,20 @@ pub(super) fn noticed(asked: &Asked) -> WireAnswer {
         200,
         match asked.api {
             Api::Whatsapp => json!({"success": true}),
-            Api::Telegram => json!({"ok": true, "result": true}),
+            Api::Telegram => json!({"ok": true, "result": telegrams_result(asked)}),
             Api::Gowa => json!({"code": "SUCCESS", "message": "ok", "results": null}),
             Api::Generic => json!({}),
         },
     )
+}
+
+/// Libraries ask who they are before they do anything else.
+fn telegrams_result(asked: &Asked) -> Value {
+    let path = asked.path_and_query.split('?').next().unwrap_or_default();
+    match path.to_ascii_lowercase().ends_with("/getme") {
+        true => json!({"id": 12_345, "is_bot": true, "first_name": "Help", "username": "help_bot"}),
+        false => json!(true),
+    }
 }
 
 pub(super) fn too_many(asked: &Asked, retry_after_s: Option<u32>) -> WireAnswer {

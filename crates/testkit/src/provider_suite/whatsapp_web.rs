@@ -47,6 +47,22 @@ fn a_lid_and_a_phone_are_one_person_to_evolution() {
     }
 }
 
+/// What a webhook with both names and one with the LID alone have in common, and another contact's has not.
+#[test]
+fn a_message_is_guarded_by_the_lid_of_who_wrote_it() {
+    for (provider, with_both) in [("evolution", "text"), ("gowa", "text"), ("waha", "lid_noweb")] {
+        let both = Fixture::named(provider, with_both);
+        let alone = both.with_text(PHONE, "99@lid");
+        let (one, other) = (only(provider, &both), only(provider, &alone));
+        assert!(one.guard.is_some(), "{provider}");
+        assert_eq!(one.guard, other.guard, "{provider}");
+        let hostile = alone.with_text("99@lid", "66@lid");
+        let hostile = if provider == "waha" { hostile.with_text("false_99@lid_3EB0AA", "false_66@lid_3EB0AA") } else { hostile };
+        let hostile = only(provider, &hostile);
+        assert_ne!(hostile.guard, one.guard, "{provider}");
+    }
+}
+
 #[test]
 fn the_global_and_the_instance_webhook_of_evolution_are_one_event() {
     for name in ["text", "read", "connection", "edited_without_time", "send_message"] {

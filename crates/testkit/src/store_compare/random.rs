@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 
 use crate::store_fixture::{message, notice, webhook_then};
 use crate::store_suite::sending::outgoing;
-use hapax_domain::{Event, EventKey, Kind, MessageId, Priority};
+use hapax_domain::{Coalesce, Event, EventKey, Kind, MessageId, Priority};
 use hapax_store::{Arrival, Disposition, NewMessage};
 
 /// People, and names that may turn out to be theirs.
@@ -50,6 +50,12 @@ pub(super) fn random_webhook(random: &mut StdRng, named_twice: f64, all_teach: b
         (Event { fingerprint: u32::from(random.random_bool(0.05)), text, echo, aliases, ..event }, then)
     };
     webhook_then((0..count).map(|_| event(random)).collect())
+}
+
+/// Some sequences gather messages into turns, mostly.
+pub(super) fn random_coalesce(random: &mut StdRng, seed: u64) -> Option<Coalesce> {
+    let coalesces = random.random_bool(0.8) && seed % 4 < 2;
+    coalesces.then_some(Coalesce { quiet_ms: 700, max_ms: 1_200, members: 6 })
 }
 
 pub(super) fn random_reply(random: &mut StdRng) -> NewMessage {

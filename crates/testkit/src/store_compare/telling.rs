@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 
-use bytes::Bytes;
 use hapax_store::{EventDetail, InboxLease, ItemState, MessageRow, OutboxState};
 
 pub(super) fn shown_message(row: &MessageRow) -> impl PartialEq + Debug {
@@ -18,15 +17,15 @@ pub(super) fn shown_message(row: &MessageRow) -> impl PartialEq + Debug {
     (row.steps.clone(), row.provider_id.clone(), row.why.clone(), row.past.clone(), place, tries)
 }
 
-pub(super) fn facts(lease: &InboxLease) -> ((u32, u32), Option<u32>, i64, u32, i64, &Bytes, &str) {
+pub(super) fn facts(lease: &InboxLease) -> impl PartialEq + Debug {
     (
         (lease.attempt, lease.failures),
         lease.replay,
         lease.received_ms,
         lease.webhook_events,
         lease.until_ms,
-        &lease.body,
-        &lease.channel,
+        (&lease.body, &lease.rest),
+        &*lease.channel,
     )
 }
 

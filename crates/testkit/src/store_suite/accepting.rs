@@ -173,14 +173,16 @@ pub async fn what_was_signed_before_is_parked_under_another_id(fixture: &dyn Sto
 pub async fn when_suspects_are_full_one_more_is_a_copy(fixture: &dyn StoreFixture) {
     let store = fixture.open();
     let guard = Some(EventKey::from_content("signed", "shop", b"a body"));
-    let signed = |id: &str| Event { guard, suspects_full: true, ..notice(id) };
+    let signed = |id: &str| Event { guard, guard_suppresses: true, ..notice(id) };
     let first = accept(&*store, webhook(vec![signed("d1")])).await[0];
     assert!(matches!(first, Accepted::New(_)), "the first is none: {first:?}");
     assert_eq!(accept(&*store, webhook(vec![signed("d2")])).await, [Accepted::Duplicate(first.event())]);
-    assert!(matches!(accept(&*store, webhook(vec![signed("d2")])).await[..], [Accepted::Duplicate(_)]));
+    assert_eq!(accept(&*store, webhook(vec![signed("d2")])).await, [Accepted::Duplicate(first.event())], "and so is its copy");
+    let again = accept(&*store, webhook(vec![signed("d2"), signed("d2"), signed("d4")])).await;
+    assert_eq!(again, [Accepted::Duplicate(first.event()); 3]);
     let all = store.events(EventQuery { limit: 10, ..EventQuery::default() }).await.ok();
     assert_eq!(all.map(|page| page.rows.len()), Some(1), "nothing was recorded of it");
-    let room = Event { suspects_full: false, ..signed("d3") };
+    let room = Event { guard_suppresses: false, ..signed("d3") };
     assert!(matches!(accept(&*store, webhook(vec![room])).await[..], [Accepted::Suspected(_)]));
 }
 

@@ -219,36 +219,6 @@ pub async fn the_number_of_a_replay_is_not_given_twice(fixture: &dyn StoreFixtur
     assert!(number_of(next.0) > number_of(item.0), "{next} after {item}");
 }
 
-pub async fn a_setting_is_remembered_once(fixture: &dyn StoreFixture) {
-    let store = fixture.open();
-    assert_eq!(fine(store.remember("token", "a").await), "a");
-    assert_eq!(fine(fixture.open().remember("token", "b").await), "a");
-    drop(store);
-    assert_eq!(fine(fixture.crash().remember("token", "c").await), "a");
-}
-
-pub async fn a_setting_is_amended_only_as_it_was_seen(fixture: &dyn StoreFixture) {
-    let (one, other) = (fixture.open(), fixture.open());
-    let is = |text: &str| Some(text.to_owned());
-    assert_eq!(fine(one.amend("s", None, None).await), None);
-    assert_eq!(fine(one.amend("s", Some("a"), Some("b")).await), None, "nothing was there");
-    assert_eq!(fine(one.amend("s", None, Some("a")).await), is("a"));
-    assert_eq!(fine(other.amend("s", None, Some("b")).await), is("a"), "something was there");
-    assert_eq!(fine(other.amend("s", Some("A"), Some("b")).await), is("a"), "something else was there");
-    assert_eq!(fine(other.amend("s", Some("a"), Some("b ")).await), is("b "));
-    assert_eq!(fine(one.amend("s", Some("b"), None).await), is("b "), "every blank counts");
-    let values: Vec<String> = (0..8).map(|n| format!("value {n}")).collect();
-    let races = values.iter().map(|value| one.amend("s", Some("b "), Some(value)));
-    let said: Vec<_> = futures_util::future::join_all(races).await.into_iter().map(fine).collect();
-    let won = fine(other.amend("s", None, None).await).expect("one has won");
-    assert!(values.contains(&won) && said.iter().all(|said| said.as_ref() == Some(&won)), "{said:?}");
-    drop((one, other));
-    let again = fixture.crash();
-    assert_eq!(fine(again.remember("s", "c").await), won);
-    assert_eq!(fine(again.amend("s", Some(&won), None).await), None);
-    assert_eq!(fine(again.amend("s", None, Some("d")).await), is("d"));
-}
-
 pub async fn stats_count_what_is_there(fixture: &dyn StoreFixture) {
     let store = fixture.open();
     for n in 0..4 {

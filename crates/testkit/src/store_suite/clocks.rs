@@ -17,7 +17,7 @@ fn fine<T>(result: Result<T, StoreError>) -> T {
 }
 
 /// Sets the clock while nobody runs; whoever opens the store next, or purges, follows it.
-async fn set_back(fixture: &dyn StoreFixture, store: Arc<dyn Store>, by_ms: i64) -> Arc<dyn Store> {
+pub(super) async fn set_back(fixture: &dyn StoreFixture, store: Arc<dyn Store>, by_ms: i64) -> Arc<dyn Store> {
     purge(&*store, 3 * YEAR_MS).await;
     drop(store);
     fixture.clock().advance(-by_ms);

@@ -94,7 +94,7 @@ pub async fn what_comes_again_after_a_join_is_in_line_by_its_number(fixture: &dy
     teach(&*store, "ana", "lid").await;
     let of = |id: EventId| held.iter().find(|held| ids(held) == [id]).unwrap_or_else(|| unreachable!("{id} is out"));
     end(&*store, of(second), Outcome::Retry { wait_ms: 500, why: "503".to_owned() }).await;
-    end(&*store, of(first), Outcome::HandBack { wait_ms: 1_000, called: None }).await;
+    end(&*store, of(first), Outcome::HandBack { wait_ms: 1_000, why: None, called: false }).await;
     fixture.clock().advance(500);
     assert!(lease(&*store, 10).await.is_empty(), "the first of all waits, and all behind it");
     fixture.clock().advance(500);

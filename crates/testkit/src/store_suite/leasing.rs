@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hapax_domain::Kind;
-use hapax_store::{LeaseRequest, Outcome, Settled};
+use hapax_domain::{Event, Kind};
+use hapax_store::{InboxLease, LeaseRequest, Outcome, Settled};
 
 use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
 
@@ -59,6 +59,19 @@ pub async fn lanes_do_not_wait_for_each_other(fixture: &dyn StoreFixture) {
     let leases = lease(&*store, 10).await;
     let peers: HashSet<_> = leases.iter().filter_map(|lease| lease.events[0].thread.clone()).map(|thread| thread.peer).collect();
     assert_eq!((leases.len(), peers.len()), (3, 3));
+}
+
+/// Where it goes depends on it, whether it is of a thread or not.
+pub async fn a_lease_says_whose_its_events_are(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let of = |event: Event, account: &str| Event { account: account.to_owned(), ..event };
+    accept(&*store, webhook(vec![of(message("m1", "ana"), "7001"), of(notice("n1"), "7002"), of(message("m2", "ana"), "7002")]))
+        .await;
+    let mut leased: Vec<_> =
+        lease(&*store, 10).await.into_iter().map(|lease| (lease.events[0].account.clone(), lease.events[0].kind)).collect();
+    leased.sort_unstable();
+    let expected = [("7001", Kind::Message), ("7002", Kind::Message), ("7002", Kind::Notice)];
+    assert_eq!(leased, expected.map(|(account, kind)| (account.to_owned(), kind)));
 }
 
 pub async fn channels_are_leased_apart(fixture: &dyn StoreFixture) {
@@ -192,4 +205,51 @@ pub async fn a_story_of_many_attempts_stays_short(fixture: &dyn StoreFixture) {
     let numbers: Vec<u32> = told.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(numbers, (1..=100).chain([110, 120, 124]).collect::<Vec<_>>());
     assert_eq!(told.last().map(|last| last.outcome.as_str()), Some("delivered"));
+}
+
+pub async fn what_is_leased_is_with_the_bot(fixture: &dyn StoreFixture) {
+    let (store, other) = (fixture.open(), fixture.open());
+    let with_bot = async || other.with_bot("shop").await.unwrap_or_else(|error| unreachable!("{error}"));
+    let batch = accept(&*store, webhook(vec![message("m1", "ana"), message("m2", "ana"), message("m3", "bob")])).await;
+    accept_one(&*store, notice("n1")).await;
+    assert!(with_bot().await.is_empty(), "nobody has begun");
+    let held = lease(&*store, 10).await;
+    assert_eq!(held.len(), 3);
+    let told = with_bot().await;
+    let told: Vec<_> = told.iter().map(|row| (row.item, row.event, row.attempt, row.thread.clone(), &*row.account)).collect();
+    let mut ours: Vec<_> =
+        held.iter().map(|held| (held.item, held.events[0].id, 1, held.events[0].thread.clone(), "acc")).collect();
+    ours.sort_by_key(|row| row.0);
+    assert_eq!(told, ours);
+    assert_eq!(told[0].1, batch[0].event(), "of several the first");
+    assert_eq!(told[2].3, None, "a notice is of no thread");
+    assert!(other.with_bot("other").await.is_ok_and(|rows| rows.is_empty()));
+    let of = |peer: &str| {
+        let is_of = |held: &&InboxLease| held.events[0].thread.as_ref().is_some_and(|thread| thread.peer == peer);
+        held.iter().find(is_of).unwrap_or_else(|| unreachable!("leased"))
+    };
+    let (ana, bob) = (of("ana"), of("bob"));
+    assert_eq!(store.settle_inbox(ana.lane, ana.fence, DELIVERED).await.ok(), Some(Settled::Done));
+    fixture.clock().advance(HOLD_MS / 2);
+    assert_eq!(store.extend(vec![(bob.lane, bob.fence)], HOLD_MS).await.ok(), Some(vec![true]));
+    fixture.clock().advance(HOLD_MS / 2);
+    let left = with_bot().await;
+    assert_eq!(left.iter().map(|row| row.item).collect::<Vec<_>>(), [bob.item], "one is done, one ran out, one goes on");
+    fixture.clock().advance(HOLD_MS / 2);
+    assert!(with_bot().await.is_empty());
+    lease(&*store, 10).await;
+    assert!(with_bot().await.iter().all(|row| row.attempt == 2), "handed out again");
+}
+
+pub async fn what_is_with_the_bot_goes_by_the_joined_name(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    for (id, peer) in [("m1", "ana"), ("m2", "lid")] {
+        accept_one(&*store, message(id, peer)).await;
+    }
+    let held = lease(&*store, 10).await;
+    assert_eq!(held.len(), 2);
+    accept_one(&*store, Event { aliases: vec!["lid".to_owned()], ..message("m3", "ana") }).await;
+    let told = store.with_bot("shop").await.unwrap_or_else(|error| unreachable!("{error}"));
+    let peers: Vec<_> = told.iter().filter_map(|row| Some(row.thread.as_ref()?.peer.as_str())).collect();
+    assert_eq!(peers, ["ana", "ana"], "both are one person's");
 }

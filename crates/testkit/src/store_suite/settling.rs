@@ -12,7 +12,7 @@ async fn settle(store: &dyn Store, held: &InboxLease, outcome: Outcome) -> Settl
 }
 
 fn handed_back(wait_ms: i64, called: Option<&str>) -> Outcome {
-    Outcome::HandBack { wait_ms, called: called.map(str::to_owned) }
+    Outcome::HandBack { wait_ms, why: called.map(str::to_owned), called: called.is_some() }
 }
 
 fn parked(why: &str) -> Outcome {
@@ -97,6 +97,21 @@ pub async fn handing_back_does_not_count(fixture: &dyn StoreFixture) {
         assert!(lease(&*store, 10).await.is_empty());
         fixture.clock().advance(1_000);
     }
+}
+
+/// What waits for somebody to change something says so, and was not tried for it.
+pub async fn what_is_handed_back_for_a_reason_shows_it_and_does_not_count(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let id = accept_one(&*store, message("m1", "ana")).await;
+    for why in [Some("no target"), None] {
+        let held = lease(&*store, 10).await.remove(0);
+        let outcome = Outcome::HandBack { wait_ms: 0, why: why.map(str::to_owned), called: false };
+        assert_eq!(settle(&*store, &held, outcome).await, Settled::Done);
+        let detail = store.event(id).await.ok().flatten().unwrap_or_else(|| unreachable!("it is there"));
+        assert_eq!(detail.open[0].why.as_deref(), Some("no target"), "the last reason stays");
+        assert_eq!((detail.open[0].attempt, detail.open[0].failures, detail.attempts.len()), (0, 0, 0));
+    }
+    assert_eq!(lease(&*store, 10).await.remove(0).attempt, 1);
 }
 
 /// What may have reached the target counts as an attempt and stands in the story, whoever cut it; only failures are charged.

@@ -1,0 +1,180 @@
+//! One connection: what has come is carried out together and answered in order before more is read, so that nobody can send faster than he is
+//! answered.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::Allowance;
+use super::codec::{Decoder, ProtocolError, Reply, Words};
+use super::session::Session;
+use crate::connections::places::Standing;
+
+/// Commands that are carried out together.
+const COMMANDS_AT_ONCE: usize = 128;
+/// .. and how many of them may ask for a value each: their replies are held together.
+const READS_AT_ONCE: usize = 16;
+/// Read at once from a stranger, from others, and of a long argument.
+const STRANGER_READ: usize = 512;
+const READ: usize = 4 << 10;
+const LONG_READ: usize = 64 << 10;
+/// Replies are written when they are so long, though others of the same commands are still to come.
+const WRITE: usize = 64 << 10;
+
+pub(super) struct Connection {
+    session: Session,
+    standing: Standing,
+    allowance: Allowance,
+    long: Arc<Semaphore>,
+    decoder: Decoder,
+    came: BytesMut,
+    replies: BytesMut,
+}
+
+/// How reading went.
+enum Read {
+    Some,
+    /// The client left, we stop, or it took too long.
+    End,
+}
+
+impl Connection {
+    pub(super) fn new(session: Session, standing: Standing, allowance: Allowance, long: Arc<Semaphore>) -> Self {
+        let (decoder, came, replies) = Default::default();
+        Self { session, standing, allowance, long, decoder, came, replies }
+    }
+
+    /// Serves until the client leaves, says something that cannot be read, or `stop`.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        mut stream: S,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
+        let sign_in_by = Instant::now() + self.allowance.sign_in;
+        // Since when the command that is coming in does so, and the right to send a long one.
+        let (mut begun, mut permit) = (None, None);
+        loop {
+            let (commands, broken) = self.commands();
+            let came = !commands.is_empty();
+            if came {
+                (begun, permit) = (None, None);
+                self.carry_out(commands, &mut stream).await?;
+            }
+            if let Some(error) = broken.filter(|_| !self.session.over) {
+                return self.hang_up(error, &mut stream).await;
+            }
+            if self.session.over {
+                return stream.shutdown().await;
+            }
+            if came {
+                continue;
+            }
+            if begun.is_none() && (!self.came.is_empty() || self.decoder.is_within()) {
+                begun = Some(Instant::now() + self.allowance.patience);
+            }
+            let by = if self.session.is_known() { begun } else { Some(sign_in_by) };
+            // Who never stops sending would otherwise be read from for ever.
+            if by.is_some_and(|by| by <= Instant::now()) {
+                return stream.shutdown().await;
+            }
+            let read = tokio::select! {
+                read = self.read(&mut stream, by, &mut permit) => read?,
+                () = stop.cancelled() => Read::End,
+            };
+            if matches!(read, Read::End) {
+                return stream.shutdown().await;
+            }
+        }
+    }
+
+    /// What has come in whole, and why no more can be read, if so.
+    fn commands(&mut self) -> (Vec<Words>, Option<ProtocolError>) {
+        let mut commands = Vec::new();
+        // A stranger's are taken one by one: who has proved himself by one may send more with the next.
+        let most = if self.session.is_known() { COMMANDS_AT_ONCE } else { 1 };
+        let mut reads = 0;
+        while commands.len() < most && reads < READS_AT_ONCE {
+            match self.decoder.next(&mut self.came, self.session.bounds()) {
+                Ok(Some(words)) => {
+                    reads += usize::from(words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"get")));
+                    commands.push(words);
+                }
+                Ok(None) => break,
+                Err(error) => return (commands, Some(error)),
+            }
+        }
+        (commands, None)
+    }
+
+    async fn carry_out<S: AsyncWrite + Unpin>(&mut self, commands: Vec<Words>, stream: &mut S) -> io::Result<()> {
+        // Who is known is at work from here on, and not cut off.
+        if self.session.is_known() {
+            self.standing.proved()
+        } else {
+            self.standing.asks()
+        }
+        let was_known = self.session.is_known();
+        let replies = self.session.run(commands).await;
+        for reply in replies {
+            reply.write(self.session.protocol, &mut self.replies);
+            if self.replies.len() >= WRITE {
+                self.write(stream).await?;
+            }
+        }
+        self.write(stream).await?;
+        if self.session.is_known() && !was_known {
+            self.standing.proved();
+        }
+        self.standing.answered();
+        Ok(())
+    }
+
+    async fn write<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
+        stream.write_all(&self.replies).await?;
+        stream.flush().await?;
+        // Room that one long reply needed is not kept.
+        if self.replies.capacity() > 2 * WRITE {
+            self.replies = BytesMut::new()
+        } else {
+            self.replies.clear()
+        }
+        Ok(())
+    }
+
+    async fn hang_up<S: AsyncWrite + Unpin>(&mut self, error: ProtocolError, stream: &mut S) -> io::Result<()> {
+        self.session.broken(error);
+        Reply::error(format!("ERR Protocol error: {error}")).write(self.session.protocol, &mut self.replies);
+        self.write(stream).await?;
+        stream.shutdown().await
+    }
+
+    async fn read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
+        by: Option<Instant>,
+        permit: &mut Option<OwnedSemaphorePermit>,
+    ) -> io::Result<Read> {
+        let usual = if self.session.is_known() { READ } else { STRANGER_READ };
+        let wanted = self.decoder.wants(&self.came);
+        let reading = async {
+            if wanted > LONG_READ && permit.is_none() {
+                *permit = Arc::clone(&self.long).acquire_owned().await.ok();
+            }
+            self.came.reserve(wanted.clamp(usual, LONG_READ));
+            stream.read_buf(&mut self.came).await
+        };
+        let read = match by {
+            None => reading.await?,
+            Some(by) => match timeout_at(by, reading).await {
+                Ok(read) => read?,
+                Err(_) => return Ok(Read::End),
+            },
+        };
+        Ok(if read == 0 { Read::End } else { Read::Some })
+    }
+}
