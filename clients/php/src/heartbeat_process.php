@@ -1,0 +1,7 @@
+<?php
+
+declare(strict_types=1);
+
+require __DIR__ . '/autoload.php';
+
+Hapax\Heartbeat::run(STDIN);
