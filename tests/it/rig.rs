@@ -56,12 +56,18 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub(crate) fn memory() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self::memory_at(Arc::new(SystemClock::new()))
+    }
+
+    pub(crate) fn memory_at(clock: Arc<dyn Clock>) -> Self {
         Self { store: Arc::new(MemoryStore::new(Arc::clone(&clock))), clock, folder: None }
     }
 
     pub(crate) fn sqlite() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self::sqlite_at(Arc::new(SystemClock::new()))
+    }
+
+    pub(crate) fn sqlite_at(clock: Arc<dyn Clock>) -> Self {
         let folder = crate::quick_folder();
         let opened = SqliteStore::open(&folder.path().join("it.db"), Arc::clone(&clock), &sqlite::Options::default());
         Self { store: Arc::new(opened.expect("a fresh store opens")), clock, folder: Some(Arc::new(folder)) }

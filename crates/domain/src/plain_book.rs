@@ -47,6 +47,11 @@ impl PlainBook {
         request.to_owned()
     }
 
+    /// An equal call waits at this process, as far as is known: its caller may just have hung up.
+    pub fn waits_here(&self, method: &str, content: [u8; 16], process: u64) -> bool {
+        self.calls.iter().any(|known| known.method == method && known.content == content && known.open == Some(process))
+    }
+
     /// Its caller has the answer: the same again is another message.
     pub fn answered(&mut self, request: &str) {
         self.calls.retain(|known| known.request != request);
@@ -92,6 +97,8 @@ mod tests {
     fn who_was_not_answered_and_comes_back_soon_gets_the_same_message() {
         let mut book = PlainBook::default();
         assert_eq!(enter(&mut book, 1, "a", 0), "a");
+        assert!(book.waits_here("sendMessage", [1; 16], HERE) && !book.waits_here("sendMessage", [2; 16], HERE));
+        assert!(!book.waits_here("sendMessage", [1; 16], HERE + 1), "what waits elsewhere is taken up at once");
         assert_eq!(enter(&mut book, 1, "b", 0), "b", "both wait: two at once");
         left(&mut book, 1, "a", 3_000, 4_000);
         assert_eq!(enter(&mut book, 2, "c", 5_000), "c", "other words");

@@ -191,6 +191,14 @@ impl RunBook {
         Found::New(self.calls.len())
     }
 
+    /// An equal call of this run waits at this process, as far as is known: its caller may just have hung up.
+    pub fn waits_here(&self, call: &Arriving<'_>) -> bool {
+        let waits = |known: &Call| {
+            known.run == call.run && known.is(call) && matches!(known.state, State::Open(at) if at == call.process)
+        };
+        self.calls.iter().any(waits)
+    }
+
     /// A call has ended. Where its caller has the answer, the same content again, from the same run, is another message.
     pub fn end(&mut self, at: usize, run: u32, state: State, message: Option<MessageId>) {
         let Some(call) = self.calls.get_mut(at) else { return };

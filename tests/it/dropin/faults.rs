@@ -1,9 +1,10 @@
 //! What was wrong once: doubts that a person has ended, accounts that rest, events of no chat, handlers that gave up.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use hapax_store::clock::{Clock, SystemClock};
 use hapax_store::{Changed, OutboxQuery};
 use hapax_testkit::fake_bot::{Call, Say};
 use hapax_testkit::fake_provider::Play;
@@ -20,7 +21,6 @@ on_every_store! {
     a_handler_that_gave_up_runs_once_more_when_its_message_is_out
     without_redo_after_429_a_handler_that_gave_up_is_done
     a_handler_that_goes_on_is_known_to_other_instances
-    what_was_parked_for_long_finds_what_it_has_sent
 }
 
 const CHAT: i64 = 77;
@@ -205,8 +205,38 @@ async fn a_handler_that_goes_on_is_known_to_other_instances(opened: Opened) {
     assert_eq!(texts(&phones, CHAT), ["one", "two"]);
 }
 
+/// The machine's clock, and how much later it is said to be.
+struct Later {
+    machine: SystemClock,
+    by_ms: AtomicI64,
+}
+
+impl Later {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { machine: SystemClock::new(), by_ms: AtomicI64::new(0) })
+    }
+}
+
+impl Clock for Later {
+    fn now_ms(&self) -> i64 {
+        self.machine.now_ms() + self.by_ms.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_memory_what_was_parked_for_long_finds_what_it_has_sent() {
+    let clock = Later::new();
+    what_was_parked_for_long_finds_what_it_has_sent(Opened::memory_at(Arc::clone(&clock) as _), &clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_sqlite_what_was_parked_for_long_finds_what_it_has_sent() {
+    let clock = Later::new();
+    what_was_parked_for_long_finds_what_it_has_sent(Opened::sqlite_at(Arc::clone(&clock) as _), &clock).await;
+}
+
 /// The book, the message and its answer are all older than `retention` when somebody decides.
-async fn what_was_parked_for_long_finds_what_it_has_sent(opened: Opened) {
+async fn what_was_parked_for_long_finds_what_it_has_sent(opened: Opened, clock: &Later) {
     let (phones, library) = (Phones::willing().await, Library::default());
     let handle = |library: Library, call: Call| -> BoxFuture<'static, Say> {
         Box::pin(async move {
@@ -215,15 +245,15 @@ async fn what_was_parked_for_long_finds_what_it_has_sent(opened: Opened) {
         })
     };
     let bot = library.bot(handle).await;
-    let mut channel = served("helpbot", Some(bot.url()), &phones);
-    channel.retention_ms = 300;
+    let channel = served("helpbot", Some(bot.url()), &phones);
+    let retention = [("helpbot".to_owned(), channel.retention_ms)];
     let rig = Rig::start(opened, vec![channel]).await;
     library.is_given(&rig);
     update(&rig, "helpbot", 1, CHAT).await;
     eventually("it is parked", async || rig.inbox().await.first().is_some_and(|row| row.state == hapax_store::ItemState::Parked))
         .await;
     let message = rig.store.message_by_provider_id("helpbot", "77:1").await.expect("answers").expect("it was sent");
-    let retention = [("helpbot".to_owned(), 300)];
+    clock.by_ms.store(2 * retention[0].1, Ordering::SeqCst);
     eventually("the message is purged", async || {
         rig.store.purge(&retention, 100).await.expect("purged");
         rig.store.message(message).await.expect("answers").is_none()

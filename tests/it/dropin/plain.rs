@@ -56,9 +56,10 @@ async fn who_is_told_to_come_back_gets_the_same_message(opened: Opened) {
 
 async fn who_hangs_up_and_comes_back_gets_the_same_message(opened: Opened) {
     let phones =
-        Phones::start(|asked| if asked.number == 0 { Play::ActThenLate(Duration::from_millis(700)) } else { Play::Act }).await;
+        Phones::start(|asked| if asked.number == 0 { Play::ActThenLate(Duration::from_secs(4)) } else { Play::Act }).await;
     let library = Library::default();
-    let rig = Rig::start(opened, vec![served("helpbot", None, &phones)]).await;
+    let channel = with_dropin(served("helpbot", None, &phones), |dropin| dropin.wait_ms = Some(60_000));
+    let rig = Rig::start(opened, vec![channel]).await;
     library.is_given(&rig);
     // Cut off when the message is out and its answer is not.
     tokio::select! {

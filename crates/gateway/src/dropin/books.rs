@@ -18,6 +18,10 @@ pub(super) const TEXT_CHARS: usize = 60;
 /// time finds its own meanwhile.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
+/// An equal call that waits here may be one whose caller has just hung up, and the new one the same again: its end is waited for so long.
+/// Two callers that say the same at once pay for it with this time.
+const HANG_UP_LOOKS: [Duration; 5] = [Duration::from_millis(100); 5];
+
 /// How long the store may take over a book at the end of a run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -139,7 +143,7 @@ impl Books {
             let (earlier, known) = (before.is_some_and(|before| before.run < run), before.and_then(|before| before.message));
             book.enter(&call, replay).map(|found| (found, earlier, known))
         };
-        let entered = self.change(&name, keep_ms, enter).await?;
+        let entered = self.change_when_free(&name, keep_ms, |book| book.waits_here(&call), enter).await?;
         let entry = |found: Found, earlier, known| Entry::Run { item, at: found.place(), run, keep_ms, earlier, known, thread };
         Ok(entered.map(|(found, earlier, known)| (entry(found, earlier, known), found)))
     }
@@ -169,8 +173,10 @@ impl Books {
     /// The same for a send that belongs to no event.
     pub(super) async fn enter_plain(&self, thread: ThreadBook, key: u64, now_ms: i64) -> Result<(Entry, bool), StoreError> {
         let fresh = format!("{REQUEST_ID}plain/{key:016x}");
-        let enter = |book: &mut PlainBook| book.enter(&thread.method, thread.content, self.process, &fresh, now_ms);
-        let request = self.change(&thread.name, PLAIN_KEEP_MS, enter).await?;
+        let ThreadBook { name, method, content } = &thread;
+        let waits = |book: &PlainBook| book.waits_here(method, *content, self.process);
+        let enter = |book: &mut PlainBook| book.enter(method, *content, self.process, &fresh, now_ms);
+        let request = self.change_when_free(name, PLAIN_KEEP_MS, waits, enter).await?;
         let again = request != fresh;
         Ok((Entry::Plain { request, thread }, again))
     }
@@ -268,6 +274,24 @@ impl Books {
     /// What this process is known by.
     pub(super) fn process(&self) -> u64 {
         self.process
+    }
+
+    /// Changes a book when nobody is in it any more of whom `waits` speaks, or has been waited for.
+    async fn change_when_free<B: Written, T>(
+        &self,
+        name: &str,
+        keep_ms: i64,
+        waits: impl Fn(&B) -> bool,
+        mut by: impl FnMut(&mut B) -> T,
+    ) -> Result<T, StoreError> {
+        for pause in HANG_UP_LOOKS {
+            let free = |book: &mut B| (!waits(book)).then(|| by(book));
+            if let Some(decided) = self.change(name, keep_ms, free).await? {
+                return Ok(decided);
+            }
+            tokio::time::sleep(pause).await;
+        }
+        self.change(name, keep_ms, by).await
     }
 
     /// Changes a book as it is now, however many others change it too.
