@@ -14,6 +14,7 @@ use hapax_store::clock::Clock;
 use hapax_store::{Store, StoreError, in_time};
 use http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 use super::guesses::Guesses;
 use super::{Api, Caller, Code, Problem, tokens};
@@ -58,6 +59,8 @@ pub struct Auth {
     /// Held by the one who asks the store.
     asking: tokio::sync::Mutex<()>,
     guesses: Arc<Mutex<Guesses>>,
+    /// Raised whenever the list was changed here.
+    revision: watch::Sender<u64>,
 }
 
 /// What the store said, and when it was asked.
@@ -89,13 +92,13 @@ impl Auth {
         let listed = Listed { asked_ms: None, known: false, operator: configured, tokens: HashMap::new() };
         let listed = Mutex::new(Arc::new(listed));
         let (made_is_forgotten, asking, guesses) = Default::default();
-        Self { store, clock, telemetry, proxies, operator, listed, made_is_forgotten, asking, guesses }
+        let revision = watch::Sender::default();
+        Self { store, clock, telemetry, proxies, operator, listed, made_is_forgotten, asking, guesses, revision }
     }
 
     /// Says whose token a request carries, or what is wrong with it. A wrong one is answered late, and later each time.
     pub async fn caller(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Caller, Problem> {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
-        let Some(token) = given else { return Err(refused("the token is missing")) };
+        let token = token_of(headers)?;
         self.holder(token, headers, peer).await
     }
 
@@ -148,6 +151,28 @@ impl Auth {
         let mut held = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = held.tokens.iter().map(|(hash, entry)| (*hash, entry.again()));
         *held = Arc::new(Listed { asked_ms: None, known: held.known, operator: held.operator, tokens: entries.collect() });
+        drop(held);
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Tells of every change of the list here, to what stays open longer than a request.
+    pub(super) fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Ends when the token of a request that waits is not believed any more. What a token may do never changes.
+    pub(super) async fn turned_away(&self, headers: &HeaderMap) -> Problem {
+        let hash = match token_of(headers) {
+            Ok(token) => hash_token(token),
+            Err(problem) => return problem,
+        };
+        let mut revisions = self.revisions();
+        while self.still_believes(&hash).await.is_some() {
+            if revisions.changed().await.is_err() {
+                return Problem::stopping();
+            }
+        }
+        refused("this token was revoked")
     }
 
     fn guesses(&self) -> std::sync::MutexGuard<'_, Guesses> {
@@ -271,6 +296,11 @@ pub async fn forget_made(store: &dyn Store) -> Result<(), StoreError> {
         kept = store.amend(MADE_TOKEN, Some(&hash), None, None).await?;
     }
     Ok(())
+}
+
+fn token_of(headers: &HeaderMap) -> Result<&str, Problem> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
+    given.ok_or_else(|| refused("the token is missing"))
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -125,6 +125,7 @@ pub(super) struct Extended {
 pub(super) async fn pull(
     State(api): State<Arc<Api>>,
     caller: Caller,
+    headers: HeaderMap,
     ask: Result<Json<PullBody>, JsonRejection>,
 ) -> Result<Json<Items>, Problem> {
     let Json(ask) = ask?;
@@ -141,7 +142,11 @@ pub(super) async fn pull(
         return Err(Problem::stopping());
     }
     let worker = shown_worker(&caller, ask.worker.as_deref())?;
-    let pulled = api.pull.take(&ask.channel, &worker, max, Duration::from_millis(wait_ms.unsigned_abs())).await?;
+    let pulled = tokio::select! {
+        biased;
+        problem = api.auth.turned_away(&headers) => return Err(problem),
+        pulled = api.pull.take(&ask.channel, &worker, max, Duration::from_millis(wait_ms.unsigned_abs())) => pulled?,
+    };
     let leased_ms = api.clock.now_ms();
     Ok(Json(Items { items: pulled.into_iter().filter_map(|pulled| item(&api, pulled, leased_ms)).collect() }))
 }

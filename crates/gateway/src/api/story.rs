@@ -78,11 +78,17 @@ fn steps(detail: &EventDetail, now_ms: i64) -> Vec<Step> {
 fn what_holds_it_up(api: &Api, detail: &EventDetail) -> Vec<Step> {
     let Some(channel) = api.channels.get(&detail.row.channel).filter(|_| !detail.open.is_empty()) else { return Vec::new() };
     let (settings, now_ms) = (&channel.settings, api.clock.now_ms());
-    let Some(url) = down::url_of(settings, Some(&detail.row.account)) else {
-        let words = "its account has no `target` in the config: it waits until there is one".to_owned();
-        return vec![step(now_ms, "no target", words)];
-    };
     let waits = detail.open.iter().any(|row| matches!(row.state, ItemState::Waiting { .. }));
+    let Some(url) = down::url_of(settings, Some(&detail.row.account)) else {
+        let (name, words) = match api.pull.serves(&detail.row.channel) {
+            true if settings.dropin.is_some() => {
+                ("for workers", "its channel has no `target`: a bot gets it by getUpdates or POST /v1/pull")
+            }
+            true => ("for workers", "its channel has no `target`: a worker gets it by POST /v1/pull"),
+            false => ("no target", "its account has no `target` in the config: it waits until there is one"),
+        };
+        return Vec::from_iter(waits.then(|| step(now_ms, name, words.to_owned())));
+    };
     let dead = down::of_account(api, settings, &detail.row.account).filter(|_| waits);
     let causes = detail.open.iter().filter_map(|row| row.why.as_deref()).chain(dead.as_ref().map(|dead| dead.why.as_str()));
     let cause = causes.filter_map(|why| likely_cause(why, &url)).next_back();

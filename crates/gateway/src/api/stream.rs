@@ -16,7 +16,7 @@ use hapax_store::{EventQuery, EventRow, StoreError};
 use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use utoipa::IntoParams;
 
@@ -63,6 +63,8 @@ struct Open {
     waiting: VecDeque<Bytes>,
     recent: BTreeSet<EventId>,
     heart: Interval,
+    /// A token was made or revoked here.
+    revisions: watch::Receiver<u64>,
     ended: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -106,8 +108,8 @@ pub(super) async fn stream(
     heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let waiting = VecDeque::from([Bytes::from_static(OPENING.as_bytes())]);
     let recent = BTreeSet::new();
-    let channel = ask.channel;
-    let open = Open { api, caller, headers, channel, news, past, waiting, recent, heart, ended: false, _place: place };
+    let (channel, revisions) = (ask.channel, api.auth.revisions());
+    let open = Open { api, caller, headers, channel, news, past, waiting, recent, heart, revisions, ended: false, _place: place };
     let frames =
         stream::unfold(open, |mut open| async move { open.next().await.map(|frame| (Ok::<_, StoreError>(frame), open)) });
     let mut response = Response::new(Body::from_stream(frames));
@@ -175,7 +177,11 @@ impl Open {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                _ = self.heart.tick() => return self.beat().await,
+                Ok(()) = self.revisions.changed() => self.is_believed().await?,
+                _ = self.heart.tick() => {
+                    self.is_believed().await?;
+                    return Some(Bytes::from_static(b": alive\n\n"));
+                }
                 news = self.news.recv() => match news {
                     Ok(row) => self.tell(&row),
                     Err(RecvError::Lagged(_)) => {
@@ -219,14 +225,14 @@ impl Open {
         Some(())
     }
 
-    /// Shows that the stream lives; ends it when its token is not believed any more.
-    async fn beat(&mut self) -> Option<Bytes> {
+    /// Nothing when its token is not believed any more: that ends the stream.
+    async fn is_believed(&mut self) -> Option<()> {
         match self.api.auth.caller(&self.headers, None).await {
             Ok(caller) if caller.may(Scope::Read) && caller.narrow(self.channel.clone()).is_ok() => self.caller = caller,
             Err(problem) if problem.status().is_server_error() => {}
             _ => return None,
         }
-        Some(Bytes::from_static(b": alive\n\n"))
+        Some(())
     }
 }
 

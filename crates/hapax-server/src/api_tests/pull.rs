@@ -190,6 +190,22 @@ async fn nobody_works_on_what_is_not_theirs() {
     }
 }
 
+/// It was believed when it began to wait.
+#[tokio::test]
+async fn a_revoked_token_is_handed_nothing() {
+    let fixture = Fixture::new();
+    let token = fixture.token("hand", &["work"], None).await;
+    let waiting = fixture.with("POST", "/v1/pull", &token, json!({"channel": "help", "wait": "30s"}));
+    let revoking = async {
+        tokio::task::yield_now().await;
+        assert_eq!(fixture.with("DELETE", "/v1/tokens/hand", TOKEN, json!({})).await.0, StatusCode::OK);
+        fixture.accept_on("help", "m1", Disposition::Deliver).await;
+    };
+    let ((status, said), ()) = tokio::join!(waiting, revoking);
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{said}");
+    assert_eq!(fixture.pull_one().await["attempt"], 1);
+}
+
 #[tokio::test]
 async fn what_cannot_be_pulled_says_why() {
     let fixture = Fixture::new();

@@ -124,6 +124,18 @@ async fn a_token_hears_only_of_its_channels() {
 }
 
 #[tokio::test]
+async fn a_revoked_token_hears_nothing_more() {
+    let fixture = Fixture::new();
+    let token = fixture.token("bot", &["read"], None).await;
+    let response = fixture.open("/v1/stream", &token, None).await;
+    let mut reading = Reading { body: response.into_body(), buffer: String::new() };
+    reading.block().await.expect("it opens");
+    assert_eq!(fixture.with("DELETE", "/v1/tokens/bot", TOKEN, json!({})).await.0, StatusCode::OK);
+    fixture.accept_on("shop", "m1", Disposition::Deliver).await;
+    assert_eq!(reading.block().await, None);
+}
+
+#[tokio::test]
 async fn who_does_not_read_is_cut_and_resumes() {
     let fixture = Fixture::new();
     let (mut slow, mut quick) = (fixture.listen("/v1/stream", None).await, fixture.listen("/v1/stream", None).await);
