@@ -1,4 +1,4 @@
-//! The gateway: webhooks in, deliveries to the bot, sends to the provider, and the admin API.
+//! The gateway: webhooks in, deliveries to the bot, sends to the provider, the admin API and its pages.
 //!
 //! The way of one webhook, and of this code:
 //!
@@ -36,6 +36,8 @@ pub mod sender;
 pub mod dropin;
 
 pub mod api;
+
+pub mod web;
 
 pub mod resp;
 

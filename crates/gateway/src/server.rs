@@ -22,7 +22,8 @@ use hapax_store::{Spelling, Store, StoreError, Unspelt};
 use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
-use crate::api::{Api, Auth, Feed, PurgeLog, Streams, nothing_here, other_method};
+use crate::api::auth::OperatorToken;
+use crate::api::{Api, Auth, Feed, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links};
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
@@ -36,6 +37,7 @@ use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::typing::Typing;
+use crate::web::{Hosts, LivePages, Web};
 use crate::worker::{self, Plan, Work};
 
 /// Why the server could not start, or go on.
@@ -262,6 +264,8 @@ impl Server {
             auth: Arc::clone(&auth),
             clock: Arc::clone(&self.clock),
             cors_origins: self.settings.cors_origins.clone(),
+            hide_payloads: self.settings.hide_payloads,
+            public_url: self.settings.public_url.clone(),
             purges,
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
@@ -283,7 +287,7 @@ impl Server {
         }
         let with_token = Audience::TokenHolders(auth);
         let public = front::health(vitals.clone(), with_token.clone());
-        let v1 = crate::api::router(api);
+        let v1 = crate::api::router(Arc::clone(&api)).merge(crate::web::router(self.web(api)));
         let mut open = |listener, ingress, bots: Option<Arc<DropIns>>, routes: Router| {
             let allowance = self.allowance(bots.is_some());
             let routes = routes.fallback(nothing_here).method_not_allowed_fallback(other_method);
@@ -310,6 +314,18 @@ impl Server {
             }
         }
         listening
+    }
+
+    /// What the pages work with.
+    fn web(&self, api: Arc<Api>) -> Arc<Web> {
+        let (hosts, proxies) = (Hosts::new(self.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
+        Arc::new(Web { api, hosts, proxies, live: LivePages::default() })
+    }
+
+    /// The path of a link that signs a browser in once, as the operator.
+    pub async fn sign_in_link(&self) -> Result<String, StoreError> {
+        let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = self.token.operator;
+        sign_in_links::new(&*self.store, TokenHash(hash)).await
     }
 
     /// The Redis door, open until it is told to close.

@@ -15,6 +15,7 @@ use hapax_store::{Store, StoreError, in_time};
 use http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 
+use super::caller::TokenHash;
 use super::guesses::Guesses;
 use super::{Api, Caller, Code, Problem, tokens};
 use crate::connections::peer::{Peer, Proxies};
@@ -24,13 +25,20 @@ use crate::telemetry::Telemetry;
 /// The setting that holds the hash of the token made at the first start.
 pub const MADE_TOKEN: &str = "admin_token_hash";
 /// Settings that belong to one installation and are never moved to another store.
-pub const NEVER_MOVED: [&str; 2] = [MADE_TOKEN, tokens::SETTING];
+const NEVER_MOVED: [&str; 2] = [MADE_TOKEN, tokens::SETTING];
+/// What registers of sessions and of links to sign in begin with.
+pub(crate) const OF_PAGES: &str = "web:";
 
 /// A token that was revoked elsewhere is believed this long at most.
 const LIST_HOLDS_MS: i64 = 2_000;
 const LIST_PATIENCE: Duration = Duration::from_millis(1_500);
 /// The last use of a token is written down this often at most.
 const USE_NOTED_MS: i64 = 60_000;
+
+/// Whether a register belongs to one installation.
+pub fn is_never_moved(register: &str) -> bool {
+    NEVER_MOVED.contains(&register) || register.starts_with(OF_PAGES)
+}
 
 /// What is kept of a token. Tokens are long and random, so a plain hash cannot be searched.
 pub fn hash_token(token: &str) -> [u8; 32] {
@@ -200,7 +208,8 @@ impl Auth {
         };
         let entry = |token: tokens::Token| {
             let used_ms = AtomicI64::new(token.used_ms.unwrap_or(i64::MIN));
-            Some((token.hash()?, Entry { caller: token.caller(), used_ms }))
+            let hash = token.hash()?;
+            Some((hash, Entry { caller: token.caller(hash), used_ms }))
         };
         Ok((operator, tokens::read(&*self.store).await?.into_iter().filter_map(entry).collect()))
     }
@@ -240,7 +249,7 @@ impl Listed {
     /// Whose token it is. The operator's is compared in constant time; the others are found by their hash, which nobody can choose.
     fn find(&self, hash: &[u8; 32]) -> Option<(Caller, Option<&Entry>)> {
         if self.operator.is_some_and(|operator| bool::from(operator.ct_eq(hash))) {
-            return Some((Caller::operator(), None));
+            return Some((Caller::operator(TokenHash(*hash)), None));
         }
         self.tokens.get(hash).map(|entry| (entry.caller.clone(), Some(entry)))
     }

@@ -1,45 +1,48 @@
 //! `/v1`: what a person or a program may ask and tell a running hapax. One file per resource; every answer is a hand-made twin of a
 //! domain type, and every error is a problem (RFC 9457) that says what to change.
 
-mod accounts;
+pub(crate) mod accounts;
 pub mod auth;
 mod caller;
-mod channels;
-mod claims;
+pub(crate) mod channels;
+pub(crate) mod claims;
 mod codes;
 mod cors;
-mod cursor;
-mod down;
-mod event_ref;
-mod events;
-mod feed;
-mod filtered;
+pub(crate) mod cursor;
+pub(crate) mod down;
+pub(crate) mod event_ref;
+pub(crate) mod events;
+pub(crate) mod feed;
+pub(crate) mod filtered;
+pub(crate) mod glance;
 mod guesses;
 mod idempotency;
-mod inbox;
+pub(crate) mod inbox;
 mod lease_handle;
-mod list;
-mod messages;
-mod openapi;
+pub(crate) mod list;
+pub(crate) mod messages;
+pub(crate) mod openapi;
 mod origin;
-mod outbox;
+pub(crate) mod outbox;
 mod outside;
+mod payloads;
 mod prefer;
 mod problem;
 mod pull;
 mod purge;
-mod redrive;
+pub(crate) mod redrive;
 mod reply_story;
 mod run_story;
-mod send;
-mod send_story;
-mod stats;
-mod story;
+pub(crate) mod send;
+pub(crate) mod send_story;
+pub(crate) mod sign_in_links;
+pub(crate) mod stats;
+pub(crate) mod story;
 mod stream;
 mod thread_view;
-mod threads;
+pub(crate) mod threads;
 mod time;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
@@ -64,7 +67,7 @@ use crate::ingress::spool::Spool;
 use crate::telemetry::{Memory, Telemetry};
 
 pub use auth::Auth;
-pub use caller::{Caller, Scope};
+pub use caller::{Caller, Scope, TokenHash};
 pub use claims::ClaimDesk;
 pub use codes::Code;
 use cursor::Cursors;
@@ -86,6 +89,10 @@ pub struct Api {
     /// Whose tokens are believed.
     pub auth: Arc<Auth>,
     pub clock: Arc<dyn Clock>,
+    /// Bodies and texts are shown as their lengths to callers without scope `admin`.
+    pub hide_payloads: bool,
+    /// How people reach this server, where that was told.
+    pub public_url: Option<String>,
     /// Whose web pages may call.
     pub cors_origins: Vec<String>,
     /// Shared with the upkeep that purges by itself.
@@ -144,7 +151,8 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(outbox::list))
         .routes(routes!(accounts::list))
         .routes(routes!(claims::list))
-        .routes(routes!(stream::stream));
+        .routes(routes!(stream::stream))
+        .routes(routes!(sign_in_links::make));
     let sends = OpenApiRouter::new()
         .routes(routes!(send::submit))
         .routes(routes!(messages::retry))

@@ -39,7 +39,7 @@ pub(super) struct OutboxParams {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = OutboxItem)]
-pub(super) struct Item {
+pub(crate) struct Item {
     id: String,
     channel: String,
     account: String,
@@ -91,7 +91,7 @@ pub(super) async fn list(
     caller: Caller,
     Asked(ask): Asked<OutboxParams>,
 ) -> Result<Json<OutboxPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let filter = filter.and(Word::Account, ask.account)?;
     let cursors = Cursors::new(&api, &caller, "outbox", ask.q.as_deref().unwrap_or_default());
     let query = OutboxQuery {
@@ -111,11 +111,11 @@ pub(super) async fn list(
     if filter.is_empty() {
         let page = fetch(query.after, query.limit).await?;
         let next = page.next(|row| cursor(row.id));
-        return Ok(Json(OutboxPage::new(page.rows, next, None)));
+        return Ok(Json(OutboxPage::new(api.shown(&caller, page.rows), next, None)));
     }
     let read = async |row: MessageRow| Ok(Some(row));
     let found = filtered::find(query.limit, query.after, fetch, |row| row.id, |row| look(&filter, row), read).await?;
-    Ok(Json(OutboxPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+    Ok(Json(OutboxPage::new(api.shown(&caller, found.rows), found.next.map(cursor), Some(found.looked_at))))
 }
 
 fn look(filter: &Filter, row: &MessageRow) -> Look {

@@ -15,20 +15,20 @@ use super::{Api, Caller, Problem, event_ref, events};
 const REDRIVE_MAX: usize = 10_000;
 
 /// Exactly one of these.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RedriveBody {
-    item: Option<String>,
-    event: Option<String>,
-    channel: Option<String>,
-    all: Option<bool>,
+pub(crate) struct RedriveBody {
+    pub(crate) item: Option<String>,
+    pub(crate) event: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) all: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Redriven {
-    redriven: usize,
+pub(crate) struct Redriven {
+    pub(crate) redriven: usize,
     /// True when there may be more: call again.
-    more: bool,
+    pub(crate) more: bool,
 }
 
 /// Puts parked items back in line, with their failures forgotten.
@@ -40,7 +40,7 @@ pub(super) struct Redriven {
     request_body = RedriveBody,
     responses((status = 200, description = "How many are in line again", body = Redriven), (status = 404)),
 )]
-pub(super) async fn redrive(
+pub(crate) async fn redrive(
     State(api): State<Arc<Api>>,
     caller: Caller,
     ask: Result<Json<RedriveBody>, JsonRejection>,

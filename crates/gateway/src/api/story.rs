@@ -17,26 +17,26 @@ use crate::delivery::likely_cause;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventStory)]
-pub(super) struct Story {
-    event: Event,
-    steps: Vec<Step>,
+pub(crate) struct Story {
+    pub(crate) event: Event,
+    pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoryStep)]
-pub(super) struct Step {
-    at: String,
+pub(crate) struct Step {
+    pub(crate) at: String,
     #[serde(skip)]
-    pub(super) at_ms: i64,
+    pub(crate) at_ms: i64,
     /// received, claimed, copies, conflict, leased, the outcome of an attempt, or how it stands now.
-    step: String,
-    pub(super) words: String,
+    pub(crate) step: String,
+    pub(crate) words: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<String>,
+    pub(crate) item: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
+    pub(crate) attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fence: Option<u64>,
+    pub(crate) fence: Option<u64>,
 }
 
 /// Tells everything that happened to one event, in order.
@@ -48,16 +48,17 @@ pub(super) struct Step {
     params(("id" = String, Path, description = "`evt_…`, whole, short or its beginning, or `latest`")),
     responses((status = 200, description = "The story", body = Story), (status = 404)),
 )]
-pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
+pub(crate) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
     let detail = events::find(&api, &caller, &id).await?;
     let beside = match detail.copies.and_then(|copies| copies.kept) {
         Some(kept) => api.store.event(kept).await?,
         None => None,
     };
     let mut steps = steps(&detail, api.clock.now_ms());
-    steps.extend(beside.as_ref().and_then(kept_beside));
-    steps.extend(run_story::steps(&api, &detail).await?);
-    steps.extend(reply_story::steps(&api, &detail).await?);
+    let hides = api.hides_payloads_from(&caller);
+    steps.extend(beside.as_ref().and_then(|detail| kept_beside(detail, hides)));
+    steps.extend(run_story::steps(&api, &detail, hides).await?);
+    steps.extend(reply_story::steps(&api, &detail, &caller).await?);
     steps.sort_by_key(|step| step.at_ms);
     steps.extend(what_holds_it_up(&api, &detail));
     Ok(Json(Story { event: detail.row.into(), steps }))
@@ -94,12 +95,12 @@ fn what_holds_it_up(api: &Api, detail: &EventDetail) -> Vec<Step> {
 }
 
 impl Step {
-    pub(super) fn of_attempt(self, attempt: u32, fence: Fence) -> Self {
+    pub(crate) fn of_attempt(self, attempt: u32, fence: Fence) -> Self {
         Self { attempt: Some(attempt), fence: Some(fence.0), ..self }
     }
 }
 
-pub(super) fn step(at_ms: i64, step: &str, words: String) -> Step {
+pub(crate) fn step(at_ms: i64, step: &str, words: String) -> Step {
     Step { at: rfc3339(at_ms), at_ms, step: step.to_owned(), words, item: None, attempt: None, fence: None }
 }
 
@@ -112,15 +113,15 @@ fn received(row: &EventRow) -> Step {
 }
 
 /// What was kept beside the event, when it came.
-fn kept_beside(detail: &EventDetail) -> Option<Step> {
+fn kept_beside(detail: &EventDetail, hides: bool) -> Option<Step> {
     let (reason, _) = Reason::of_shown(&detail.row.provider_id)?;
     let name = match reason {
         Reason::Conflict => "conflict",
         Reason::Unsent => "reply not sent",
     };
     let why = why_beside(&detail.headers).unwrap_or_default();
-    let said = limits::preview(&String::from_utf8_lossy(&detail.body));
-    Some(step(detail.row.received_ms, name, format!("{why}; kept as {}, {} bytes: {said}", detail.row.id, detail.row.body_bytes)))
+    let said = if hides { String::new() } else { format!(": {}", limits::preview(&String::from_utf8_lossy(&detail.body))) };
+    Some(step(detail.row.received_ms, name, format!("{why}; kept as {}, {} bytes{said}", detail.row.id, detail.row.body_bytes)))
 }
 
 fn claimed(row: &EventRow) -> Step {

@@ -58,7 +58,7 @@ pub(super) struct AskMessages {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Thread {
+pub(crate) struct Thread {
     id: String,
     channel: String,
     account: String,
@@ -73,7 +73,7 @@ pub(super) struct Thread {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ThreadEntry)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// `evt_..` for what came in, `msg_..` for what hapax sends.
     id: String,
     direction: &'static str,
@@ -98,7 +98,7 @@ pub(super) async fn list(
     caller: Caller,
     Asked(ask): Asked<ThreadsParams>,
 ) -> Result<Json<ThreadsPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let filter = filter.and(Word::Account, ask.account)?;
     let [channel, account] = [Word::Channel, Word::Account].map(|word| filter.wanted(word).map(str::to_owned));
     let filter = filter.without(&[Word::Channel, Word::Account]);
@@ -117,7 +117,7 @@ pub(super) async fn list(
         let shown = look(&api, &caller, &filter, all, before.clone(), limit).await?;
         // Behind so many of others' there may still be what its own channels began.
         let shown = if shown.rows.is_empty() { look(&api, &caller, &filter, own, before, limit).await? } else { shown };
-        return Ok(Json(ThreadsPage::new(shown.rows, shown.next.map(cursor), None)));
+        return Ok(Json(ThreadsPage::new(api.shown(&caller, shown.rows), shown.next.map(cursor), None)));
     }
     let fetch = async |before: Option<Place>, limit: usize| {
         let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit, ..part });
@@ -126,11 +126,11 @@ pub(super) async fn list(
     if filter.is_empty() {
         let page = fetch(before, limit).await?;
         let next = page.next(|row| cursor(place_of(row)));
-        return Ok(Json(ThreadsPage::new(page.rows, next, None)));
+        return Ok(Json(ThreadsPage::new(api.shown(&caller, page.rows), next, None)));
     }
     let read = async |row: ThreadRow| Ok(Some(row));
     let found = filtered::find(limit, before, fetch, place_of, |row| fits(&filter, row), read).await?;
-    Ok(Json(ThreadsPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+    Ok(Json(ThreadsPage::new(api.shown(&caller, found.rows), found.next.map(cursor), Some(found.looked_at))))
 }
 
 /// A thread is found by its last message.
@@ -254,7 +254,7 @@ async fn accounts_of(api: &Api, channel: Option<String>) -> Result<Vec<String>, 
 )]
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    Ok(Json(find(&api, &caller, &id).await?.row.into()))
+    Ok(Json(api.shown_one(&caller, find(&api, &caller, &id).await?.row).into()))
 }
 
 /// Lists what was said in a conversation, newest first.
@@ -278,7 +278,7 @@ pub(super) async fn messages(
     find(&api, &caller, &id).await?;
     let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;
     let next = next.map(|entry| cursors.write(&write_entry(entry)));
-    Ok(Json(MessagesPage::new(rows, next, None)))
+    Ok(Json(MessagesPage::new(api.shown(&caller, rows), next, None)))
 }
 
 /// Marks what came in as read.
@@ -297,7 +297,7 @@ pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
         return Err(Problem::forbidden(why));
     }
     match api.store.mark_read(&id).await? {
-        true => Ok(Json(find(&api, &caller, &id).await?.row.into())),
+        true => Ok(Json(api.shown_one(&caller, find(&api, &caller, &id).await?.row).into())),
         false => Err(no_such_thread(&id)),
     }
 }

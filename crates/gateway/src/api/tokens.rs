@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::auth::hash_token;
+use super::caller::TokenHash;
 use super::time::rfc3339;
 use super::{Api, Caller, Code, Problem, Scope};
 
@@ -46,9 +47,9 @@ impl Token {
         hex::decode_to_slice(&self.hash, &mut hash).ok().map(|()| hash)
     }
 
-    pub(super) fn caller(&self) -> Caller {
+    pub(super) fn caller(&self, hash: [u8; 32]) -> Caller {
         let scopes = self.scopes.iter().filter_map(|name| Scope::from_name(name)).collect();
-        Caller::new(&self.name, scopes, self.channels.as_deref())
+        Caller::new(&self.name, TokenHash(hash), scopes, self.channels.as_deref())
     }
 }
 

@@ -22,6 +22,12 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// Web pages of these origins may call `/v1`.
     pub cors_origins: Vec<String>,
+    /// By which names the pages may be reached, beside those of this machine; an unspecified address stands for all addresses.
+    pub hosts: Vec<String>,
+    /// How people reach this server: scheme, host and port.
+    pub public_url: Option<String>,
+    /// Bodies and texts are shown as their lengths to callers without scope `admin`.
+    pub hide_payloads: bool,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     /// Shown on leases; made from host and process when not set.
