@@ -325,7 +325,7 @@ impl Server {
     /// The path of a link that signs a browser in once, as the operator.
     pub async fn sign_in_link(&self) -> Result<String, StoreError> {
         let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = self.token.operator;
-        sign_in_links::new(&*self.store, TokenHash(hash)).await
+        sign_in_links::new(&self.auth(), &*self.store, TokenHash(hash)).await
     }
 
     /// The Redis door, open until it is told to close.

@@ -151,6 +151,27 @@ impl Auth {
         blake3::derive_key("hapax cursors of lists", hash)
     }
 
+    /// A random word that everybody can tell from one that was not made here, without asking the store.
+    pub(crate) fn make_word(&self) -> String {
+        let random = rand::random::<[u8; 32]>();
+        hex::encode([&random[..], &self.word_check(&random)[..]].concat())
+    }
+
+    pub(crate) fn has_made(&self, word: &str) -> bool {
+        let mut bytes = [0; 48];
+        let Ok(()) = hex::decode_to_slice(word, &mut bytes) else { return false };
+        let (random, check) = bytes.split_at(32);
+        bool::from(self.word_check(random).ct_eq(check))
+    }
+
+    fn word_check(&self, random: &[u8]) -> [u8; 16] {
+        let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = &self.operator;
+        let key = blake3::derive_key("hapax words of sessions and links", hash);
+        let mut check = [0; 16];
+        blake3::Hasher::new_keyed(&key).update(random).finalize_xof().fill(&mut check);
+        check
+    }
+
     /// The list was changed here: it is read anew before anybody is believed again.
     pub(super) fn changed(&self) {
         let mut held = self.listed.lock().unwrap_or_else(PoisonError::into_inner);

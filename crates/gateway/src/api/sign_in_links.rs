@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::auth::{OF_PAGES, hash_token};
 use super::time::rfc3339;
-use super::{Api, Caller, Problem, TokenHash};
+use super::{Api, Auth, Caller, Problem, TokenHash};
 
 const KEEP_MS: i64 = 10 * 60_000;
 
@@ -35,20 +35,23 @@ pub(crate) struct Link {
     responses((status = 201, description = "The link, shown this once", body = Link)),
 )]
 pub(crate) async fn make(State(api): State<Arc<Api>>, caller: Caller) -> Result<(StatusCode, Json<Link>), Problem> {
-    let path = new(&*api.store, caller.token).await?;
+    let path = new(&api.auth, &*api.store, caller.token).await?;
     let url = api.public_url.as_ref().map(|base| format!("{base}{path}"));
     Ok((StatusCode::CREATED, Json(Link { path, url, ends_at: rfc3339(api.clock.now_ms() + KEEP_MS) })))
 }
 
 /// The path of a new link for the holder of this token.
-pub(crate) async fn new(store: &dyn Store, token: TokenHash) -> Result<String, StoreError> {
-    let code = hex::encode(rand::random::<[u8; 32]>());
+pub(crate) async fn new(auth: &Auth, store: &dyn Store, token: TokenHash) -> Result<String, StoreError> {
+    let code = auth.make_word();
     store.amend(&register(&code), None, Some(&hex::encode(token.0)), Some(KEEP_MS)).await?;
     Ok(format!("/sign-in?code={code}"))
 }
 
 /// Whose link this is, which is used up by that. `None`: it was used before, it is too old, or there never was one.
-pub(crate) async fn take(store: &dyn Store, code: &str) -> Result<Option<TokenHash>, StoreError> {
+pub(crate) async fn take(auth: &Auth, store: &dyn Store, code: &str) -> Result<Option<TokenHash>, StoreError> {
+    if !auth.has_made(code) {
+        return Ok(None);
+    }
     let register = register(code);
     let Some(kept) = store.amend(&register, None, None, None).await? else { return Ok(None) };
     // Of two who come at once, the one who puts the mark there has it.

@@ -56,6 +56,9 @@ pub(super) async fn need(State(web): State<Arc<Web>>, mut request: Request, next
 /// Who sent this, if that is known.
 pub(super) async fn find(web: &Web, headers: &HeaderMap, peer: Option<Peer>) -> Result<Option<Visitor>, StoreError> {
     let Some(word) = cookies::read(headers, cookie_name(is_https(web, headers, peer))) else { return Ok(None) };
+    if !web.api.auth.has_made(word) {
+        return Ok(None);
+    }
     let session = register(word);
     let Some(caller) = caller_of(web, &session).await? else { return Ok(None) };
     let flash = Flash::read(headers).filter(|_| !headers.contains_key(LIVE_HEADER));
@@ -76,7 +79,7 @@ pub(super) async fn caller_of(web: &Web, session: &str) -> Result<Option<Caller>
 /// Makes a session for the holder of a token, and the cookie that goes with it.
 pub(super) async fn open(web: &Web, token: TokenHash, https: bool) -> Result<Option<HeaderValue>, StoreError> {
     let store = &*web.api.store;
-    let word = hex::encode(rand::random::<[u8; 32]>());
+    let word = web.api.auth.make_word();
     let round_register = round_of(token);
     let round = look(store, &round_register).await?;
     if let Some(round) = &round {

@@ -86,7 +86,7 @@ async fn by_token(web: &Web, token: &str, headers: &HeaderMap, peer: Option<Peer
 
 async fn by_link(web: &Web, code: &str) -> Result<TokenHash, Problem> {
     let old = "This link was used before, or it is too old. Make another with `hapax token link`, or paste a token.";
-    let token = sign_in_links::take(&*web.api.store, code).await?.ok_or_else(|| Problem::unauthorized(old))?;
+    let token = sign_in_links::take(&web.api.auth, &*web.api.store, code).await?.ok_or_else(|| Problem::unauthorized(old))?;
     let caller = web.api.auth.still_believes(&token.0).await.ok_or_else(|| Problem::unauthorized(old))?;
     caller.need(Scope::Read)?;
     Ok(token)

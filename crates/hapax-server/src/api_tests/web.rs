@@ -117,7 +117,7 @@ async fn the_cookie_is_for_this_host_and_no_script() {
     let [cookie] = seen.cookies()[..] else { panic!("one cookie") };
     assert!(cookie.starts_with("hapax=") && cookie.ends_with("; Path=/; Max-Age=604800; HttpOnly; SameSite=Strict"), "{cookie}");
     let word = cookie.trim_start_matches("hapax=").split(';').next().expect("a value");
-    assert_eq!(word.len(), 64);
+    assert_eq!(word.len(), 96);
     let kept = fixture.store.amend(&format!("web:session:{word}"), None, None, None).await.expect("readable");
     assert_eq!(kept, None, "only a hash of it is kept");
 
