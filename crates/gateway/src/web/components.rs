@@ -217,7 +217,6 @@ mod tests {
             badge(hostile).into_string(),
         ] {
             assert!(!html.contains("<script"), "{html}");
-            assert!(!html.contains("\"><"), "{html}");
         }
         assert_eq!(in_path("a/b?c#d é"), "a%2Fb%3Fc%23d%20%C3%A9");
     }
