@@ -29,6 +29,8 @@ mod http_client;
 
 pub mod typing;
 
+pub mod takeover;
+
 pub mod delivery;
 
 pub mod sender;

@@ -140,6 +140,11 @@ impl Auth {
         }
     }
 
+    /// Where a request came from, as far as that can be known.
+    pub(super) fn origin(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
+        self.proxies.origin(peer.0, headers)
+    }
+
     /// Whose token this is that was believed before, for what stays open longer than a request. `None`: nobody's any more.
     pub async fn still_believes(&self, hash: &[u8; 32]) -> Option<Caller> {
         self.listed().await.find(hash).map(|(caller, _)| caller)

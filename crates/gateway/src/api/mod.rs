@@ -2,8 +2,10 @@
 //! domain type, and every error is a problem (RFC 9457) that says what to change.
 
 pub(crate) mod accounts;
+pub(crate) mod audit;
 pub mod auth;
 mod caller;
+mod changing;
 pub(crate) mod channels;
 pub(crate) mod claims;
 mod codes;
@@ -16,6 +18,7 @@ pub(crate) mod feed;
 pub(crate) mod filtered;
 pub(crate) mod glance;
 mod guesses;
+mod history;
 mod idempotency;
 pub(crate) mod inbox;
 mod lease_handle;
@@ -39,6 +42,7 @@ pub(crate) mod sign_in_links;
 pub(crate) mod stats;
 pub(crate) mod story;
 mod stream;
+mod takeovers;
 mod thread_view;
 pub(crate) mod threads;
 mod time;
@@ -64,14 +68,17 @@ use crate::channels::Channels;
 use crate::delivery::Pull;
 use crate::dropin::Books;
 use crate::ingress::spool::Spool;
+use crate::takeover::Takeovers;
 use crate::telemetry::{Memory, Telemetry};
 
+pub use audit::kept::Audit;
 pub use auth::Auth;
 pub use caller::{Caller, Scope, TokenHash};
 pub use claims::ClaimDesk;
 pub use codes::Code;
 use cursor::Cursors;
 pub use feed::Feed;
+pub use history::kept::{History, Range};
 pub use openapi::document_json;
 pub use problem::Problem;
 pub(crate) use problem::{nothing_here, other_method};
@@ -97,6 +104,12 @@ pub struct Api {
     pub cors_origins: Vec<String>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,
+    /// What was counted, shared with the upkeep that writes it down.
+    pub history: Arc<History>,
+    /// Who did what.
+    pub audit: Arc<Audit>,
+    /// Threads that people have taken over.
+    pub takeovers: Arc<Takeovers>,
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
@@ -124,6 +137,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .layer(middleware::from_fn_with_state(api.clone(), audit::note))
         .layer(middleware::from_fn_with_state(api.clone(), idempotency::once))
         .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
         .layer(middleware::map_response(never_stored))
@@ -143,6 +157,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(story::tell))
         .routes(routes!(inbox::list))
         .routes(routes!(stats::stats))
+        .routes(routes!(history::history))
         .routes(routes!(channels::list))
         .routes(routes!(messages::one))
         .routes(routes!(threads::list))
@@ -157,7 +172,9 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(send::submit))
         .routes(routes!(messages::retry))
         .routes(routes!(messages::cancel))
-        .routes(routes!(threads::read));
+        .routes(routes!(threads::read))
+        .routes(routes!(takeovers::pause))
+        .routes(routes!(takeovers::resume));
     let settles = OpenApiRouter::new().routes(routes!(pull::settle)).route_layer(DefaultBodyLimit::max(ANSWER_MAX_BYTES));
     let claims = OpenApiRouter::new()
         .routes(routes!(claims::claim))
@@ -174,6 +191,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))
+        .routes(routes!(audit::list))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke));
     let looks = behind(Scope::Read, looks).merge(behind(Scope::Send, sends));

@@ -123,6 +123,7 @@ impl IntoResponse for Problem {
         let wire =
             Wire { r#type: "about:blank", title: code.title(), status: status.as_u16(), detail: self.detail, code: code.name() };
         let mut response = (status, axum::Json(wire)).into_response();
+        response.extensions_mut().insert(code);
         if self.in_doubt {
             response.extensions_mut().insert(InDoubt);
         }

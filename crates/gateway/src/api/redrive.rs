@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
 use hapax_store::Redrive;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::audit::Noted;
 use super::{Api, Caller, Problem, event_ref, events};
 
 /// Most items one call puts back; more need another call.
@@ -44,7 +45,7 @@ pub(crate) async fn redrive(
     State(api): State<Arc<Api>>,
     caller: Caller,
     ask: Result<Json<RedriveBody>, JsonRejection>,
-) -> Result<Json<Redriven>, Problem> {
+) -> Result<(Extension<Noted>, Json<Redriven>), Problem> {
     let Json(ask) = ask?;
     let which = match (ask.item, ask.event, ask.channel, ask.all) {
         (Some(item), None, None, None) => Redrive::Item(item.parse()?),
@@ -63,6 +64,13 @@ pub(crate) async fn redrive(
         Redrive::Item(_) | Redrive::All => caller.need_all_channels()?,
         Redrive::Event(_) => {}
     }
+    let target = match &which {
+        Redrive::Item(item) => item.to_string(),
+        Redrive::Event(event) => event.to_string(),
+        Redrive::Channel(channel) => channel.clone(),
+        Redrive::All => "all".to_owned(),
+    };
     let redriven = api.store.redrive(which, REDRIVE_MAX).await?;
-    Ok(Json(Redriven { redriven, more: redriven == REDRIVE_MAX }))
+    let noted = Noted { target: Some(target), result: Some(format!("{redriven} in line again")) };
+    Ok((Extension(noted), Json(Redriven { redriven, more: redriven == REDRIVE_MAX })))
 }

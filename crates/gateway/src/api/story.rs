@@ -14,6 +14,7 @@ use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, down, reply_story, run_story};
 use crate::delivery::likely_cause;
+use crate::takeover::SEEN_TO_BY_A_PERSON;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventStory)]
@@ -186,6 +187,9 @@ fn attempt(row: &AttemptRow, replays: &[ItemId]) -> [Step; 2] {
     let took_ms = row.ended_ms.saturating_sub(row.leased_ms);
     let said = if row.detail.is_empty() { String::new() } else { format!(": {}", row.detail) };
     let words = match row.outcome.as_str() {
+        "delivered" if row.detail == SEEN_TO_BY_A_PERSON.to_string() => {
+            "a person had taken over the thread and sees to it; the bot did not get it".to_owned()
+        }
         "delivered" => format!("the target took it at attempt {number} after {took_ms} ms{said}"),
         "retry" => format!("attempt {number} failed after {took_ms} ms{said}; it comes again"),
         "parked" => format!("attempt {number} ended after {took_ms} ms and it was parked{said}"),

@@ -14,9 +14,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::events::read_thread;
 use super::filtered::{self, Look};
 use super::list::{ASKED_AT_ONCE, Asked, page, page_limit, page_of};
+use super::takeovers::Paused;
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
+use crate::takeover::{Pauses, Takeovers};
 use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
@@ -69,6 +71,9 @@ pub(crate) struct Thread {
     last_message_text: Option<String>,
     last_direction: &'static str,
     unread: u64,
+    /// Set while a person has taken it over: the bot gets nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<Paused>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -117,7 +122,7 @@ pub(super) async fn list(
         let shown = look(&api, &caller, &filter, all, before.clone(), limit).await?;
         // Behind so many of others' there may still be what its own channels began.
         let shown = if shown.rows.is_empty() { look(&api, &caller, &filter, own, before, limit).await? } else { shown };
-        return Ok(Json(ThreadsPage::new(api.shown(&caller, shown.rows), shown.next.map(cursor), None)));
+        return Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, shown.rows).await?, shown.next.map(cursor), None)));
     }
     let fetch = async |before: Option<Place>, limit: usize| {
         let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit, ..part });
@@ -126,11 +131,11 @@ pub(super) async fn list(
     if filter.is_empty() {
         let page = fetch(before, limit).await?;
         let next = page.next(|row| cursor(place_of(row)));
-        return Ok(Json(ThreadsPage::new(api.shown(&caller, page.rows), next, None)));
+        return Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, page.rows).await?, next, None)));
     }
     let read = async |row: ThreadRow| Ok(Some(row));
     let found = filtered::find(limit, before, fetch, place_of, |row| fits(&filter, row), read).await?;
-    Ok(Json(ThreadsPage::new(api.shown(&caller, found.rows), found.next.map(cursor), Some(found.looked_at))))
+    Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, found.rows).await?, found.next.map(cursor), Some(found.looked_at))))
 }
 
 /// A thread is found by its last message.
@@ -254,7 +259,7 @@ async fn accounts_of(api: &Api, channel: Option<String>) -> Result<Vec<String>, 
 )]
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    Ok(Json(api.shown_one(&caller, find(&api, &caller, &id).await?.row).into()))
+    shown(&api, &caller, find(&api, &caller, &id).await?.row).await
 }
 
 /// Lists what was said in a conversation, newest first.
@@ -297,12 +302,22 @@ pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
         return Err(Problem::forbidden(why));
     }
     match api.store.mark_read(&id).await? {
-        true => Ok(Json(api.shown_one(&caller, find(&api, &caller, &id).await?.row).into())),
+        true => shown(&api, &caller, find(&api, &caller, &id).await?.row).await,
         false => Err(no_such_thread(&id)),
     }
 }
 
-async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
+pub(super) async fn shown(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Json<Thread>, Problem> {
+    let pauses = api.takeovers.list().await?;
+    Ok(Json((api.shown_one(caller, row), &*pauses).into()))
+}
+
+async fn with_pauses(api: &Api, caller: &Caller, rows: Vec<ThreadRow>) -> Result<Vec<Thread>, Problem> {
+    let pauses = api.takeovers.list().await?;
+    Ok(api.shown(caller, rows).into_iter().map(|row| (row, &*pauses).into()).collect())
+}
+
+pub(super) async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
     let found = match api.store.thread(id).await? {
         Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE, Some(id)).await?,
         None => None,
@@ -310,7 +325,7 @@ async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem
     found.ok_or_else(|| no_such_thread(id))
 }
 
-fn no_such_thread(id: &ThreadId) -> Problem {
+pub(super) fn no_such_thread(id: &ThreadId) -> Problem {
     let text: String = id.to_string().chars().take(200).collect();
     Problem::not_found(format!("there is no thread {text}; GET /v1/threads lists what there is"))
 }
@@ -339,9 +354,10 @@ fn read_entry(text: &str) -> Result<EntryId, Problem> {
     Ok(EntryId::Message(text.parse()?))
 }
 
-impl From<ThreadRow> for Thread {
-    fn from(row: ThreadRow) -> Self {
+impl From<(ThreadRow, &Pauses)> for Thread {
+    fn from((row, pauses): (ThreadRow, &Pauses)) -> Self {
         Self {
+            paused: Takeovers::of(pauses, &row).cloned().map(Paused::from),
             id: row.id.to_string(),
             channel: row.channel,
             account: row.id.account,

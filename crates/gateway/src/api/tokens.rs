@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use hapax_store::{Store, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::audit::Noted;
 use super::auth::hash_token;
 use super::caller::TokenHash;
 use super::time::rfc3339;
@@ -161,7 +162,7 @@ pub(super) async fn create(
     State(api): State<Arc<Api>>,
     caller: Caller,
     ask: Result<Json<AskToken>, JsonRejection>,
-) -> Result<(StatusCode, Json<Created>), Problem> {
+) -> Result<(StatusCode, Extension<Noted>, Json<Created>), Problem> {
     caller.need_all_channels()?;
     let Json(ask) = ask?;
     check(&api, &ask)?;
@@ -187,7 +188,9 @@ pub(super) async fn create(
     .await?;
     api.auth.changed();
     api.auth.telemetry.token_created(&token.name, &caller.name);
-    Ok((StatusCode::CREATED, Json(Created { shown: token.into(), token: secret })))
+    let result = Some(format!("made, with {}", token.scopes.join(", ")));
+    let noted = Noted { target: Some(token.name.clone()), result };
+    Ok((StatusCode::CREATED, Extension(noted), Json(Created { shown: token.into(), token: secret })))
 }
 
 /// Revokes a named token.

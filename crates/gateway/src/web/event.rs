@@ -75,7 +75,7 @@ pub(super) async fn replay(State(web): State<Arc<Web>>, visitor: Visitor, Path(i
 pub(super) async fn redrive(State(web): State<Arc<Web>>, visitor: Visitor, Path(id): Path<String>) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
     let ask = RedriveBody { event: Some(id.clone()), ..RedriveBody::default() };
-    let Json(done) = redrive::redrive(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await?;
+    let (_, Json(done)) = redrive::redrive(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await?;
     let flash = match done.redriven {
         0 => Flash::failed("Nothing of it was parked any more."),
         n => Flash::done(format!("{} back in line, with their failures forgotten.", count(n as u64, "item is", "items are"))),

@@ -22,9 +22,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use hapax_domain::{Event, EventKey, Kind};
-use hapax_gateway::api::{Api, Auth, PostWebhook, auth, router};
+use hapax_gateway::api::{Api, Audit, Auth, History, PostWebhook, auth, router};
 use hapax_gateway::channels::Channels;
-use hapax_gateway::telemetry::Memory;
+use hapax_gateway::takeover::Takeovers;
+use hapax_gateway::telemetry::{Memory, Telemetry};
 use hapax_gateway::web::{self as pages, Hosts, Web};
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
@@ -75,6 +76,7 @@ impl Fixture {
         let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
         let channels = Channels::new(&config.settings().channels);
+        let telemetry: Arc<Telemetry> = Arc::default();
         let mut api = Api {
             store: wrap(store.clone()),
             auth: Arc::new(Auth::new(
@@ -89,9 +91,12 @@ impl Fixture {
             hide_payloads: false,
             public_url: None,
             purges: Arc::default(),
+            history: Arc::new(History::new(Arc::new(store.clone()), clock.clone(), telemetry.clone(), 1)),
+            audit: Arc::new(Audit::new(Arc::new(store.clone()), clock.clone(), telemetry.clone(), 1)),
+            takeovers: Arc::new(Takeovers::new(Arc::new(store.clone()), clock.clone())),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
-            telemetry: Arc::default(),
+            telemetry,
             books: Arc::new(hapax_gateway::dropin::Books::new(Arc::new(store.clone()), 1)),
             pull: Arc::new(hapax_gateway::delivery::Pull::new(
                 &channels,
