@@ -7,6 +7,7 @@ mod rig;
 mod acceptance;
 mod bad_input;
 mod batches;
+mod chat_pages;
 mod claims;
 mod clocks;
 mod conversation;

@@ -341,7 +341,7 @@ impl Server {
     /// What the pages work with.
     fn web(&self, api: Arc<Api>) -> Arc<Web> {
         let (hosts, proxies) = (Hosts::new(self.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
-        Arc::new(Web { api, hosts, proxies, live: LivePages::default() })
+        Arc::new(Web { api, hosts, proxies, live: LivePages::default(), shown: self.settings.shown() })
     }
 
     /// The path of a link that signs a browser in once, as the operator.

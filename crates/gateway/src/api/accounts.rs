@@ -31,7 +31,7 @@ pub(crate) struct Account {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Resumed {
     channel: String,
-    account: String,
+    pub(crate) account: String,
     /// Why it had been paused.
     why: String,
 }

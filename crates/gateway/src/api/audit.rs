@@ -9,8 +9,8 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use hapax_providers::form::percent_decoded;
-use http::Method;
+use hapax_providers::form::{pairs, percent_decoded};
+use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -27,6 +27,8 @@ pub(crate) struct Noted {
     pub(crate) target: Option<String>,
     /// What came of it.
     pub(crate) result: Option<String>,
+    /// Nothing was done, though a page says so kindly.
+    pub(crate) failed: bool,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -41,7 +43,7 @@ pub(super) struct AuditParams {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     at: String,
     /// The name of the token; `admin` is the operator's own.
     by: String,
@@ -91,16 +93,21 @@ pub(crate) async fn page_of_deeds(
     Ok((deeds, next.map(|place| cursors.write(&place.to_string()))))
 }
 
-/// Notes what changes something. It is done to its end, and noted, also when the caller hangs up.
+/// Notes what is asked of the API.
 pub(super) async fn note(State(api): State<Arc<Api>>, caller: Caller, request: Request, next: Next) -> Response {
-    let Some((action, target)) = deed(request.method(), request.uri().path()) else { return next.run(request).await };
+    noted(api, caller, request, next).await
+}
+
+/// Notes what changes something. It is done to its end, and noted, also when the caller hangs up.
+pub(crate) async fn noted(api: Arc<Api>, caller: Caller, request: Request, next: Next) -> Response {
+    let Some((action, target)) = deed(request.method(), request.uri()) else { return next.run(request).await };
     let from = request.extensions().get::<Peer>().map(|peer| api.auth.origin(*peer, request.headers()));
     let noted = tokio::spawn(async move {
         let response = next.run(request).await;
         let more = response.extensions().get::<Noted>().cloned().unwrap_or_default();
-        let ok = response.status().is_success();
+        let ok = (response.status().is_success() || response.status().is_redirection()) && !more.failed;
         let result = match (ok, more.result, response.extensions().get::<Code>()) {
-            (true, Some(result), _) => result,
+            (_, Some(result), _) => result,
             (true, None, _) => "ok".to_owned(),
             (false, _, Some(code)) => code.name().to_owned(),
             (false, _, None) => response.status().as_u16().to_string(),
@@ -115,25 +122,31 @@ fn broke_off() -> Response {
     Problem::new(Code::StoreRefused, "it broke off in the middle; look whether it was done").into_response()
 }
 
-/// What a request does, and to what, by its path below `/v1`. What handlers and programs do all day is no deed: it stands in the stories.
-fn deed(method: &Method, path: &str) -> Option<(String, Option<String>)> {
+/// What a request does, and to what, by its path, which is the same below `/v1` and for pages. What handlers and programs do all day is no deed: it stands in the stories.
+fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return None;
     }
     let decoded = |part: &str| percent_decoded(part).unwrap_or_else(|| part.to_owned());
-    let parts: Vec<String> = path.trim_matches('/').split('/').map(decoded).collect();
+    let parts: Vec<String> = uri.path().trim_matches('/').split('/').map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let one = |action: &str, target: &str| Some((action.to_owned(), Some(target.to_owned())));
     match (method.as_str(), &parts[..]) {
-        ("POST", ["messages" | "pull" | "settle" | "extend"] | ["claims", ..] | ["threads", _, "read"]) => None,
-        ("POST", ["events", id, "replay"]) => one("replay", id),
+        ("POST", ["messages" | "pull" | "settle" | "extend"] | ["threads", _, "read" | "send"]) => None,
+        ("POST", ["parked", "redrive"]) => Some(("redrive".to_owned(), None)),
+        ("POST", ["claims", "delete"]) => Some(("claim delete".to_owned(), None)),
+        ("POST", ["claims", ..]) => None,
+        ("POST", ["events", id, action]) => one(action, id),
         ("POST", ["messages", id, action]) => one(&format!("message {action}"), id),
         ("POST", ["threads", id, action]) => one(&format!("thread {action}"), id),
         ("POST", ["channels", name, action]) => one(action, name),
         ("POST", ["accounts", channel, account, action]) => one(&format!("account {action}"), &format!("{channel} {account}")),
         ("POST", ["tokens"]) => Some(("token create".to_owned(), None)),
-        ("DELETE", ["tokens", name]) => one("token revoke", name),
-        ("DELETE", ["claims", key @ ..]) => one("claim delete", &key.join(" ")),
+        ("DELETE", ["tokens", name]) | ("POST", ["tokens", name, "revoke"]) => one("token revoke", name),
+        ("DELETE", ["claims"]) => {
+            let key = pairs(uri.query().unwrap_or_default()).find(|(name, _)| *name == "key");
+            Some(("claim delete".to_owned(), key.map(|(_, key)| key.to_string())))
+        }
         ("POST", rest) => Some((rest.join(" "), None)),
         (method, rest) => {
             Some((format!("{} {}", method.to_lowercase(), rest.first().unwrap_or(&"")), rest.get(1).map(|id| (*id).to_owned())))
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn deeds_are_named_and_daily_work_is_none() {
-        let named = |method: Method, path: &str| deed(&method, path);
+        let named = |method: Method, path: &str| deed(&method, &path.parse().expect("a path"));
         let some = |action: &str, target: Option<&str>| Some((action.to_owned(), target.map(str::to_owned)));
         assert_eq!(named(Method::POST, "/events/evt_1/replay"), some("replay", Some("evt_1")));
         assert_eq!(named(Method::POST, "/threads/7__a%20b/pause"), some("thread pause", Some("7__a b")));
@@ -169,6 +182,8 @@ mod tests {
         for path in ["/messages", "/pull", "/settle", "/extend", "/claims", "/claims/complete", "/threads/7__1/read"] {
             assert_eq!(named(Method::POST, path), None, "{path}");
         }
+        assert_eq!(named(Method::DELETE, "/claims?scope=s&key=a%20b"), some("claim delete", Some("a b")));
+        assert_eq!(named(Method::POST, "/threads/7__1/send"), None);
         assert_eq!(named(Method::GET, "/events"), None);
     }
 }

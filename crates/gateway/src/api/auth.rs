@@ -141,7 +141,7 @@ impl Auth {
     }
 
     /// Where a request came from, as far as that can be known.
-    pub(super) fn origin(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn origin(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
         self.proxies.origin(peer.0, headers)
     }
 

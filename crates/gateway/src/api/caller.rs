@@ -117,7 +117,7 @@ impl Caller {
     }
 
     /// Refuses what concerns all channels to a token of some.
-    pub(super) fn need_all_channels(&self) -> Result<(), Problem> {
+    pub(crate) fn need_all_channels(&self) -> Result<(), Problem> {
         if self.is_limited() {
             return Err(Problem::forbidden("this concerns all channels, and the token is limited to some; use one that is not"));
         }

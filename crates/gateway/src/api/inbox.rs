@@ -31,7 +31,7 @@ const GRAMMAR: Grammar = Grammar {
     kinds: KINDS,
 };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxParams {

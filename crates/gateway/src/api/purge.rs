@@ -85,6 +85,7 @@ pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result
     if !all.more {
         api.telemetry.purge_ended(now_ms);
     }
-    let noted = Noted { target: None, result: Some(format!("{} events and {} keys removed", all.events, all.keys)) };
+    let noted =
+        Noted { target: None, result: Some(format!("{} events and {} keys removed", all.events, all.keys)), ..Noted::default() };
     Ok((Extension(noted), Json(Done { keys: all.keys, events: all.events, more: all.more })))
 }

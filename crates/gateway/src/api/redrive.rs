@@ -71,6 +71,6 @@ pub(crate) async fn redrive(
         Redrive::All => "all".to_owned(),
     };
     let redriven = api.store.redrive(which, REDRIVE_MAX).await?;
-    let noted = Noted { target: Some(target), result: Some(format!("{redriven} in line again")) };
+    let noted = Noted { target: Some(target), result: Some(format!("{redriven} in line again")), ..Noted::default() };
     Ok((Extension(noted), Json(Redriven { redriven, more: redriven == REDRIVE_MAX })))
 }

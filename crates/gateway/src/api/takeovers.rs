@@ -25,11 +25,11 @@ pub(super) struct PauseBody {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = PausedThread)]
-pub(super) struct Paused {
-    mode: &'static str,
-    since: String,
+pub(crate) struct Paused {
+    pub(crate) mode: &'static str,
+    pub(crate) since: String,
     /// The name of the token.
-    by: String,
+    pub(crate) by: String,
 }
 
 /// Takes a conversation over from the bot: what comes in waits, visibly, or is marked as done.

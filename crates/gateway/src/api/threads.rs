@@ -35,18 +35,18 @@ const LOOK_AT_ONCE: usize = 20;
 const GRAMMAR: Grammar =
     Grammar { words: &[Word::Channel, Word::Account, Word::Text, Word::Since, Word::Before], states: &[], kinds: &[] };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadsParams {
+pub(crate) struct ThreadsParams {
     /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
-    q: Option<String>,
-    channel: Option<String>,
-    account: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) account: Option<String>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -61,19 +61,19 @@ pub(super) struct AskMessages {
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Thread {
-    id: String,
-    channel: String,
-    account: String,
-    peer: String,
+    pub(crate) id: String,
+    pub(crate) channel: String,
+    pub(crate) account: String,
+    pub(crate) peer: String,
     /// Other names of the same person.
-    aliases: Vec<String>,
-    last_message_at: String,
-    last_message_text: Option<String>,
-    last_direction: &'static str,
-    unread: u64,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) last_message_at: String,
+    pub(crate) last_message_text: Option<String>,
+    pub(crate) last_direction: &'static str,
+    pub(crate) unread: u64,
     /// Set while a person has taken it over: the bot gets nothing of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    paused: Option<Paused>,
+    pub(crate) paused: Option<Paused>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -98,7 +98,7 @@ pub(crate) struct Entry {
     params(ThreadsParams),
     responses((status = 200, description = "One page, newest first", body = ThreadsPage)),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<ThreadsParams>,
@@ -295,7 +295,7 @@ pub(super) async fn messages(
     params(("id" = String, Path, description = "`{account}__{peer}`")),
     responses((status = 200, description = "Nothing in it is unread now", body = Thread), (status = 404)),
 )]
-pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
+pub(crate) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
     if caller.is_limited() && find(&api, &caller, &id).await?.shared {
         let why = "another channel speaks in this thread too, and has read nothing; use a token of all its channels";
@@ -307,7 +307,7 @@ pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
     }
 }
 
-pub(super) async fn shown(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Json<Thread>, Problem> {
+pub(crate) async fn shown(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Json<Thread>, Problem> {
     let pauses = api.takeovers.list().await?;
     Ok(Json((api.shown_one(caller, row), &*pauses).into()))
 }
@@ -325,7 +325,7 @@ pub(super) async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<Vi
     found.ok_or_else(|| no_such_thread(id))
 }
 
-pub(super) fn no_such_thread(id: &ThreadId) -> Problem {
+pub(crate) fn no_such_thread(id: &ThreadId) -> Problem {
     let text: String = id.to_string().chars().take(200).collect();
     Problem::not_found(format!("there is no thread {text}; GET /v1/threads lists what there is"))
 }
@@ -340,14 +340,14 @@ fn read_place(place: &str) -> Result<Place, Problem> {
     Ok((at_ms.parse().unwrap_or_default(), read_thread(id)?))
 }
 
-fn write_entry(entry: EntryId) -> String {
+pub(crate) fn write_entry(entry: EntryId) -> String {
     match entry {
         EntryId::Event(id) => id.to_string(),
         EntryId::Message(id) => id.to_string(),
     }
 }
 
-fn read_entry(text: &str) -> Result<EntryId, Problem> {
+pub(crate) fn read_entry(text: &str) -> Result<EntryId, Problem> {
     if text.starts_with(EventId::PREFIX) {
         return Ok(EntryId::Event(text.parse()?));
     }

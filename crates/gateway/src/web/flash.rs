@@ -6,6 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, header};
 
 use super::cookies;
+use crate::api::audit::Noted;
 
 const COOKIE: &str = "hapax_flash";
 const KEEP_S: i64 = 60;
@@ -41,6 +42,7 @@ impl Flash {
         let mut response = Redirect::to(path).into_response();
         let cookie = cookies::set(COOKIE, &URL_SAFE_NO_PAD.encode(words), KEEP_S, false);
         response.headers_mut().extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
+        response.extensions_mut().insert(Noted { target: None, result: Some(self.words), failed: !self.good });
         response
     }
 

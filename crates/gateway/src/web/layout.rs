@@ -11,19 +11,54 @@ use super::{assets, icons};
 pub(super) enum Nav {
     Overview,
     Events,
+    Threads,
+    Outbox,
+    Parked,
+    Claims,
+    Accounts,
+    Channels,
+    Tokens,
+    Audit,
+    Settings,
     Docs,
 }
 
 impl Nav {
-    const ALL: [Nav; 3] = [Nav::Overview, Nav::Events, Nav::Docs];
+    const ALL: [Nav; 12] = [
+        Nav::Overview,
+        Nav::Events,
+        Nav::Threads,
+        Nav::Outbox,
+        Nav::Parked,
+        Nav::Claims,
+        Nav::Accounts,
+        Nav::Channels,
+        Nav::Tokens,
+        Nav::Audit,
+        Nav::Settings,
+        Nav::Docs,
+    ];
 
     /// Path, name, icon, and the key that leads there after `g`.
     fn about(self) -> (&'static str, &'static str, &'static str, &'static str) {
         match self {
             Nav::Overview => ("/", "Overview", "home", "o"),
             Nav::Events => ("/events", "Events", "bolt", "e"),
+            Nav::Threads => ("/threads", "Threads", "chat", "t"),
+            Nav::Outbox => ("/outbox", "Outbox", "send", "x"),
+            Nav::Parked => ("/parked", "Parked", "pause", "p"),
+            Nav::Claims => ("/claims", "Claims", "key", "c"),
+            Nav::Accounts => ("/accounts", "Accounts", "person", "a"),
+            Nav::Channels => ("/channels", "Channels", "plug", "h"),
+            Nav::Tokens => ("/tokens", "Tokens", "shield", "k"),
+            Nav::Audit => ("/audit", "Audit", "list", "u"),
+            Nav::Settings => ("/settings", "Settings", "gear", "s"),
             Nav::Docs => ("/docs", "API", "book", "d"),
         }
+    }
+
+    fn is_for_admins(self) -> bool {
+        matches!(self, Nav::Tokens | Nav::Audit | Nav::Settings)
     }
 }
 
@@ -33,7 +68,7 @@ pub(super) fn page(visitor: &Visitor, title: &str, here: Nav, body: Markup) -> M
         header.side {
             a.home href="/" { (brand()) span.word { "hapax" } }
             nav aria-label="Pages" {
-                @for nav in Nav::ALL {
+                @for nav in Nav::ALL.into_iter().filter(|nav| !nav.is_for_admins() || visitor.is_admin()) {
                     @let (path, name, icon, key) = nav.about();
                     a href=(path) aria-current=[(nav == here).then_some("page")] data-key-go=(key) { (icons::icon(icon)) span { (name) } }
                 }

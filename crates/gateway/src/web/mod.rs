@@ -5,7 +5,13 @@
 //!
 //! *Invariant:* no page reads the store by itself, and none has a script or a style inside.
 
+mod accounts;
 mod assets;
+mod audit;
+mod audited;
+mod bubbles;
+mod channels;
+mod claims;
 mod components;
 mod cookies;
 mod docs;
@@ -18,9 +24,16 @@ mod hosts;
 mod icons;
 mod layout;
 mod live;
+mod outbox;
 mod overview;
+mod parked;
 mod session;
+mod set_up;
+mod settings;
 mod sign_in;
+mod thread;
+mod threads;
+mod tokens;
 mod trouble;
 mod visitor;
 
@@ -48,6 +61,8 @@ pub struct Web {
     /// Whose word on `https` counts.
     pub proxies: Proxies,
     pub live: LivePages,
+    /// What this server runs with, by the names of the config, without secrets.
+    pub shown: Vec<(&'static str, String)>,
 }
 
 /// Makes the pages.
@@ -59,8 +74,11 @@ pub fn router(web: Arc<Web>) -> Router {
         .route("/events/{id}/replay", post(event::replay))
         .route("/events/{id}/redrive", post(event::redrive))
         .route("/docs", get(docs::show))
+        .merge(talks())
+        .merge(desks())
         .route("/live", get(live::stream))
         .route("/sign-out", post(sign_in::sign_out))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&web), audited::note))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&web), session::need));
     let open = Router::new().route("/sign-in", get(sign_in::form).post(sign_in::enter)).route(assets::ROUTE, get(assets::serve));
     pages
@@ -69,4 +87,35 @@ pub fn router(web: Arc<Web>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(&web), guard::check))
         .layer(middleware::map_response(headers::add))
         .with_state(web)
+}
+
+/// Who talks with whom.
+fn talks() -> Router<Arc<Web>> {
+    Router::new()
+        .route("/threads", get(threads::list))
+        .route("/threads/{id}", get(thread::show))
+        .route("/threads/{id}/send", post(thread::send))
+        .route("/threads/{id}/pause", post(thread::pause))
+        .route("/threads/{id}/resume", post(thread::resume))
+        .route("/threads/{id}/read", post(thread::read))
+        .route("/messages/{id}/{verb}", post(thread::message))
+        .route("/outbox", get(outbox::list))
+}
+
+/// What people see to, and set.
+fn desks() -> Router<Arc<Web>> {
+    Router::new()
+        .route("/parked", get(parked::list))
+        .route("/parked/redrive", post(parked::redrive))
+        .route("/claims", get(claims::list))
+        .route("/claims/delete", post(claims::delete))
+        .route("/accounts", get(accounts::list))
+        .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
+        .route("/channels", get(channels::list))
+        .route("/channels/{name}", get(channels::show))
+        .route("/channels/{name}/trigger", post(channels::trigger))
+        .route("/tokens", get(tokens::list).post(tokens::create))
+        .route("/tokens/{name}/revoke", post(tokens::revoke))
+        .route("/audit", get(audit::list))
+        .route("/settings", get(settings::show))
 }

@@ -125,6 +125,7 @@ impl Fixture {
                 hapax_gateway::settings::Network::read("10.0.0.0/8").into_iter().collect(),
             ),
             live: Default::default(),
+            shown: Vec::new(),
         };
         let router = router(api).merge(pages::router(Arc::new(web)));
         Self { router, store, clock }

@@ -141,3 +141,66 @@ showCopies();
 listen();
 setInterval(tellTimes, 5_000);
 setInterval(() => { if (!document.hidden && regions().length > 0) look(); }, POLL_MS);
+
+// The box of a chat. What is written has a name from its first letter on, kept with this tab: double clicks, going back, reloading and a copy of
+// the tab send it once. Sent texts are remembered by their name, so that one that is changed afterwards gets a new one.
+const compose = document.querySelector("form[data-compose]");
+if (compose) {
+  const text = compose.elements.text, id = compose.elements.request_id, place = `hapax:${compose.dataset.compose}`;
+  const kept = () => { try { return JSON.parse(sessionStorage.getItem(place)) ?? {}; } catch { return {}; } };
+  const keep = (draft) => { try { sessionStorage.setItem(place, JSON.stringify(draft)); } catch { /* Then the name lives as long as the page. */ } };
+  const name = () => `web-${crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  const arrived = new URLSearchParams(location.search).get("sent");
+  const done = () => { try { return JSON.parse(sessionStorage.getItem(`${place}:sent`)) ?? []; } catch { return []; } };
+  const sent = (one) => { try { sessionStorage.setItem(`${place}:sent`, JSON.stringify([one, ...done()].slice(0, 20))); } catch { /* As above. */ } };
+  let draft = kept();
+  const resume = () => {
+    draft = kept();
+    // Sent, and the server has it: the box is empty again.
+    if (arrived && draft.id === arrived) { sent({ id: arrived, text: draft.sent }); draft = {}; keep(draft); text.value = ""; }
+    // The server has another text under this name.
+    else if (compose.dataset.refused) { draft = { id: name(), text: text.value }; keep(draft); }
+    // Gone back to a box that was sent: unchanged, it is the same message.
+    else if (!draft.id && text.value) { const before = done().find((one) => one.id === id.value && one.text === text.value); if (before) draft = { ...before, sent: before.text }; }
+    if (draft.id) { id.value = draft.id; if (!text.value.trim() && draft.text) text.value = draft.text; }
+    compose.classList.remove("sending");
+  };
+  const typed = () => {
+    if (!text.value.trim() && draft.sent === undefined) { draft = {}; keep(draft); return; }
+    if (!draft.id || (draft.sent !== undefined && draft.sent !== text.value)) draft = { id: name() };
+    draft.text = text.value;
+    id.value = draft.id;
+    keep(draft);
+  };
+  resume();
+  addEventListener("pageshow", (event) => { if (event.persisted) resume(); });
+  text.addEventListener("input", typed);
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    compose.requestSubmit();
+  });
+  compose.addEventListener("submit", (event) => {
+    if (!text.value.trim()) { event.preventDefault(); return; }
+    typed();
+    draft = { ...draft, sent: text.value };
+    keep(draft);
+    compose.classList.add("sending");
+  });
+  if (arrived) history.replaceState(null, "", location.pathname);
+}
+
+// A chat is read from its end, and stays there while the reader does.
+const chat = document.getElementById("chat");
+const atEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 160;
+if (chat && !location.hash.startsWith("#msg_")) {
+  let stay = true;
+  const toEnd = () => { if (stay) scrollTo({ top: document.documentElement.scrollHeight }); };
+  toEnd();
+  addEventListener("scroll", () => { stay = atEnd(); }, { passive: true });
+  document.addEventListener("hapax:looked", toEnd);
+}
+// What is on its way out is looked after sooner: no webhook tells that it has left.
+const pending = () => { if (document.querySelector("[data-pending]")) setTimeout(soon, 1_000); };
+pending();
+document.addEventListener("hapax:looked", pending);
