@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn days_are_named_as_people_do() {
-        let now_ms = 1_700_000_000_000;
+        let now_ms: i64 = 1_700_000_000_000;
         let today = now_ms.div_euclid(DAY_MS);
         assert_eq!(day_words(today, now_ms), "Today");
         assert_eq!(day_words(today - 1, now_ms), "Yesterday");
