@@ -54,6 +54,13 @@ const WALLS: &[Wall] = &[
         why: "only api/, cli/ and the store's records turn our types into JSON; wire types are hand-made twins",
     },
     Wall {
+        inside: &["crates/"],
+        except: &["crates/gateway/src/web/"],
+        in_tests_too: true,
+        forbids: &["maud"],
+        why: "only web/ turns our types into HTML",
+    },
+    Wall {
         inside: &["crates/hapax-server/"],
         except: &["crates/hapax-server/src/cli/", "crates/hapax-server/src/main.rs"],
         in_tests_too: false,

@@ -123,6 +123,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         resp: None,
         trusted_proxies: Vec::new(),
         cors_origins: Vec::new(),
+        web: Default::default(),
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),

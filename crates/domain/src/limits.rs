@@ -58,6 +58,8 @@ pub const PULL_WAIT_MAX_MS: i64 = 30_000;
 pub const STREAMS_MAX: usize = 200;
 pub const STREAM_BUFFER: usize = 1_024;
 pub const STREAM_RESUME_PAGES: usize = 2_000;
+/// Pages of the web that listen for news at once.
+pub const LIVE_PAGES_MAX: usize = 500;
 /// Messages that one turn takes; those of one webhook are not parted.
 pub const TURN_MEMBERS_MAX: usize = 50;
 /// A header lists the events of an item up to so many: servers take headers of 8 KB.

@@ -1,4 +1,4 @@
-//! The gateway: webhooks in, deliveries to the bot, sends to the provider, and the admin API.
+//! The gateway: webhooks in, deliveries to the bot, sends to the provider, the admin API and its pages.
 //!
 //! The way of one webhook, and of this code:
 //!
@@ -29,6 +29,8 @@ mod http_client;
 
 pub mod typing;
 
+pub mod takeover;
+
 pub mod delivery;
 
 pub mod sender;
@@ -36,6 +38,8 @@ pub mod sender;
 pub mod dropin;
 
 pub mod api;
+
+pub mod web;
 
 pub mod resp;
 

@@ -22,7 +22,8 @@ use hapax_store::{Spelling, Store, StoreError, Unspelt};
 use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
-use crate::api::{Api, Auth, Feed, PurgeLog, Streams, nothing_here, other_method};
+use crate::api::auth::OperatorToken;
+use crate::api::{Api, Audit, Auth, Feed, History, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links};
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
@@ -34,8 +35,10 @@ use crate::ingress::{Ingress, Links};
 use crate::resp::{self, Door};
 use crate::sender::Sender;
 use crate::settings::Settings;
+use crate::takeover::{TakeoverStore, Takeovers};
 use crate::telemetry::Telemetry;
 use crate::typing::Typing;
+use crate::web::{Hosts, LivePages, Web};
 use crate::worker::{self, Plan, Work};
 
 /// Why the server could not start, or go on.
@@ -62,6 +65,7 @@ pub struct Listeners {
 struct Inside {
     ingress: Arc<Ingress>,
     purges: Arc<PurgeLog>,
+    history: Arc<History>,
     auth: Arc<Auth>,
     pull: Arc<Pull>,
     feed: Arc<Feed>,
@@ -74,6 +78,9 @@ pub struct Server {
     settings: Settings,
     channels: Channels,
     store: Arc<dyn Store>,
+    takeovers: Arc<Takeovers>,
+    /// The same, without what people have taken over: whoever gives events to bots leases here.
+    for_delivery: Arc<dyn Store>,
     spool: Option<Arc<Spool>>,
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
@@ -94,7 +101,9 @@ impl Server {
         telemetry.promise(&store.promise());
         let stop_grace = Duration::from_millis(settings.stop_grace_ms.unsigned_abs());
         let (channels, telemetry) = (Channels::new(&settings.channels), Arc::new(telemetry));
-        Ok(Self { settings, channels, store, spool, clock, telemetry, token, stop_grace })
+        let takeovers = Arc::new(Takeovers::new(Arc::clone(&store), Arc::clone(&clock)));
+        let for_delivery = TakeoverStore::around(&store, &takeovers);
+        Ok(Self { settings, channels, store, takeovers, for_delivery, spool, clock, telemetry, token, stop_grace })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -132,7 +141,7 @@ impl Server {
         let dropin = DropInState::new(store, rand::random());
         let delivery = Arc::new(Delivery::new(
             &self.channels,
-            Arc::clone(store),
+            Arc::clone(&self.for_delivery),
             Arc::clone(clock),
             Arc::clone(&answers),
             Arc::clone(telemetry),
@@ -158,6 +167,7 @@ impl Server {
             },
         ));
         let purges = Arc::new(PurgeLog::default());
+        let history = self.history();
         let auth = self.auth();
         let bots = self.for_bots(&auth, &dropin, &polling)?;
 
@@ -169,10 +179,10 @@ impl Server {
         let mut draining = Tasks::default();
         draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
         let stop_upkeep = CancellationToken::new();
-        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges).run(stop_upkeep.clone(), stop.clone()));
+        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges, &history).run(stop_upkeep.clone(), stop.clone()));
         let pull = Arc::new(self.pull(stop.clone()));
         let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
-        let inside = Inside { ingress, purges, auth, pull, feed, books: dropin.books, bots };
+        let inside = Inside { ingress, purges, history, auth, pull, feed, books: dropin.books, bots };
         let listening = self.open_listeners(listeners, inside);
 
         stop.cancelled().await;
@@ -198,7 +208,7 @@ impl Server {
         }
     }
 
-    fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>) -> Upkeep {
+    fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>, history: &Arc<History>) -> Upkeep {
         Upkeep {
             ingress: Arc::clone(ingress),
             store: Arc::clone(&self.store),
@@ -206,6 +216,7 @@ impl Server {
             telemetry: Arc::clone(&self.telemetry),
             spool: self.spool.clone(),
             purges: Arc::clone(purges),
+            history: Arc::clone(history),
             sending: self
                 .channels
                 .iter()
@@ -216,8 +227,18 @@ impl Server {
         }
     }
 
-    fn pull(&self, stop: CancellationToken) -> Pull {
+    fn history(&self) -> Arc<History> {
         let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Arc::new(History::new(store, clock, telemetry, rand::random()))
+    }
+
+    fn audit(&self) -> Arc<Audit> {
+        let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Arc::new(Audit::new(store, clock, telemetry, rand::random()))
+    }
+
+    fn pull(&self, stop: CancellationToken) -> Pull {
+        let (store, clock, telemetry) = (Arc::clone(&self.for_delivery), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
         Pull::new(&self.channels, store, clock, telemetry, stop)
     }
 
@@ -229,7 +250,7 @@ impl Server {
 
     /// What serves the bots that poll.
     fn polling(&self, typing: &Arc<Typing>, dropin: &DropInState) -> Arc<Polling> {
-        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let (store, clock) = (Arc::clone(&self.for_delivery), Arc::clone(&self.clock));
         Arc::new(Polling::new(&self.channels, store, clock, self.telemetry(), Arc::clone(typing), dropin.clone()))
     }
 
@@ -253,7 +274,7 @@ impl Server {
     }
 
     fn open_listeners(&self, listeners: Listeners, inside: Inside) -> Tasks {
-        let Inside { ingress, purges, auth, pull, feed, books, bots } = inside;
+        let Inside { ingress, purges, history, auth, pull, feed, books, bots } = inside;
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
         let (memory, webhooks) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
@@ -262,7 +283,12 @@ impl Server {
             auth: Arc::clone(&auth),
             clock: Arc::clone(&self.clock),
             cors_origins: self.settings.cors_origins.clone(),
+            hide_payloads: self.settings.hide_payloads,
+            public_url: self.settings.public_url.clone(),
             purges,
+            history,
+            audit: self.audit(),
+            takeovers: Arc::clone(&self.takeovers),
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
             telemetry: Arc::clone(&self.telemetry),
@@ -283,7 +309,7 @@ impl Server {
         }
         let with_token = Audience::TokenHolders(auth);
         let public = front::health(vitals.clone(), with_token.clone());
-        let v1 = crate::api::router(api);
+        let v1 = crate::api::router(Arc::clone(&api)).merge(crate::web::router(self.web(api)));
         let mut open = |listener, ingress, bots: Option<Arc<DropIns>>, routes: Router| {
             let allowance = self.allowance(bots.is_some());
             let routes = routes.fallback(nothing_here).method_not_allowed_fallback(other_method);
@@ -310,6 +336,18 @@ impl Server {
             }
         }
         listening
+    }
+
+    /// What the pages work with.
+    fn web(&self, api: Arc<Api>) -> Arc<Web> {
+        let (hosts, proxies) = (Hosts::new(self.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
+        Arc::new(Web { api, hosts, proxies, live: LivePages::default(), shown: self.settings.shown() })
+    }
+
+    /// The path of a link that signs a browser in once, as the operator.
+    pub async fn sign_in_link(&self) -> Result<String, StoreError> {
+        let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = self.token.operator;
+        sign_in_links::new(&self.auth(), &*self.store, TokenHash(hash)).await
     }
 
     /// The Redis door, open until it is told to close.

@@ -30,7 +30,7 @@ pub(crate) fn raw_pairs(form: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)>
 }
 
 /// A part of a path, where a plus sign stands for itself; `None` when the result is not UTF-8.
-pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+pub fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(decode_bytes(text.replace('+', "%2B").as_bytes())).ok()
 }
 

@@ -14,24 +14,24 @@ use super::{Api, Caller, Problem};
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Accounts)]
-pub(super) struct List {
-    accounts: Vec<Account>,
+pub(crate) struct List {
+    pub(crate) accounts: Vec<Account>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Account {
-    channel: String,
-    account: String,
+pub(crate) struct Account {
+    pub(crate) channel: String,
+    pub(crate) account: String,
     /// `paused`: the others send, and are not listed.
-    state: &'static str,
-    why: String,
-    since: String,
+    pub(crate) state: &'static str,
+    pub(crate) why: String,
+    pub(crate) since: String,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Resumed {
+pub(crate) struct Resumed {
     channel: String,
-    account: String,
+    pub(crate) account: String,
     /// Why it had been paused.
     why: String,
 }
@@ -44,7 +44,7 @@ pub(super) struct Resumed {
     tag = "accounts",
     responses((status = 200, description = "Those that are paused", body = List)),
 )]
-pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
+pub(crate) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
     let paused = api.store.paused_accounts().await?.into_iter().filter(|paused| caller.sees(&paused.channel));
     Ok(Json(List { accounts: paused.map(Account::from).collect() }))
 }
@@ -58,7 +58,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<
     params(("channel" = String, Path, description = "The channel"), ("account" = String, Path, description = "The provider's own id of the account")),
     responses((status = 200, description = "It sends again", body = Resumed), (status = 404)),
 )]
-pub(super) async fn resume(
+pub(crate) async fn resume(
     State(api): State<Arc<Api>>,
     caller: Caller,
     path: Result<Path<(String, String)>, PathRejection>,

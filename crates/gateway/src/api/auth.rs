@@ -16,6 +16,7 @@ use http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
+use super::caller::TokenHash;
 use super::guesses::Guesses;
 use super::{Api, Caller, Code, Problem, tokens};
 use crate::connections::peer::{Peer, Proxies};
@@ -25,13 +26,20 @@ use crate::telemetry::Telemetry;
 /// The setting that holds the hash of the token made at the first start.
 pub const MADE_TOKEN: &str = "admin_token_hash";
 /// Settings that belong to one installation and are never moved to another store.
-pub const NEVER_MOVED: [&str; 2] = [MADE_TOKEN, tokens::SETTING];
+const NEVER_MOVED: [&str; 2] = [MADE_TOKEN, tokens::SETTING];
+/// What registers of sessions and of links to sign in begin with.
+pub(crate) const OF_PAGES: &str = "web:";
 
 /// A token that was revoked elsewhere is believed this long at most.
 const LIST_HOLDS_MS: i64 = 2_000;
 const LIST_PATIENCE: Duration = Duration::from_millis(1_500);
 /// The last use of a token is written down this often at most.
 const USE_NOTED_MS: i64 = 60_000;
+
+/// Whether a register belongs to one installation.
+pub fn is_never_moved(register: &str) -> bool {
+    NEVER_MOVED.contains(&register) || register.starts_with(OF_PAGES)
+}
 
 /// What is kept of a token. Tokens are long and random, so a plain hash cannot be searched.
 pub fn hash_token(token: &str) -> [u8; 32] {
@@ -135,6 +143,11 @@ impl Auth {
         }
     }
 
+    /// Where a request came from, as far as that can be known.
+    pub(crate) fn origin(&self, peer: Peer, headers: &HeaderMap) -> IpAddr {
+        self.proxies.origin(peer.0, headers)
+    }
+
     /// Whose token this is that was believed before, for what stays open longer than a request. `None`: nobody's any more.
     pub async fn still_believes(&self, hash: &[u8; 32]) -> Option<Caller> {
         self.listed().await.find(hash).map(|(caller, _)| caller)
@@ -144,6 +157,27 @@ impl Auth {
     pub(super) fn cursor_key(&self) -> [u8; 32] {
         let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = &self.operator;
         blake3::derive_key("hapax cursors of lists", hash)
+    }
+
+    /// A random word that everybody can tell from one that was not made here, without asking the store.
+    pub(crate) fn make_word(&self) -> String {
+        let random = rand::random::<[u8; 32]>();
+        hex::encode([&random[..], &self.word_check(&random)[..]].concat())
+    }
+
+    pub(crate) fn has_made(&self, word: &str) -> bool {
+        let mut bytes = [0; 48];
+        let Ok(()) = hex::decode_to_slice(word, &mut bytes) else { return false };
+        let (random, check) = bytes.split_at(32);
+        bool::from(self.word_check(random).ct_eq(check))
+    }
+
+    fn word_check(&self, random: &[u8]) -> [u8; 16] {
+        let (OperatorToken::Configured(hash) | OperatorToken::Made(hash)) = &self.operator;
+        let key = blake3::derive_key("hapax words of sessions and links", hash);
+        let mut check = [0; 16];
+        blake3::Hasher::new_keyed(&key).update(random).finalize_xof().fill(&mut check);
+        check
     }
 
     /// The list was changed here: it is read anew before anybody is believed again.
@@ -225,7 +259,8 @@ impl Auth {
         };
         let entry = |token: tokens::Token| {
             let used_ms = AtomicI64::new(token.used_ms.unwrap_or(i64::MIN));
-            Some((token.hash()?, Entry { caller: token.caller(), used_ms }))
+            let hash = token.hash()?;
+            Some((hash, Entry { caller: token.caller(hash), used_ms }))
         };
         Ok((operator, tokens::read(&*self.store).await?.into_iter().filter_map(entry).collect()))
     }
@@ -265,7 +300,7 @@ impl Listed {
     /// Whose token it is. The operator's is compared in constant time; the others are found by their hash, which nobody can choose.
     fn find(&self, hash: &[u8; 32]) -> Option<(Caller, Option<&Entry>)> {
         if self.operator.is_some_and(|operator| bool::from(operator.ct_eq(hash))) {
-            return Some((Caller::operator(), None));
+            return Some((Caller::operator(TokenHash(*hash)), None));
         }
         self.tokens.get(hash).map(|entry| (entry.caller.clone(), Some(entry)))
     }

@@ -39,27 +39,51 @@ impl Scope {
     }
 }
 
+/// What is kept of a token, and shown to nobody.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl std::fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenHash")
+    }
+}
+
 /// The holder of a token that was believed.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub(super) name: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// Which token it is.
+    pub(crate) token: TokenHash,
     scopes: Vec<Scope>,
     /// `None`: all of them.
     channels: Option<Arc<[String]>>,
 }
 
 impl Caller {
-    pub(super) fn new(name: &str, scopes: Vec<Scope>, channels: Option<&[String]>) -> Self {
-        Self { name: Arc::from(name), scopes, channels: channels.map(Arc::from) }
+    pub(super) fn new(name: &str, token: TokenHash, scopes: Vec<Scope>, channels: Option<&[String]>) -> Self {
+        Self { name: Arc::from(name), token, scopes, channels: channels.map(Arc::from) }
     }
 
     /// The holder of the operator's own token.
-    pub(super) fn operator() -> Self {
-        Self::new("admin", vec![Scope::Admin], None)
+    pub(super) fn operator(token: TokenHash) -> Self {
+        Self::new("admin", token, vec![Scope::Admin], None)
     }
 
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+
+    /// Refuses what takes another scope.
+    pub(crate) fn need(&self, scope: Scope) -> Result<(), Problem> {
+        if self.may(scope) {
+            return Ok(());
+        }
+        let takes = match scope {
+            Scope::Admin => "`admin`".to_owned(),
+            scope => format!("`{}` (or `admin`)", scope.name()),
+        };
+        Err(Problem::forbidden(format!("this takes a token of scope {takes}, and `{}` has another", self.name)))
     }
 
     pub fn sees(&self, channel: &str) -> bool {
@@ -93,7 +117,7 @@ impl Caller {
     }
 
     /// Refuses what concerns all channels to a token of some.
-    pub(super) fn need_all_channels(&self) -> Result<(), Problem> {
+    pub(crate) fn need_all_channels(&self) -> Result<(), Problem> {
         if self.is_limited() {
             return Err(Problem::forbidden("this concerns all channels, and the token is limited to some; use one that is not"));
         }
@@ -118,13 +142,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 /// Lets those pass whose token has the scope.
 pub(super) async fn need(scope: Scope, caller: Caller, request: Request, next: Next) -> Result<Response, Problem> {
-    if !caller.may(scope) {
-        let name = &caller.name;
-        let takes = match scope {
-            Scope::Admin => "`admin`".to_owned(),
-            scope => format!("`{}` (or `admin`)", scope.name()),
-        };
-        return Err(Problem::forbidden(format!("this takes a token of scope {takes}, and `{name}` has another")));
-    }
+    caller.need(scope)?;
     Ok(next.run(request).await)
 }

@@ -22,38 +22,38 @@ use crate::settings::{self, Mode, OnPoison};
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Channels)]
-pub(super) struct List {
-    channels: Vec<Channel>,
+pub(crate) struct List {
+    pub(crate) channels: Vec<Channel>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Channel)]
-struct Channel {
-    name: String,
-    provider: &'static str,
+pub(crate) struct Channel {
+    pub(crate) name: String,
+    pub(crate) provider: &'static str,
     /// Where the provider posts, below the server's own address.
-    path: String,
-    target: Option<String>,
+    pub(crate) path: String,
+    pub(crate) target: Option<String>,
     /// The targets of single accounts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    targets: BTreeMap<String, String>,
+    pub(crate) targets: BTreeMap<String, String>,
     /// Whether messages can be sent through it.
-    sends: bool,
-    mode: &'static str,
-    deliver: Vec<&'static str>,
-    window_ms: i64,
-    retention_ms: i64,
-    attempts: u32,
-    timeout_ms: i64,
-    lease_ms: i64,
-    concurrency: usize,
-    on_poison: &'static str,
+    pub(crate) sends: bool,
+    pub(crate) mode: &'static str,
+    pub(crate) deliver: Vec<&'static str>,
+    pub(crate) window_ms: i64,
+    pub(crate) retention_ms: i64,
+    pub(crate) attempts: u32,
+    pub(crate) timeout_ms: i64,
+    pub(crate) lease_ms: i64,
+    pub(crate) concurrency: usize,
+    pub(crate) on_poison: &'static str,
     park_on_4xx: bool,
-    on_store_failure: &'static str,
-    max_body: usize,
+    pub(crate) on_store_failure: &'static str,
+    pub(crate) max_body: usize,
     /// Its targets that are taken for dead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    down: Vec<Down>,
+    pub(crate) down: Vec<Down>,
 }
 
 /// Lists what is configured, without its secrets.
@@ -64,7 +64,7 @@ struct Channel {
     tag = "channels",
     responses((status = 200, description = "All of them", body = List)),
 )]
-pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
+pub(crate) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<List> {
     let seen = api.channels.iter().filter(|channel| caller.sees(channel.name()));
     let shown = seen.map(|channel| {
         let settings = &*channel.settings;
@@ -76,23 +76,23 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<Li
 /// What to make a sample of.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskTrigger {
+pub(crate) struct AskTrigger {
     /// `text`, or in full `whatsapp.text`.
-    kind: String,
+    pub(crate) kind: String,
     /// The same nonce makes the same message, a copy.
-    nonce: u64,
+    pub(crate) nonce: u64,
 }
 
 /// What ingress said to a sample.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Triggered {
-    channel: String,
-    sample: String,
-    nonce: u64,
+pub(crate) struct Triggered {
+    pub(crate) channel: String,
+    pub(crate) sample: String,
+    pub(crate) nonce: u64,
     /// The status code that a provider would have seen.
-    status: u16,
+    pub(crate) status: u16,
     /// The body of that answer; a text where it is no JSON.
-    answer: Value,
+    pub(crate) answer: Value,
 }
 
 /// Signs a sample and posts it to ourselves. The signed request stays inside: some providers' signature is the secret itself.
@@ -105,7 +105,7 @@ pub(super) struct Triggered {
     request_body = AskTrigger,
     responses((status = 200, description = "What ingress answered to the sample", body = Triggered), (status = 404)),
 )]
-pub(super) async fn trigger(
+pub(crate) async fn trigger(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,

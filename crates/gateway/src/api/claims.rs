@@ -4,7 +4,7 @@
 mod answers;
 mod asks;
 mod batch;
-mod lists;
+pub(crate) mod lists;
 mod waiting;
 
 use std::sync::Arc;

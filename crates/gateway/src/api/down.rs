@@ -13,17 +13,17 @@ use crate::telemetry::DownTarget;
 
 /// A target that is taken for dead: nothing is charged for what waits for it.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Down {
+pub(crate) struct Down {
     /// The first account that goes there; null: it is the channel's default.
-    account: Option<String>,
-    url: Option<String>,
-    since: String,
-    next_try_at: String,
-    why: String,
+    pub(crate) account: Option<String>,
+    pub(crate) url: Option<String>,
+    pub(crate) since: String,
+    pub(crate) next_try_at: String,
+    pub(crate) why: String,
 }
 
 /// Those of one channel.
-pub(super) fn of_channel(api: &Api, channel: &settings::Channel) -> Vec<Down> {
+pub(crate) fn of_channel(api: &Api, channel: &settings::Channel) -> Vec<Down> {
     let shown = |down: DownTarget| Down {
         url: url_of(channel, down.target.as_deref()),
         account: down.target.as_deref().map(str::to_owned),
@@ -35,7 +35,7 @@ pub(super) fn of_channel(api: &Api, channel: &settings::Channel) -> Vec<Down> {
 }
 
 /// The target of one account, if it is taken for dead.
-pub(super) fn of_account(api: &Api, channel: &Arc<settings::Channel>, account: &str) -> Option<DownTarget> {
+pub(crate) fn of_account(api: &Api, channel: &Arc<settings::Channel>, account: &str) -> Option<DownTarget> {
     let address = channel.targets.get(account).or(channel.target.as_ref())?;
     api.telemetry.down_targets().into_iter().filter(|down| down.channel == channel.name).find(|down| {
         let there = down.target.as_deref().and_then(|first| channel.targets.get(first)).or(channel.target.as_ref());
@@ -44,7 +44,7 @@ pub(super) fn of_account(api: &Api, channel: &Arc<settings::Channel>, account: &
 }
 
 /// Where an account's events go, without what may be secret in the address: user, password and query.
-pub(super) fn url_of(channel: &settings::Channel, account: Option<&str>) -> Option<String> {
+pub(crate) fn url_of(channel: &settings::Channel, account: Option<&str>) -> Option<String> {
     let address = account.and_then(|account| channel.targets.get(account)).or(channel.target.as_ref())?;
     Some(hide_userinfo(address).split(['?', '#']).next().unwrap_or_default().to_owned())
 }

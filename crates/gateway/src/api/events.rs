@@ -20,6 +20,9 @@ use super::list::{Asked, page, page_limit, page_of};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem, event_ref};
 
+/// So many of a thread are looked through for the one that follows.
+const NEIGHBOURS_AMONG: usize = 200;
+
 const GRAMMAR: Grammar = Grammar {
     words: &[
         Word::Channel,
@@ -36,91 +39,91 @@ const GRAMMAR: Grammar = Grammar {
     kinds: KINDS,
 };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EventsParams {
+pub(crate) struct EventsParams {
     /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
-    q: Option<String>,
-    channel: Option<String>,
-    kind: Option<String>,
-    thread: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) thread: Option<String>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Event {
-    id: String,
-    channel: String,
-    kind: &'static str,
-    account: String,
-    provider_id: String,
-    peer: Option<String>,
-    thread: Option<String>,
-    echo: bool,
-    received_at: String,
-    happened_at: Option<String>,
-    state: &'static str,
-    body_bytes: u64,
+pub(crate) struct Event {
+    pub(crate) id: String,
+    pub(crate) channel: String,
+    pub(crate) kind: &'static str,
+    pub(crate) account: String,
+    pub(crate) provider_id: String,
+    pub(crate) peer: Option<String>,
+    pub(crate) thread: Option<String>,
+    pub(crate) echo: bool,
+    pub(crate) received_at: String,
+    pub(crate) happened_at: Option<String>,
+    pub(crate) state: &'static str,
+    pub(crate) body_bytes: u64,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventDetail)]
-pub(super) struct Detail {
+pub(crate) struct Detail {
     #[serde(flatten)]
-    event: Event,
-    copies: u64,
-    conflicts: u64,
-    headers: Vec<Header>,
-    /// `text` when the body is UTF-8, else `base64`.
-    body_encoding: &'static str,
-    body: String,
-    attempts: Vec<Attempt>,
-    open: Vec<Item>,
+    pub(crate) event: Event,
+    pub(crate) copies: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) headers: Vec<Header>,
+    /// `text` when the body is UTF-8, else `base64`; `hidden` where `hide_payloads` keeps it from this token.
+    pub(crate) body_encoding: &'static str,
+    pub(crate) body: String,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) open: Vec<Item>,
     /// What the provider itself calls it: `invoice.paid`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    event_type: Option<String>,
+    pub(crate) event_type: Option<String>,
     /// What the bot said last, as long as this process remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bot_answer: Option<BotAnswer>,
+    pub(crate) bot_answer: Option<BotAnswer>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct BotAnswer {
-    status: u16,
-    content_type: Option<String>,
+pub(crate) struct BotAnswer {
+    pub(crate) status: u16,
+    pub(crate) content_type: Option<String>,
     /// The first kilobyte of its body.
-    beginning: String,
-    bytes: usize,
+    pub(crate) beginning: String,
+    pub(crate) bytes: usize,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Header {
-    name: String,
-    value: String,
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Attempt {
-    item: String,
-    attempt: u32,
-    fence: u64,
-    worker: String,
-    leased_at: String,
-    ended_at: String,
-    outcome: String,
-    detail: String,
+pub(crate) struct Attempt {
+    pub(crate) item: String,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    pub(crate) worker: String,
+    pub(crate) leased_at: String,
+    pub(crate) ended_at: String,
+    pub(crate) outcome: String,
+    pub(crate) detail: String,
 }
 
 page!(EventsPage { events: Event });
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Replayed {
-    event: String,
-    item: String,
+pub(crate) struct Replayed {
+    pub(crate) event: String,
+    pub(crate) item: String,
 }
 
 /// Lists what came in, newest first.
@@ -132,12 +135,12 @@ pub(super) struct Replayed {
     params(EventsParams),
     responses((status = 200, description = "One page, newest first", body = EventsPage)),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<EventsParams>,
 ) -> Result<Json<EventsPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let filter = filter.and(Word::Kind, ask.kind)?.and(Word::Thread, ask.thread)?;
     let cursors = Cursors::new(&api, &caller, "events", ask.q.as_deref().unwrap_or_default());
     let query = EventQuery {
@@ -188,7 +191,7 @@ fn look(filter: &Filter, row: &EventRow) -> Look {
     params(("id" = String, Path, description = "`evt_…`, whole, short or its beginning, or `latest`")),
     responses((status = 200, description = "The event", body = Detail), (status = 404)),
 )]
-pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Detail>, Problem> {
+pub(crate) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Detail>, Problem> {
     let detail = find(&api, &caller, &id).await?;
     let event_type = own_type(&api, &detail);
     let bot_answer = api.telemetry.bot_answer(detail.row.id).map(|answer| BotAnswer {
@@ -197,7 +200,8 @@ pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): P
         beginning: answer.beginning.clone(),
         bytes: answer.bytes,
     });
-    Ok(Json(Detail { event_type, bot_answer, ..detail.into() }))
+    let detail = Detail { event_type, bot_answer, ..detail.into() };
+    Ok(Json(if api.hides_payloads_from(&caller) { detail.without_payloads() } else { detail }))
 }
 
 /// Delivers a recorded event once more, as a new item.
@@ -209,7 +213,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): P
     params(("id" = String, Path, description = "`evt_…`, whole, short or its beginning, or `latest`")),
     responses((status = 202, description = "It is in line once more", body = Replayed), (status = 404)),
 )]
-pub(super) async fn replay(
+pub(crate) async fn replay(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(id): Path<String>,
@@ -224,15 +228,32 @@ pub(super) async fn replay(
     }
 }
 
+/// The events of the same thread around this one: the one before it, and the one after it where that is among the newest.
+pub(crate) async fn neighbours(api: &Api, detail: &Event) -> Result<(Option<String>, Option<String>), Problem> {
+    let Some(thread) = detail.thread.as_deref() else { return Ok((None, None)) };
+    let (id, thread): (EventId, ThreadId) = (detail.id.parse()?, read_thread(thread)?);
+    let query = EventQuery {
+        channel: Some(detail.channel.clone()),
+        thread: Some(thread),
+        limit: NEIGHBOURS_AMONG,
+        ..EventQuery::default()
+    };
+    let newest = api.store.events(query.clone()).await?.rows;
+    let after = newest.iter().take_while(|row| row.id > id).last();
+    let after = after.filter(|_| newest.last().is_some_and(|last| last.id <= id)).map(|row| row.id.to_string());
+    let before = api.store.events(EventQuery { before: Some(id), limit: 1, ..query }).await?.rows;
+    Ok((before.first().map(|row| row.id.to_string()), after))
+}
+
 /// An event of a channel that the caller does not see is not there.
-pub(super) async fn find(api: &Api, caller: &Caller, id: &str) -> Result<EventDetail, Problem> {
+pub(crate) async fn find(api: &Api, caller: &Caller, id: &str) -> Result<EventDetail, Problem> {
     let event = event_ref::resolve(api, caller, id).await?;
     let found = api.store.event(event).await?.filter(|detail| caller.sees(&detail.row.channel));
     found.ok_or_else(|| no_such_event(id))
 }
 
 /// What the provider itself calls it.
-pub(super) fn own_type(api: &Api, detail: &EventDetail) -> Option<String> {
+pub(crate) fn own_type(api: &Api, detail: &EventDetail) -> Option<String> {
     let provider = api.channels.get(&detail.row.channel)?.provider.name();
     let header = |wanted: &str| {
         let (_, value) = detail.headers.iter().find(|(name, _)| *name == wanted)?;
@@ -247,7 +268,7 @@ fn no_such_event(id: &str) -> Problem {
     ))
 }
 
-pub(super) fn read_thread(text: &str) -> Result<ThreadId, Problem> {
+pub(crate) fn read_thread(text: &str) -> Result<ThreadId, Problem> {
     text.parse().map_err(|bad: hapax_domain::thread::BadThreadId| Problem::bad_request(bad.to_string()))
 }
 
@@ -268,6 +289,15 @@ impl From<EventRow> for Event {
             state: row.state.name(),
             body_bytes: row.body_bytes,
         }
+    }
+}
+
+impl Detail {
+    /// Says how long things are in place of what they say.
+    fn without_payloads(self) -> Self {
+        let bytes = self.event.body_bytes;
+        let bot_answer = self.bot_answer.map(|answer| BotAnswer { beginning: String::new(), ..answer });
+        Self { body_encoding: "hidden", body: format!("{bytes} bytes"), bot_answer, ..self }
     }
 }
 

@@ -60,12 +60,12 @@ impl Feed {
     }
 
     /// Cancelled when hapax stops.
-    pub(super) fn stop(&self) -> &CancellationToken {
+    pub(crate) fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
     /// Listens from now on: what was committed before may be told too, what is committed later is told for sure.
-    pub(super) async fn listen(self: &Arc<Self>) -> Result<broadcast::Receiver<Arc<EventRow>>, StoreError> {
+    pub(crate) async fn listen(self: &Arc<Self>) -> Result<broadcast::Receiver<Arc<EventRow>>, StoreError> {
         if let Some(telling) = &*self.telling() {
             return Ok(telling.subscribe());
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::events::own_type;
 use super::list::ASKED_AT_ONCE;
-use super::{Api, Code, Problem};
+use super::{Api, Caller, Code, Problem};
 
 /// Rows that are looked at for one page, and how many of them are read for what is in them.
 const LOOK_MAX: usize = 2_000;
@@ -30,9 +30,15 @@ impl From<BadFilter> for Problem {
     }
 }
 
-/// Reads `?q=`.
-pub(super) fn read(text: Option<&str>, grammar: &Grammar, now_ms: i64) -> Result<Filter, Problem> {
-    Ok(Filter::read(text.unwrap_or_default(), grammar, now_ms)?)
+/// Reads `?q=`. Who may not see texts may not look for them either.
+pub(super) fn read(api: &Api, caller: &Caller, text: Option<&str>, grammar: &Grammar) -> Result<Filter, Problem> {
+    let filter = Filter::read(text.unwrap_or_default(), grammar, api.clock.now_ms())?;
+    if filter.asks(Word::Text) && api.hides_payloads_from(caller) {
+        return Err(Problem::forbidden(
+            "`text:` looks into what `hide_payloads` keeps from this token; use one of scope `admin`",
+        ));
+    }
+    Ok(filter)
 }
 
 pub(super) fn read_kind(name: &str) -> Result<Kind, Problem> {

@@ -31,48 +31,48 @@ const GRAMMAR: Grammar = Grammar {
     kinds: KINDS,
 };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct InboxParams {
+pub(crate) struct InboxParams {
     /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
-    q: Option<String>,
-    channel: Option<String>,
-    parked: Option<bool>,
+    pub(crate) q: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) parked: Option<bool>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = InboxItem)]
-pub(super) struct Item {
-    item: String,
-    event: String,
-    channel: String,
-    events: u32,
-    attempt: u32,
+pub(crate) struct Item {
+    pub(crate) item: String,
+    pub(crate) event: String,
+    pub(crate) channel: String,
+    pub(crate) events: u32,
+    pub(crate) attempt: u32,
     /// How many failures were charged so far; `attempts` of the channel is the most there may be.
-    failures: u32,
+    pub(crate) failures: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    replay: Option<u32>,
-    state: &'static str,
+    pub(crate) replay: Option<u32>,
+    pub(crate) state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
+    pub(crate) due_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<Lease>,
-    why: Option<String>,
-    received_at: String,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) why: Option<String>,
+    pub(crate) received_at: String,
 }
 
 page!(InboxPage { items: Item });
 
 #[derive(Serialize, ToSchema)]
-struct Lease {
-    worker: String,
-    until: String,
-    fence: u64,
+pub(crate) struct Lease {
+    pub(crate) worker: String,
+    pub(crate) until: String,
+    pub(crate) fence: u64,
 }
 
 /// Lists items on their way to the target, and those that wait for a person, oldest first.
@@ -84,12 +84,12 @@ struct Lease {
     params(InboxParams),
     responses((status = 200, description = "One page, oldest first", body = InboxPage)),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<InboxParams>,
 ) -> Result<Json<InboxPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let cursors = Cursors::new(&api, &caller, "inbox", ask.q.as_deref().unwrap_or_default());
     let waits_for_a_person = filter.wanted(Word::State).map(|state| matches!(state, "parked" | "quarantined"));
     let query = InboxQuery {

@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use super::Problem;
 
 /// How many channels of a token are asked at the same time.
-pub(super) const ASKED_AT_ONCE: usize = 8;
+pub(crate) const ASKED_AT_ONCE: usize = 8;
 
 /// What a list is asked for.
-pub(super) struct Asked<T>(pub(super) T);
+pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Problem;
@@ -31,14 +31,14 @@ macro_rules! page {
     ($(#[$about:meta])* $page:ident { $rows:ident: $row:ty }) => {
         $(#[$about])*
         #[derive(serde::Serialize, utoipa::ToSchema)]
-        pub(super) struct $page {
-            $rows: Vec<$row>,
+        pub(crate) struct $page {
+            pub(crate) $rows: Vec<$row>,
             /// Give it as `cursor` to get the next page; there is none after the last.
             #[serde(skip_serializing_if = "Option::is_none")]
-            next: Option<String>,
+            pub(crate) next: Option<String>,
             /// How many rows were looked at for this page, where a filter asked for what only a look can tell.
             #[serde(skip_serializing_if = "Option::is_none")]
-            looked_at: Option<usize>,
+            pub(crate) looked_at: Option<usize>,
         }
 
         impl $page {
@@ -48,10 +48,10 @@ macro_rules! page {
         }
     };
 }
-pub(super) use page;
+pub(crate) use page;
 
 /// One page of a list, from the pages of each part that the caller may see. What is in several of them is in it once.
-pub(super) async fn page_of<P, T, F>(
+pub(crate) async fn page_of<P, T, F>(
     parts: Vec<P>,
     limit: usize,
     ask: impl Fn(P) -> F,
@@ -71,6 +71,6 @@ where
 }
 
 /// The page size that is used for the one asked for.
-pub(super) fn page_limit(asked: Option<usize>) -> usize {
+pub(crate) fn page_limit(asked: Option<usize>) -> usize {
     asked.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
 }

@@ -17,40 +17,40 @@ use super::time::rfc3339;
 use super::{Api, Caller, Problem, send_story};
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Message {
-    id: String,
-    status: &'static str,
-    channel: String,
-    account: String,
-    to: String,
-    thread: String,
-    request_id: String,
-    text: Option<String>,
+pub(crate) struct Message {
+    pub(crate) id: String,
+    pub(crate) status: &'static str,
+    pub(crate) channel: String,
+    pub(crate) account: String,
+    pub(crate) to: String,
+    pub(crate) thread: String,
+    pub(crate) request_id: String,
+    pub(crate) text: Option<String>,
     /// What the provider was or will be given, in its own words.
     #[schema(value_type = Option<Object>)]
-    payload: Option<Box<RawValue>>,
-    priority: &'static str,
+    pub(crate) payload: Option<Box<RawValue>>,
+    pub(crate) priority: &'static str,
     /// The event whose handler answered with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<String>,
-    created_at: String,
-    provider_id: Option<String>,
-    why: Option<String>,
-    steps: Vec<Reached>,
+    pub(crate) reply_to: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) provider_id: Option<String>,
+    pub(crate) why: Option<String>,
+    pub(crate) steps: Vec<Reached>,
     /// Where it stands in the outbox; nothing once it has left it.
-    outbox: Option<OutboxPosition>,
-    tries: Vec<Try>,
-    story: Vec<Step>,
+    pub(crate) outbox: Option<OutboxPosition>,
+    pub(crate) tries: Vec<Try>,
+    pub(crate) story: Vec<Step>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Reached {
+pub(crate) struct Reached {
     status: &'static str,
     at: String,
 }
 
 #[derive(Serialize, ToSchema)]
-struct Try {
+pub(crate) struct Try {
     attempt: u32,
     fence: u64,
     worker: String,
@@ -69,7 +69,7 @@ struct Try {
     params(("id" = String, Path, description = "`msg_…`")),
     responses((status = 200, description = "The message", body = Message), (status = 404)),
 )]
-pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+pub(crate) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
     show(&api, &caller, read_id(&id)?).await
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): P
     params(("id" = String, Path, description = "`msg_…`")),
     responses((status = 200, description = "It is in line again", body = Message), (status = 404), (status = 409)),
 )]
-pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
+pub(crate) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Message>, Problem> {
     let id = read_id(&id)?;
     make_sure_it_is_seen(&api, &caller, id).await?;
     match api.store.retry_message(id).await? {
@@ -104,7 +104,7 @@ pub(super) async fn retry(State(api): State<Arc<Api>>, caller: Caller, Path(id):
     params(("id" = String, Path, description = "`msg_…`")),
     responses((status = 200, description = "It has left the outbox", body = Message), (status = 404), (status = 409)),
 )]
-pub(super) async fn cancel(
+pub(crate) async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(id): Path<String>,
@@ -138,7 +138,7 @@ async fn make_sure_it_is_seen(api: &Api, caller: &Caller, id: MessageId) -> Resu
 async fn show(api: &Api, caller: &Caller, id: MessageId) -> Result<Json<Message>, Problem> {
     let row = find(api, caller, id).await?;
     let story = send_story::steps(&row, api.clock.now_ms());
-    Ok(Json(Message::new(row, story)))
+    Ok(Json(Message::new(api.shown_one(caller, row), story)))
 }
 
 async fn standing(api: &Api, id: MessageId) -> String {

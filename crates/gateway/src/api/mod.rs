@@ -1,45 +1,53 @@
 //! `/v1`: what a person or a program may ask and tell a running hapax. One file per resource; every answer is a hand-made twin of a
 //! domain type, and every error is a problem (RFC 9457) that says what to change.
 
-mod accounts;
+pub(crate) mod accounts;
+pub(crate) mod audit;
 pub mod auth;
 mod caller;
-mod channels;
-mod claims;
+mod changing;
+pub(crate) mod channels;
+pub(crate) mod chat;
+pub(crate) mod claims;
 mod codes;
 mod cors;
-mod cursor;
-mod down;
-mod event_ref;
-mod events;
-mod feed;
-mod filtered;
+pub(crate) mod cursor;
+pub(crate) mod down;
+pub(crate) mod event_ref;
+pub(crate) mod events;
+pub(crate) mod feed;
+pub(crate) mod filtered;
+pub(crate) mod glance;
 mod guesses;
+pub(crate) mod history;
 mod idempotency;
-mod inbox;
+pub(crate) mod inbox;
 mod lease_handle;
-mod list;
-mod messages;
-mod openapi;
+pub(crate) mod list;
+pub(crate) mod messages;
+pub(crate) mod openapi;
 mod origin;
-mod outbox;
+pub(crate) mod outbox;
 mod outside;
+mod payloads;
 mod prefer;
 mod problem;
 mod pull;
 mod purge;
-mod redrive;
+pub(crate) mod redrive;
 mod reply_story;
 mod run_story;
-mod send;
-mod send_story;
-mod stats;
-mod story;
+pub(crate) mod send;
+pub(crate) mod send_story;
+pub(crate) mod sign_in_links;
+pub(crate) mod stats;
+pub(crate) mod story;
 mod stream;
+pub(crate) mod takeovers;
 mod thread_view;
-mod threads;
+pub(crate) mod threads;
 mod time;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
@@ -61,14 +69,17 @@ use crate::channels::Channels;
 use crate::delivery::Pull;
 use crate::dropin::Books;
 use crate::ingress::spool::Spool;
+use crate::takeover::Takeovers;
 use crate::telemetry::{Memory, Telemetry};
 
+pub use audit::kept::Audit;
 pub use auth::Auth;
-pub use caller::{Caller, Scope};
+pub use caller::{Caller, Scope, TokenHash};
 pub use claims::ClaimDesk;
 pub use codes::Code;
 use cursor::Cursors;
 pub use feed::Feed;
+pub use history::kept::{History, Range};
 pub use openapi::document_json;
 pub use problem::Problem;
 pub(crate) use problem::{nothing_here, other_method};
@@ -86,10 +97,20 @@ pub struct Api {
     /// Whose tokens are believed.
     pub auth: Arc<Auth>,
     pub clock: Arc<dyn Clock>,
+    /// Bodies and texts are shown as their lengths to callers without scope `admin`.
+    pub hide_payloads: bool,
+    /// How people reach this server, where that was told.
+    pub public_url: Option<String>,
     /// Whose web pages may call.
     pub cors_origins: Vec<String>,
     /// Shared with the upkeep that purges by itself.
     pub purges: Arc<PurgeLog>,
+    /// What was counted, shared with the upkeep that writes it down.
+    pub history: Arc<History>,
+    /// Who did what.
+    pub audit: Arc<Audit>,
+    /// Threads that people have taken over.
+    pub takeovers: Arc<Takeovers>,
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
@@ -117,6 +138,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .layer(middleware::from_fn_with_state(api.clone(), audit::note))
         .layer(middleware::from_fn_with_state(api.clone(), idempotency::once))
         .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
         .layer(middleware::map_response(never_stored))
@@ -136,6 +158,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(story::tell))
         .routes(routes!(inbox::list))
         .routes(routes!(stats::stats))
+        .routes(routes!(history::history))
         .routes(routes!(channels::list))
         .routes(routes!(messages::one))
         .routes(routes!(threads::list))
@@ -144,12 +167,15 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(outbox::list))
         .routes(routes!(accounts::list))
         .routes(routes!(claims::list))
-        .routes(routes!(stream::stream));
+        .routes(routes!(stream::stream))
+        .routes(routes!(sign_in_links::make));
     let sends = OpenApiRouter::new()
         .routes(routes!(send::submit))
         .routes(routes!(messages::retry))
         .routes(routes!(messages::cancel))
-        .routes(routes!(threads::read));
+        .routes(routes!(threads::read))
+        .routes(routes!(takeovers::pause))
+        .routes(routes!(takeovers::resume));
     let settles = OpenApiRouter::new().routes(routes!(pull::settle)).route_layer(DefaultBodyLimit::max(ANSWER_MAX_BYTES));
     let claims = OpenApiRouter::new()
         .routes(routes!(claims::claim))
@@ -166,6 +192,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))
+        .routes(routes!(audit::list))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke));
     let looks = behind(Scope::Read, looks).merge(behind(Scope::Send, sends));

@@ -21,60 +21,60 @@ const GRAMMAR: Grammar = Grammar {
     kinds: &[],
 };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OutboxParams {
+pub(crate) struct OutboxParams {
     /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
-    q: Option<String>,
-    channel: Option<String>,
-    account: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) account: Option<String>,
     /// Only those in doubt.
-    unknown: Option<bool>,
+    pub(crate) unknown: Option<bool>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = OutboxItem)]
-pub(super) struct Item {
-    id: String,
-    channel: String,
-    account: String,
-    to: String,
-    thread: String,
-    request_id: String,
-    text: Option<String>,
-    priority: &'static str,
-    status: &'static str,
-    created_at: String,
-    why: Option<String>,
+pub(crate) struct Item {
+    pub(crate) id: String,
+    pub(crate) channel: String,
+    pub(crate) account: String,
+    pub(crate) to: String,
+    pub(crate) thread: String,
+    pub(crate) request_id: String,
+    pub(crate) text: Option<String>,
+    pub(crate) priority: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) created_at: String,
+    pub(crate) why: Option<String>,
     #[serde(flatten)]
     #[schema(value_type = OutboxPosition)]
-    place: Option<OutboxPosition>,
+    pub(crate) place: Option<OutboxPosition>,
 }
 
 page!(OutboxPage { items: Item });
 
 /// Where a message stands in the outbox.
 #[derive(Serialize, ToSchema)]
-pub(super) struct OutboxPosition {
+pub(crate) struct OutboxPosition {
     /// queued, leased, sending or unknown.
-    state: &'static str,
-    attempt: u32,
+    pub(crate) state: &'static str,
+    pub(crate) attempt: u32,
     /// Tries that failed through the message's own fault: what `send_attempts` bounds.
-    failures: u32,
-    worker: Option<String>,
-    lease_until: Option<String>,
+    pub(crate) failures: u32,
+    pub(crate) worker: Option<String>,
+    pub(crate) lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fence: Option<u64>,
+    pub(crate) fence: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
+    pub(crate) due_at: Option<String>,
     /// When the provider is asked what became of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    check_at: Option<String>,
+    pub(crate) check_at: Option<String>,
 }
 
 /// Lists messages on their way out, oldest first.
@@ -86,12 +86,12 @@ pub(super) struct OutboxPosition {
     params(OutboxParams),
     responses((status = 200, description = "One page, oldest first", body = OutboxPage)),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<OutboxParams>,
 ) -> Result<Json<OutboxPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let filter = filter.and(Word::Account, ask.account)?;
     let cursors = Cursors::new(&api, &caller, "outbox", ask.q.as_deref().unwrap_or_default());
     let query = OutboxQuery {
@@ -111,11 +111,11 @@ pub(super) async fn list(
     if filter.is_empty() {
         let page = fetch(query.after, query.limit).await?;
         let next = page.next(|row| cursor(row.id));
-        return Ok(Json(OutboxPage::new(page.rows, next, None)));
+        return Ok(Json(OutboxPage::new(api.shown(&caller, page.rows), next, None)));
     }
     let read = async |row: MessageRow| Ok(Some(row));
     let found = filtered::find(query.limit, query.after, fetch, |row| row.id, |row| look(&filter, row), read).await?;
-    Ok(Json(OutboxPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+    Ok(Json(OutboxPage::new(api.shown(&caller, found.rows), found.next.map(cursor), Some(found.looked_at))))
 }
 
 fn look(filter: &Filter, row: &MessageRow) -> Look {

@@ -44,11 +44,11 @@ impl Problem {
         Self { code, detail: detail.into(), retry_after_s: None, in_doubt: false }
     }
 
-    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidRequest, detail)
     }
 
-    pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(Code::Unprocessable, detail)
     }
 
@@ -61,20 +61,24 @@ impl Problem {
     }
 
     /// Another instance, or this one when it is back, has an answer.
-    pub(super) fn stopping() -> Self {
+    pub(crate) fn stopping() -> Self {
         let detail = "this instance gives out no more work; try again in a moment";
         Self::new(Code::Stopping, detail).retry_after(RETRY_AFTER_S)
+    }
+
+    pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(Code::Unauthorized, detail)
     }
 
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(Code::Forbidden, detail)
     }
 
-    pub(super) fn too_many(detail: impl Into<String>) -> Self {
+    pub(crate) fn too_many(detail: impl Into<String>) -> Self {
         Self::new(Code::TooMany, detail).retry_after(RETRY_AFTER_S)
     }
 
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(Code::NotFound, detail)
     }
 
@@ -88,7 +92,7 @@ impl Problem {
     }
 
     /// What happened, in both ways.
-    pub(super) fn told(self) -> (Code, String) {
+    pub(crate) fn told(self) -> (Code, String) {
         (self.code, self.detail)
     }
 
@@ -119,6 +123,7 @@ impl IntoResponse for Problem {
         let wire =
             Wire { r#type: "about:blank", title: code.title(), status: status.as_u16(), detail: self.detail, code: code.name() };
         let mut response = (status, axum::Json(wire)).into_response();
+        response.extensions_mut().insert(code);
         if self.in_doubt {
             response.extensions_mut().insert(InDoubt);
         }

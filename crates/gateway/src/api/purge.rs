@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use hapax_store::{Purged, Store, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::audit::Noted;
 use super::{Api, Caller, Problem};
 
 /// Rows of one step.
@@ -60,7 +61,7 @@ pub(super) struct Done {
     tag = "upkeep",
     responses((status = 200, description = "What was removed", body = Done)),
 )]
-pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Done>, Problem> {
+pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result<(Extension<Noted>, Json<Done>), Problem> {
     caller.need_all_channels()?;
     let retention = api.channels.retention();
     let mut all = Purged::default();
@@ -84,5 +85,7 @@ pub(super) async fn purge(State(api): State<Arc<Api>>, caller: Caller) -> Result
     if !all.more {
         api.telemetry.purge_ended(now_ms);
     }
-    Ok(Json(Done { keys: all.keys, events: all.events, more: all.more }))
+    let noted =
+        Noted { target: None, result: Some(format!("{} events and {} keys removed", all.events, all.keys)), ..Noted::default() };
+    Ok((Extension(noted), Json(Done { keys: all.keys, events: all.events, more: all.more })))
 }

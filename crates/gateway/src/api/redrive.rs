@@ -2,33 +2,34 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
 use hapax_store::Redrive;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::audit::Noted;
 use super::{Api, Caller, Problem, event_ref, events};
 
 /// Most items one call puts back; more need another call.
 const REDRIVE_MAX: usize = 10_000;
 
 /// Exactly one of these.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RedriveBody {
-    item: Option<String>,
-    event: Option<String>,
-    channel: Option<String>,
-    all: Option<bool>,
+pub(crate) struct RedriveBody {
+    pub(crate) item: Option<String>,
+    pub(crate) event: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) all: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Redriven {
-    redriven: usize,
+pub(crate) struct Redriven {
+    pub(crate) redriven: usize,
     /// True when there may be more: call again.
-    more: bool,
+    pub(crate) more: bool,
 }
 
 /// Puts parked items back in line, with their failures forgotten.
@@ -40,11 +41,11 @@ pub(super) struct Redriven {
     request_body = RedriveBody,
     responses((status = 200, description = "How many are in line again", body = Redriven), (status = 404)),
 )]
-pub(super) async fn redrive(
+pub(crate) async fn redrive(
     State(api): State<Arc<Api>>,
     caller: Caller,
     ask: Result<Json<RedriveBody>, JsonRejection>,
-) -> Result<Json<Redriven>, Problem> {
+) -> Result<(Extension<Noted>, Json<Redriven>), Problem> {
     let Json(ask) = ask?;
     let which = match (ask.item, ask.event, ask.channel, ask.all) {
         (Some(item), None, None, None) => Redrive::Item(item.parse()?),
@@ -63,6 +64,13 @@ pub(super) async fn redrive(
         Redrive::Item(_) | Redrive::All => caller.need_all_channels()?,
         Redrive::Event(_) => {}
     }
+    let target = match &which {
+        Redrive::Item(item) => item.to_string(),
+        Redrive::Event(event) => event.to_string(),
+        Redrive::Channel(channel) => channel.clone(),
+        Redrive::All => "all".to_owned(),
+    };
     let redriven = api.store.redrive(which, REDRIVE_MAX).await?;
-    Ok(Json(Redriven { redriven, more: redriven == REDRIVE_MAX }))
+    let noted = Noted { target: Some(target), result: Some(format!("{redriven} in line again")), ..Noted::default() };
+    Ok((Extension(noted), Json(Redriven { redriven, more: redriven == REDRIVE_MAX })))
 }

@@ -4,13 +4,13 @@ use hapax_domain::{Direction, ThreadId};
 use hapax_store::{EntryId, EventDetail, MessageRow};
 
 use super::story::{Step, step};
-use super::{Api, Problem};
+use super::{Api, Caller, Problem};
 
 /// How far a thread is looked through for replies, newest first.
 const LOOKED_THROUGH: usize = 50;
 
 /// Each reply when it was queued, with what became of it.
-pub(super) async fn steps(api: &Api, detail: &EventDetail) -> Result<Vec<Step>, Problem> {
+pub(super) async fn steps(api: &Api, detail: &EventDetail, caller: &Caller) -> Result<Vec<Step>, Problem> {
     let Some(peer) = detail.row.peer.clone() else { return Ok(Vec::new()) };
     let thread = ThreadId { account: detail.row.account.clone(), peer };
     let page = api.store.thread_messages(&thread, None, LOOKED_THROUGH).await?;
@@ -21,7 +21,7 @@ pub(super) async fn steps(api: &Api, detail: &EventDetail) -> Result<Vec<Step>, 
             break;
         }
         let reply = api.store.message(id).await?.filter(|row| row.reply_to == Some(detail.row.id));
-        steps.extend(reply.map(|row| step(row.created_ms, "reply", words(&row))));
+        steps.extend(reply.map(|row| step(row.created_ms, "reply", words(&api.shown_one(caller, row)))));
     }
     Ok(steps)
 }

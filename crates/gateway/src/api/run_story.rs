@@ -14,7 +14,7 @@ const ITEMS_MAX: usize = 20;
 const TIMES_MAX: usize = 50;
 
 /// The sends of all runs, each when it was first made.
-pub(super) async fn steps(api: &Api, detail: &EventDetail) -> Result<Vec<Step>, Problem> {
+pub(super) async fn steps(api: &Api, detail: &EventDetail, hides: bool) -> Result<Vec<Step>, Problem> {
     let served = api.channels.get(&detail.row.channel).is_some_and(|channel| channel.settings.dropin.is_some());
     if !served {
         return Ok(Vec::new());
@@ -23,7 +23,10 @@ pub(super) async fn steps(api: &Api, detail: &EventDetail) -> Result<Vec<Step>, 
     let items: BTreeSet<ItemId> = attempted.chain(detail.open.iter().map(|row| row.item)).collect();
     let mut steps = Vec::new();
     for item in items.into_iter().take(ITEMS_MAX) {
-        if let Some(book) = api.books.of_item(item).await? {
+        if let Some(mut book) = api.books.of_item(item).await? {
+            if hides {
+                book.calls.iter_mut().for_each(|call| (call.text, call.reworded) = (None, None));
+            }
             steps.extend(of_item(api, detail, item, &book).await?);
         }
     }

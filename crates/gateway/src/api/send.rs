@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::origin::{self, Origin};
+use super::threads::Thread;
 use super::time::rfc3339;
 use super::{Api, Caller, Code, Problem, idempotency, prefer};
 
@@ -88,10 +89,38 @@ pub(super) async fn submit(
     let ask = read_ask(&headers, body).await?;
     let given_id = read_request_id(&headers, ask.request_id.as_deref())?;
     let wait = prefer::wait(&headers)?;
-    let origin = origin::find(&api, &caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
-    let request_id = given_id.clone().unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
+    let (receipt, id, wait) = queue(&api, &caller, &ask, given_id, wait).await?;
+    Ok(answer(receipt, id, wait))
+}
+
+/// Queues a text for the other end of a thread; the same request id and text are one message.
+pub(crate) async fn text(api: &Api, caller: &Caller, thread: &Thread, text: String, request_id: String) -> Result<(), Problem> {
+    idempotency::check(&request_id)?;
+    let ask = SendBody {
+        channel: Some(thread.channel.clone()),
+        account: Some(thread.account.clone()),
+        to: Peer::Text(thread.peer.clone()),
+        text: Some(text),
+        payload: None,
+        request_id: None,
+        priority: None,
+        send_at: None,
+    };
+    queue(api, caller, &ask, Some(request_id), None).await.map(drop)
+}
+
+/// Stores a message as queued. Gives what is known of it then, and how long its outcome was waited for.
+async fn queue(
+    api: &Api,
+    caller: &Caller,
+    ask: &SendBody,
+    given_id: Option<String>,
+    wait: Option<Duration>,
+) -> Result<(Receipt, MessageId, Option<Duration>), Problem> {
+    let origin = origin::find(api, caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
+    let request_id = given_id.unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
     let wall_ms = api.clock.wall_ms();
-    let message = make(&origin, &ask, request_id, wall_ms)?;
+    let message = make(&origin, ask, request_id, wall_ms)?;
     // Nobody waits for what is to be sent later.
     let wait = wait.filter(|_| message.held_until(wall_ms).is_none());
     let receipt = Receipt {
@@ -122,7 +151,7 @@ pub(super) async fn submit(
     };
     let replayed = matches!(submitted, Submitted::Replayed(_));
     let receipt = Receipt { id: id.to_string(), replayed, ..receipt }.with(row);
-    Ok(answer(receipt, id, wait))
+    Ok((receipt, id, wait))
 }
 
 impl Receipt {

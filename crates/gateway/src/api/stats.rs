@@ -16,82 +16,82 @@ use super::{Api, Caller, Problem};
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Stats {
+pub(crate) struct Stats {
     /// `up`, or `down` with the reason; then what only the store knows is null.
-    store: &'static str,
+    pub(crate) store: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    keys: Option<u64>,
-    events: Option<u64>,
-    store_bytes: Option<u64>,
-    log_bytes: Option<u64>,
+    pub(crate) why: Option<String>,
+    pub(crate) keys: Option<u64>,
+    pub(crate) events: Option<u64>,
+    pub(crate) store_bytes: Option<u64>,
+    pub(crate) log_bytes: Option<u64>,
     /// `full`, or `degraded` with what is not kept and why.
-    promise: &'static str,
+    pub(crate) promise: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    not_kept: Vec<String>,
+    pub(crate) not_kept: Vec<String>,
     /// Null, like all that is counted for all channels together, to a token of some.
-    memory: Option<Memory>,
-    last_purge: Option<Purge>,
-    outbox: Option<Outbox>,
-    claims: Option<Claims>,
-    channels: Option<Vec<Channel>>,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) last_purge: Option<Purge>,
+    pub(crate) outbox: Option<Outbox>,
+    pub(crate) claims: Option<Claims>,
+    pub(crate) channels: Option<Vec<Channel>>,
     /// Null where no channel spools.
-    spool: Option<Vec<Spooled>>,
+    pub(crate) spool: Option<Vec<Spooled>>,
 }
 
 /// The keys in front of the store, and the events that were answered by them in its place.
 #[derive(Serialize, ToSchema)]
 #[schema(as = KeysInMemory)]
-struct Memory {
-    keys: u64,
-    hits: u64,
+pub(crate) struct Memory {
+    pub(crate) keys: u64,
+    pub(crate) hits: u64,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = LastPurge)]
-struct Purge {
-    at: String,
-    keys: u64,
-    events: u64,
+pub(crate) struct Purge {
+    pub(crate) at: String,
+    pub(crate) keys: u64,
+    pub(crate) events: u64,
 }
 
 /// Keys that are held for other jobs, and values of the Redis door.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ClaimsCounts)]
-struct Claims {
-    held: u64,
-    abandoned: u64,
-    completed: u64,
-    values: u64,
+pub(crate) struct Claims {
+    pub(crate) held: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) completed: u64,
+    pub(crate) values: u64,
 }
 
 /// Messages on their way out.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OutboxCounts)]
-struct Outbox {
-    waiting: u64,
-    unknown: u64,
+pub(crate) struct Outbox {
+    pub(crate) waiting: u64,
+    pub(crate) unknown: u64,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChannelCounts)]
-struct Channel {
-    channel: String,
-    waiting: u64,
-    leased: u64,
-    parked: u64,
-    quarantined: u64,
-    oldest_at: Option<String>,
+pub(crate) struct Channel {
+    pub(crate) channel: String,
+    pub(crate) waiting: u64,
+    pub(crate) leased: u64,
+    pub(crate) parked: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) oldest_at: Option<String>,
 }
 
 /// Webhooks of one channel that wait for the store to come back.
 #[derive(Serialize, ToSchema)]
-struct Spooled {
-    channel: String,
-    waiting: u64,
+pub(crate) struct Spooled {
+    pub(crate) channel: String,
+    pub(crate) waiting: u64,
     /// Refused by the store when it was well; tried again at the next start.
-    parked: u64,
-    oldest_at: Option<String>,
+    pub(crate) parked: u64,
+    pub(crate) oldest_at: Option<String>,
 }
 
 /// A token of some channels is told about these alone: what is counted for all together is null.
@@ -102,7 +102,7 @@ struct Spooled {
     tag = "upkeep",
     responses((status = 200, description = "How much there is", body = Stats)),
 )]
-pub(super) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
+pub(crate) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<Stats>, Problem> {
     let seen = |counts: &ChannelCounts| caller.sees(&counts.channel);
     let spool = match &api.spool {
         Some(spool) => Some(spool.counts().await?.into_iter().filter(seen).map(Spooled::from).collect()),

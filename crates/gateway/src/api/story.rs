@@ -14,29 +14,30 @@ use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, down, reply_story, run_story};
 use crate::delivery::likely_cause;
+use crate::takeover::SEEN_TO_BY_A_PERSON;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventStory)]
-pub(super) struct Story {
-    event: Event,
-    steps: Vec<Step>,
+pub(crate) struct Story {
+    pub(crate) event: Event,
+    pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoryStep)]
-pub(super) struct Step {
-    at: String,
+pub(crate) struct Step {
+    pub(crate) at: String,
     #[serde(skip)]
-    pub(super) at_ms: i64,
+    pub(crate) at_ms: i64,
     /// received, claimed, copies, conflict, leased, the outcome of an attempt, or how it stands now.
-    step: String,
-    pub(super) words: String,
+    pub(crate) step: String,
+    pub(crate) words: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<String>,
+    pub(crate) item: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
+    pub(crate) attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fence: Option<u64>,
+    pub(crate) fence: Option<u64>,
 }
 
 /// Tells everything that happened to one event, in order.
@@ -48,16 +49,17 @@ pub(super) struct Step {
     params(("id" = String, Path, description = "`evt_…`, whole, short or its beginning, or `latest`")),
     responses((status = 200, description = "The story", body = Story), (status = 404)),
 )]
-pub(super) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
+pub(crate) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Story>, Problem> {
     let detail = events::find(&api, &caller, &id).await?;
     let beside = match detail.copies.and_then(|copies| copies.kept) {
         Some(kept) => api.store.event(kept).await?,
         None => None,
     };
     let mut steps = steps(&detail, api.clock.now_ms());
-    steps.extend(beside.as_ref().and_then(kept_beside));
-    steps.extend(run_story::steps(&api, &detail).await?);
-    steps.extend(reply_story::steps(&api, &detail).await?);
+    let hides = api.hides_payloads_from(&caller);
+    steps.extend(beside.as_ref().and_then(|detail| kept_beside(detail, hides)));
+    steps.extend(run_story::steps(&api, &detail, hides).await?);
+    steps.extend(reply_story::steps(&api, &detail, &caller).await?);
     steps.sort_by_key(|step| step.at_ms);
     steps.extend(what_holds_it_up(&api, &detail));
     Ok(Json(Story { event: detail.row.into(), steps }))
@@ -100,12 +102,12 @@ fn what_holds_it_up(api: &Api, detail: &EventDetail) -> Vec<Step> {
 }
 
 impl Step {
-    pub(super) fn of_attempt(self, attempt: u32, fence: Fence) -> Self {
+    pub(crate) fn of_attempt(self, attempt: u32, fence: Fence) -> Self {
         Self { attempt: Some(attempt), fence: Some(fence.0), ..self }
     }
 }
 
-pub(super) fn step(at_ms: i64, step: &str, words: String) -> Step {
+pub(crate) fn step(at_ms: i64, step: &str, words: String) -> Step {
     Step { at: rfc3339(at_ms), at_ms, step: step.to_owned(), words, item: None, attempt: None, fence: None }
 }
 
@@ -118,15 +120,15 @@ fn received(row: &EventRow) -> Step {
 }
 
 /// What was kept beside the event, when it came.
-fn kept_beside(detail: &EventDetail) -> Option<Step> {
+fn kept_beside(detail: &EventDetail, hides: bool) -> Option<Step> {
     let (reason, _) = Reason::of_shown(&detail.row.provider_id)?;
     let name = match reason {
         Reason::Conflict => "conflict",
         Reason::Unsent => "reply not sent",
     };
     let why = why_beside(&detail.headers).unwrap_or_default();
-    let said = limits::preview(&String::from_utf8_lossy(&detail.body));
-    Some(step(detail.row.received_ms, name, format!("{why}; kept as {}, {} bytes: {said}", detail.row.id, detail.row.body_bytes)))
+    let said = if hides { String::new() } else { format!(": {}", limits::preview(&String::from_utf8_lossy(&detail.body))) };
+    Some(step(detail.row.received_ms, name, format!("{why}; kept as {}, {} bytes{said}", detail.row.id, detail.row.body_bytes)))
 }
 
 fn claimed(row: &EventRow) -> Step {
@@ -191,6 +193,9 @@ fn attempt(row: &AttemptRow, replays: &[ItemId]) -> [Step; 2] {
     let took_ms = row.ended_ms.saturating_sub(row.leased_ms);
     let said = if row.detail.is_empty() { String::new() } else { format!(": {}", row.detail) };
     let words = match row.outcome.as_str() {
+        "delivered" if row.detail == SEEN_TO_BY_A_PERSON.to_string() => {
+            "a person had taken over the thread and sees to it; the bot did not get it".to_owned()
+        }
         "delivered" => format!("the target took it at attempt {number} after {took_ms} ms{said}"),
         "retry" => format!("attempt {number} failed after {took_ms} ms{said}; it comes again"),
         "parked" => format!("attempt {number} ended after {took_ms} ms and it was parked{said}"),

@@ -14,9 +14,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::events::read_thread;
 use super::filtered::{self, Look};
 use super::list::{ASKED_AT_ONCE, Asked, page, page_limit, page_of};
+use super::takeovers::Paused;
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
+use crate::takeover::{Pauses, Takeovers};
 use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
@@ -33,18 +35,18 @@ const LOOK_AT_ONCE: usize = 20;
 const GRAMMAR: Grammar =
     Grammar { words: &[Word::Channel, Word::Account, Word::Text, Word::Since, Word::Before], states: &[], kinds: &[] };
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadsParams {
+pub(crate) struct ThreadsParams {
     /// A filter, as `channel:shop state:parked since:1h text:"refund"`.
-    q: Option<String>,
-    channel: Option<String>,
-    account: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) channel: Option<String>,
+    pub(crate) account: Option<String>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -58,22 +60,25 @@ pub(super) struct AskMessages {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Thread {
-    id: String,
-    channel: String,
-    account: String,
-    peer: String,
+pub(crate) struct Thread {
+    pub(crate) id: String,
+    pub(crate) channel: String,
+    pub(crate) account: String,
+    pub(crate) peer: String,
     /// Other names of the same person.
-    aliases: Vec<String>,
-    last_message_at: String,
-    last_message_text: Option<String>,
-    last_direction: &'static str,
-    unread: u64,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) last_message_at: String,
+    pub(crate) last_message_text: Option<String>,
+    pub(crate) last_direction: &'static str,
+    pub(crate) unread: u64,
+    /// Set while a person has taken it over: the bot gets nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) paused: Option<Paused>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ThreadEntry)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// `evt_..` for what came in, `msg_..` for what hapax sends.
     id: String,
     direction: &'static str,
@@ -93,12 +98,12 @@ pub(super) struct Entry {
     params(ThreadsParams),
     responses((status = 200, description = "One page, newest first", body = ThreadsPage)),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<ThreadsParams>,
 ) -> Result<Json<ThreadsPage>, Problem> {
-    let filter = filtered::read(ask.q.as_deref(), &GRAMMAR, api.clock.now_ms())?.and(Word::Channel, ask.channel)?;
+    let filter = filtered::read(&api, &caller, ask.q.as_deref(), &GRAMMAR)?.and(Word::Channel, ask.channel)?;
     let filter = filter.and(Word::Account, ask.account)?;
     let [channel, account] = [Word::Channel, Word::Account].map(|word| filter.wanted(word).map(str::to_owned));
     let filter = filter.without(&[Word::Channel, Word::Account]);
@@ -117,7 +122,7 @@ pub(super) async fn list(
         let shown = look(&api, &caller, &filter, all, before.clone(), limit).await?;
         // Behind so many of others' there may still be what its own channels began.
         let shown = if shown.rows.is_empty() { look(&api, &caller, &filter, own, before, limit).await? } else { shown };
-        return Ok(Json(ThreadsPage::new(shown.rows, shown.next.map(cursor), None)));
+        return Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, shown.rows).await?, shown.next.map(cursor), None)));
     }
     let fetch = async |before: Option<Place>, limit: usize| {
         let of = |part: ThreadQuery| api.store.threads(ThreadQuery { before: before.clone(), limit, ..part });
@@ -126,11 +131,11 @@ pub(super) async fn list(
     if filter.is_empty() {
         let page = fetch(before, limit).await?;
         let next = page.next(|row| cursor(place_of(row)));
-        return Ok(Json(ThreadsPage::new(page.rows, next, None)));
+        return Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, page.rows).await?, next, None)));
     }
     let read = async |row: ThreadRow| Ok(Some(row));
     let found = filtered::find(limit, before, fetch, place_of, |row| fits(&filter, row), read).await?;
-    Ok(Json(ThreadsPage::new(found.rows, found.next.map(cursor), Some(found.looked_at))))
+    Ok(Json(ThreadsPage::new(with_pauses(&api, &caller, found.rows).await?, found.next.map(cursor), Some(found.looked_at))))
 }
 
 /// A thread is found by its last message.
@@ -254,7 +259,7 @@ async fn accounts_of(api: &Api, channel: Option<String>) -> Result<Vec<String>, 
 )]
 pub(super) async fn one(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
-    Ok(Json(find(&api, &caller, &id).await?.row.into()))
+    shown(&api, &caller, find(&api, &caller, &id).await?.row).await
 }
 
 /// Lists what was said in a conversation, newest first.
@@ -278,7 +283,7 @@ pub(super) async fn messages(
     find(&api, &caller, &id).await?;
     let (rows, next) = thread_view::messages(&api, &caller, &id, before, page_limit(ask.limit)).await?;
     let next = next.map(|entry| cursors.write(&write_entry(entry)));
-    Ok(Json(MessagesPage::new(rows, next, None)))
+    Ok(Json(MessagesPage::new(api.shown(&caller, rows), next, None)))
 }
 
 /// Marks what came in as read.
@@ -290,19 +295,29 @@ pub(super) async fn messages(
     params(("id" = String, Path, description = "`{account}__{peer}`")),
     responses((status = 200, description = "Nothing in it is unread now", body = Thread), (status = 404)),
 )]
-pub(super) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
+pub(crate) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): Path<String>) -> Result<Json<Thread>, Problem> {
     let id = read_thread(&id)?;
     if caller.is_limited() && find(&api, &caller, &id).await?.shared {
         let why = "another channel speaks in this thread too, and has read nothing; use a token of all its channels";
         return Err(Problem::forbidden(why));
     }
     match api.store.mark_read(&id).await? {
-        true => Ok(Json(find(&api, &caller, &id).await?.row.into())),
+        true => shown(&api, &caller, find(&api, &caller, &id).await?.row).await,
         false => Err(no_such_thread(&id)),
     }
 }
 
-async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
+pub(crate) async fn shown(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Json<Thread>, Problem> {
+    let pauses = api.takeovers.list().await?;
+    Ok(Json((api.shown_one(caller, row), &*pauses).into()))
+}
+
+async fn with_pauses(api: &Api, caller: &Caller, rows: Vec<ThreadRow>) -> Result<Vec<Thread>, Problem> {
+    let pauses = api.takeovers.list().await?;
+    Ok(api.shown(caller, rows).into_iter().map(|row| (row, &*pauses).into()).collect())
+}
+
+pub(super) async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
     let found = match api.store.thread(id).await? {
         Some(row) => thread_view::view(api, caller, row, LOOK_AT_ONE, Some(id)).await?,
         None => None,
@@ -310,7 +325,7 @@ async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem
     found.ok_or_else(|| no_such_thread(id))
 }
 
-fn no_such_thread(id: &ThreadId) -> Problem {
+pub(crate) fn no_such_thread(id: &ThreadId) -> Problem {
     let text: String = id.to_string().chars().take(200).collect();
     Problem::not_found(format!("there is no thread {text}; GET /v1/threads lists what there is"))
 }
@@ -325,23 +340,24 @@ fn read_place(place: &str) -> Result<Place, Problem> {
     Ok((at_ms.parse().unwrap_or_default(), read_thread(id)?))
 }
 
-fn write_entry(entry: EntryId) -> String {
+pub(crate) fn write_entry(entry: EntryId) -> String {
     match entry {
         EntryId::Event(id) => id.to_string(),
         EntryId::Message(id) => id.to_string(),
     }
 }
 
-fn read_entry(text: &str) -> Result<EntryId, Problem> {
+pub(crate) fn read_entry(text: &str) -> Result<EntryId, Problem> {
     if text.starts_with(EventId::PREFIX) {
         return Ok(EntryId::Event(text.parse()?));
     }
     Ok(EntryId::Message(text.parse()?))
 }
 
-impl From<ThreadRow> for Thread {
-    fn from(row: ThreadRow) -> Self {
+impl From<(ThreadRow, &Pauses)> for Thread {
+    fn from((row, pauses): (ThreadRow, &Pauses)) -> Self {
         Self {
+            paused: Takeovers::of(pauses, &row).cloned().map(Paused::from),
             id: row.id.to_string(),
             channel: row.channel,
             account: row.id.account,

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use hapax_store::{Store, StoreError};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::audit::Noted;
 use super::auth::hash_token;
+use super::caller::TokenHash;
 use super::time::rfc3339;
 use super::{Api, Caller, Code, Problem, Scope};
 
@@ -46,9 +48,9 @@ impl Token {
         hex::decode_to_slice(&self.hash, &mut hash).ok().map(|()| hash)
     }
 
-    pub(super) fn caller(&self) -> Caller {
+    pub(super) fn caller(&self, hash: [u8; 32]) -> Caller {
         let scopes = self.scopes.iter().filter_map(|name| Scope::from_name(name)).collect();
-        Caller::new(&self.name, scopes, self.channels.as_deref())
+        Caller::new(&self.name, TokenHash(hash), scopes, self.channels.as_deref())
     }
 }
 
@@ -93,44 +95,44 @@ fn damaged() -> StoreError {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tokens)]
-pub(super) struct List {
-    tokens: Vec<Shown>,
+pub(crate) struct List {
+    pub(crate) tokens: Vec<Shown>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = NamedToken)]
-struct Shown {
-    name: String,
-    scopes: Vec<String>,
+pub(crate) struct Shown {
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<String>,
     /// Null: all of them.
-    channels: Option<Vec<String>>,
-    created_at: String,
+    pub(crate) channels: Option<Vec<String>>,
+    pub(crate) created_at: String,
     /// To the minute; null: never.
-    used_at: Option<String>,
+    pub(crate) used_at: Option<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
 #[schema(as = NewToken)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskToken {
-    name: String,
-    scopes: Vec<String>,
-    channels: Option<Vec<String>>,
+pub(crate) struct AskToken {
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) channels: Option<Vec<String>>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedToken)]
-pub(super) struct Created {
+pub(crate) struct Created {
     #[serde(flatten)]
-    shown: Shown,
+    pub(crate) shown: Shown,
     /// Shown this once.
-    token: String,
+    pub(crate) token: String,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = RevokedToken)]
-pub(super) struct Revoked {
-    name: String,
+pub(crate) struct Revoked {
+    pub(crate) name: String,
     revoked: bool,
 }
 
@@ -142,7 +144,7 @@ pub(super) struct Revoked {
     tag = "tokens",
     responses((status = 200, description = "All of them", body = List)),
 )]
-pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
+pub(crate) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<Json<List>, Problem> {
     caller.need_all_channels()?;
     Ok(Json(List { tokens: read(&*api.store).await?.into_iter().map(Shown::from).collect() }))
 }
@@ -156,11 +158,11 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Result<
     request_body = AskToken,
     responses((status = 201, description = "The token, shown this once", body = Created), (status = 409)),
 )]
-pub(super) async fn create(
+pub(crate) async fn create(
     State(api): State<Arc<Api>>,
     caller: Caller,
     ask: Result<Json<AskToken>, JsonRejection>,
-) -> Result<(StatusCode, Json<Created>), Problem> {
+) -> Result<(StatusCode, Extension<Noted>, Json<Created>), Problem> {
     caller.need_all_channels()?;
     let Json(ask) = ask?;
     check(&api, &ask)?;
@@ -186,7 +188,9 @@ pub(super) async fn create(
     .await?;
     api.auth.changed();
     api.auth.telemetry.token_created(&token.name, &caller.name);
-    Ok((StatusCode::CREATED, Json(Created { shown: token.into(), token: secret })))
+    let result = Some(format!("made, with {}", token.scopes.join(", ")));
+    let noted = Noted { target: Some(token.name.clone()), result, ..Noted::default() };
+    Ok((StatusCode::CREATED, Extension(noted), Json(Created { shown: token.into(), token: secret })))
 }
 
 /// Revokes a named token.
@@ -198,7 +202,7 @@ pub(super) async fn create(
     params(("name" = String, Path, description = "The name of the token")),
     responses((status = 200, description = "It opens nothing any more", body = Revoked), (status = 404)),
 )]
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,

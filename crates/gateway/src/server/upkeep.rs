@@ -7,7 +7,7 @@ use hapax_store::clock::Clock;
 use hapax_store::{MessageRow, OutboxQuery, OutboxState, Purged, Store, StoreError, in_time};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{PurgeLog, purge_step};
+use crate::api::{History, PurgeLog, purge_step};
 use crate::ingress::Ingress;
 use crate::ingress::spool::Spool;
 use crate::telemetry::Telemetry;
@@ -16,6 +16,7 @@ const TICK: Duration = Duration::from_secs(1);
 const FOLD_TICKS: u64 = 5;
 const PING_TICKS: u64 = 5;
 const SIZES_TICKS: u64 = 10;
+const HISTORY_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
 /// A store that hangs must not keep the rest of the upkeep from being done.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,6 +32,7 @@ pub(super) struct Upkeep {
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) purges: Arc<PurgeLog>,
+    pub(super) history: Arc<History>,
     /// The channels that can send.
     pub(super) sending: Vec<String>,
     /// By channel.
@@ -51,6 +53,10 @@ impl Upkeep {
         while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
             tick += 1;
             this.ingress.flush_copies().await;
+            this.history.collect().await;
+            if tick % HISTORY_TICKS == 0 {
+                this.keep_history().await;
+            }
             if tick % FOLD_TICKS == 0 {
                 this.telemetry.upkeep();
             }
@@ -66,9 +72,16 @@ impl Upkeep {
             }
         }
         this.ingress.flush_copies().await;
+        this.keep_history().await;
         // It ends at its next pause; a panic in it has been reported already.
         let _ = purging.await;
         health
+    }
+
+    async fn keep_history(&self) {
+        if let Err(error) = self.history.flush().await {
+            self.telemetry.store_unavailable("amend", &error);
+        }
     }
 
     async fn measure(&self) {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hapax_domain::address::hide_userinfo;
+use hapax_domain::units::write_ms;
 use hapax_domain::{Coalesce, Kind, Replay, RetryPolicy};
 use hapax_providers::settings::Settings as ProviderSettings;
 use secrecy::SecretString;
@@ -22,6 +23,12 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// Web pages of these origins may call `/v1`.
     pub cors_origins: Vec<String>,
+    /// By which names the pages may be reached, beside those of this machine; an unspecified address stands for all addresses.
+    pub hosts: Vec<String>,
+    /// How people reach this server: scheme, host and port.
+    pub public_url: Option<String>,
+    /// Bodies and texts are shown as their lengths to callers without scope `admin`.
+    pub hide_payloads: bool,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     /// Shown on leases; made from host and process when not set.
@@ -33,6 +40,32 @@ pub struct Settings {
     /// What the Redis door shows, where it speaks TLS.
     pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
+}
+
+impl Settings {
+    /// What people may see of it, by the names of the config; of secrets, whether there are any.
+    pub fn shown(&self) -> Vec<(&'static str, String)> {
+        let list = |all: &[String]| if all.is_empty() { "–".to_owned() } else { all.join(", ") };
+        let proxies: Vec<String> = self.trusted_proxies.iter().map(ToString::to_string).collect();
+        vec![
+            ("public_url", self.public_url.clone().unwrap_or_else(|| "–".to_owned())),
+            ("hosts", list(&self.hosts)),
+            ("trusted_proxies", list(&proxies)),
+            ("cors_origins", list(&self.cors_origins)),
+            ("hide_payloads", self.hide_payloads.to_string()),
+            (
+                "admin_token",
+                if self.admin_token.is_some() { "set, hidden" } else { "made at the first start, hidden" }.to_owned(),
+            ),
+            ("instance", self.instance.clone().unwrap_or_else(|| "host and process".to_owned())),
+            ("stop_grace", write_ms(self.stop_grace_ms)),
+            ("limits.connections", self.limits.connections.to_string()),
+            ("limits.outbox", self.limits.outbox.to_string()),
+            ("claims.ttl", write_ms(self.claims.ttl_ms)),
+            ("claims.lease", write_ms(self.claims.lease_ms)),
+            ("claims.max", self.claims.max.to_string()),
+        ]
+    }
 }
 
 /// One configured connection to a provider.

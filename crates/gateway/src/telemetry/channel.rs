@@ -8,6 +8,7 @@ use metrics::{Counter, Histogram};
 use tokio::sync::mpsc;
 
 use super::sparse::Sparse;
+use super::tally::{Count, Tally};
 use super::{Happening, Telemetry, names};
 
 /// Why ingress turned a request away.
@@ -93,6 +94,7 @@ counters! {
 pub struct ChannelTelemetry {
     channel: Arc<str>,
     counts: Counters,
+    tally: Arc<Tally>,
     copy_lines: Sparse,
     no_key_lines: Sparse,
     disbelief_lines: Sparse,
@@ -106,6 +108,7 @@ impl ChannelTelemetry {
         Self {
             channel: Arc::from(name),
             counts: Counters::new(telemetry, &[("channel", name)]),
+            tally: telemetry.tally(name),
             copy_lines: Sparse::default(),
             no_key_lines: Sparse::default(),
             disbelief_lines: Sparse::default(),
@@ -117,6 +120,7 @@ impl ChannelTelemetry {
 
     pub fn accepted(&self, events: u64) {
         self.counts.accepted.increment(events);
+        self.tally.add(Count::Accepted, events);
         tracing::debug!(channel = &*self.channel, events, "accepted");
     }
 
@@ -133,6 +137,7 @@ impl ChannelTelemetry {
 
     pub fn duplicate(&self, event: EventId) {
         self.counts.duplicates.increment(1);
+        self.tally.add(Count::Copies, 1);
         match self.copy_lines.pass() {
             Some(more) => tracing::info!(channel = &*self.channel, %event, more, "suppressed a copy"),
             None => tracing::debug!(channel = &*self.channel, %event, "suppressed a copy"),
@@ -167,12 +172,14 @@ impl ChannelTelemetry {
 
     pub fn suspected(&self, event: EventId) {
         self.counts.suspected.increment(1);
+        self.tally.add(Count::Parked, 1);
         tracing::warn!(channel = &*self.channel, %event, "the same signed content came under another id; parked as a suspected replay");
         self.tell(|channel| Happening::Parked { channel, event, why: "suspected replay".to_owned() });
     }
 
     pub fn conflict(&self, event: EventId) {
         self.counts.conflicts.increment(1);
+        self.tally.add(Count::Copies, 1);
         tracing::warn!(channel = &*self.channel, %event, "the same id came with another content; it is delivered nowhere");
         self.tell(|channel| Happening::Suppressed { channel, event, conflict: true });
     }

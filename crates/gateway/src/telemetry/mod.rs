@@ -27,6 +27,7 @@ mod outbox;
 mod resp;
 mod sending;
 mod sparse;
+mod tally;
 mod target;
 mod watch;
 mod without_target;
@@ -44,6 +45,7 @@ pub use channel::{ChannelTelemetry, Disbelief, RefusedWhy};
 pub use dropin::DropInTelemetry;
 pub use resp::RespTelemetry;
 pub use sending::SendTelemetry;
+pub use tally::{COUNTS, Count, Counted};
 pub use target::{DownTarget, TargetTelemetry};
 pub use watch::Happening;
 
@@ -73,6 +75,7 @@ pub struct Telemetry {
     no_channel_lines: sparse::Sparse,
     bot_answers: Arc<bot_answers::BotAnswers>,
     watch: Option<mpsc::Sender<Happening>>,
+    tallies: tally::Tallies,
     /// Those whose sizes are shown: the configured ones, and any that the store had something of.
     channels: Mutex<BTreeSet<String>>,
 }
@@ -109,6 +112,7 @@ impl Telemetry {
         }
         Self {
             channels: Mutex::default(),
+            tallies: tally::Tallies::default(),
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
             connections_cut: counter_in(&recorder, names::CONNECTIONS_CUT, &[]),
             purged_keys: counter_in(&recorder, names::PURGED_KEYS, &[]),
@@ -215,6 +219,12 @@ impl Telemetry {
 
     pub fn token_revoked(&self, name: &str, by: &str) {
         tracing::info!(name, by, "a token was revoked");
+    }
+
+    /// The list of who did what has a gap: this line is in its place.
+    pub fn deed_not_noted(&self, action: &str, by: &str, error: &StoreError) {
+        self.counter(names::STORE_FAILED, &[("call", "amend")]).increment(1);
+        tracing::warn!(action, by, %error, "it was done, and could not be written into the audit list");
     }
 
     /// A call to the store failed. `call` is the method's name.

@@ -7,6 +7,7 @@ use hapax_domain::{Fence, MessageId};
 use metrics::Histogram;
 use tokio::sync::mpsc;
 
+use super::tally::{Count, Tally};
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -25,6 +26,7 @@ counters! {
 pub struct SendTelemetry {
     channel: Arc<str>,
     counts: Counters,
+    tally: Arc<Tally>,
     seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
 }
@@ -34,6 +36,7 @@ impl SendTelemetry {
         Self {
             channel: Arc::from(name),
             counts: Counters::new(telemetry, &[("channel", name)]),
+            tally: telemetry.tally(name),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
         }
@@ -46,6 +49,7 @@ impl SendTelemetry {
 
     pub fn sent(&self, message: MessageId, attempt: u32, took: Duration) {
         self.counts.sent.increment(1);
+        self.tally.add(Count::Sent, 1);
         let took_ms = took.as_millis() as u64;
         tracing::debug!(channel = &*self.channel, %message, attempt, took_ms, "sent");
         self.tell(|channel| Happening::Sent { channel, message, attempt, took_ms });
@@ -59,6 +63,7 @@ impl SendTelemetry {
 
     pub fn failed(&self, message: MessageId, attempt: u32, why: &str) {
         self.counts.failed.increment(1);
+        self.tally.add(Count::Failed, 1);
         tracing::warn!(channel = &*self.channel, %message, attempt, why, "it did not go out and will not");
         self.tell(|channel| Happening::SendFailed { channel, message, why: why.to_owned() });
     }
@@ -66,6 +71,7 @@ impl SendTelemetry {
     /// The outcome of a send is not known.
     pub fn unknown(&self, message: MessageId, attempt: u32, why: &str) {
         self.counts.unknown.increment(1);
+        self.tally.add(Count::Unknown, 1);
         tracing::warn!(channel = &*self.channel, %message, attempt, why, "nobody knows whether it went out; it is not sent again by itself");
         self.tell(|channel| Happening::SendUnknown { channel, message, why: why.to_owned() });
     }

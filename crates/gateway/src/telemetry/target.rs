@@ -9,6 +9,7 @@ use metrics::{Gauge, Histogram};
 use tokio::sync::mpsc;
 
 use super::bot_answers::BotAnswers;
+use super::tally::{Count, Tally};
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -33,6 +34,7 @@ pub struct TargetTelemetry {
     /// For the log: an account's name may be a phone number.
     shown: Option<String>,
     counts: Counters,
+    tally: Arc<Tally>,
     delivery_seconds: Histogram,
     circuit_open: Gauge,
     open_since: Gauge,
@@ -115,6 +117,7 @@ impl TargetTelemetry {
             target: target.map(Arc::from),
             shown: target.map(last_signs),
             counts: Counters::new(telemetry, &labels),
+            tally: telemetry.tally(channel),
             delivery_seconds: telemetry.histogram(names::DELIVERY_SECONDS, &labels),
             circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &labels),
             open_since: telemetry.gauge(names::CIRCUIT_OPEN_SINCE, &labels),
@@ -126,6 +129,7 @@ impl TargetTelemetry {
 
     pub fn delivered(&self, event: EventId, attempt: u32, status: u16, took: Duration) {
         self.counts.delivered.increment(1);
+        self.tally.delivered(took);
         self.delivery_seconds.record(took.as_secs_f64());
         let took_ms = took.as_millis() as u64;
         tracing::debug!(channel = &*self.channel, target = self.shown.as_deref(), %event, attempt, status, took_ms, "delivered");
@@ -151,6 +155,7 @@ impl TargetTelemetry {
 
     pub fn parked(&self, event: EventId, attempt: u32, why: &str) {
         self.counts.parked.increment(1);
+        self.tally.add(Count::Parked, 1);
         tracing::warn!(channel = &*self.channel, target = self.shown.as_deref(), %event, attempt, why, "parked; `hapax parked` shows it, `hapax redrive` tries again");
         self.tell(|channel| Happening::Parked { channel, event, why: why.to_owned() });
     }

@@ -7,6 +7,7 @@ mod sending;
 mod stream;
 mod threads;
 mod tokens;
+mod web;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -21,9 +22,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use hapax_domain::{Event, EventKey, Kind};
-use hapax_gateway::api::{Api, Auth, PostWebhook, auth, router};
+use hapax_gateway::api::{Api, Audit, Auth, History, PostWebhook, auth, router};
 use hapax_gateway::channels::Channels;
-use hapax_gateway::telemetry::Memory;
+use hapax_gateway::takeover::Takeovers;
+use hapax_gateway::telemetry::{Memory, Telemetry};
+use hapax_gateway::web::{self as pages, Hosts, Web};
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
 use hapax_store::prelude::*;
@@ -63,13 +66,18 @@ impl Fixture {
 
     /// The same with a store between it and the routes.
     fn around(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>) -> Self {
+        Self::made(wrap, |_| ())
+    }
+
+    fn made(wrap: impl FnOnce(MemoryStore) -> Arc<dyn Store>, change: impl FnOnce(&mut Api)) -> Self {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
         let store = MemoryStore::new(clock.clone());
         let file = Some(SourceFile { name: "t.toml".to_owned(), text: CONFIG.to_owned() });
         let env = Environment { vars: Default::default(), read_file: &|_| Err(std::io::ErrorKind::NotFound.into()) };
         let config = crate::config::load(&Sources { file, env, flags: Flags::default() }).expect("a good config");
         let channels = Channels::new(&config.settings().channels);
-        let router = router(Arc::new(Api {
+        let telemetry: Arc<Telemetry> = Arc::default();
+        let mut api = Api {
             store: wrap(store.clone()),
             auth: Arc::new(Auth::new(
                 auth::OperatorToken::Configured(auth::hash_token(TOKEN)),
@@ -80,10 +88,15 @@ impl Fixture {
             )),
             clock: clock.clone(),
             cors_origins: vec!["https://app.example.com".to_owned()],
+            hide_payloads: false,
+            public_url: None,
             purges: Arc::default(),
+            history: Arc::new(History::new(Arc::new(store.clone()), clock.clone(), telemetry.clone(), 1)),
+            audit: Arc::new(Audit::new(Arc::new(store.clone()), clock.clone(), telemetry.clone(), 1)),
+            takeovers: Arc::new(Takeovers::new(Arc::new(store.clone()), clock.clone())),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
-            telemetry: Arc::default(),
+            telemetry,
             books: Arc::new(hapax_gateway::dropin::Books::new(Arc::new(store.clone()), 1)),
             pull: Arc::new(hapax_gateway::delivery::Pull::new(
                 &channels,
@@ -102,7 +115,19 @@ impl Fixture {
             claims: hapax_gateway::api::ClaimDesk::new(config.claims),
             post: believed_by(channels.clone(), clock.clone()),
             channels,
-        }));
+        };
+        change(&mut api);
+        let api = Arc::new(api);
+        let web = Web {
+            api: Arc::clone(&api),
+            hosts: Hosts::new(["hapax.lan".to_owned()]),
+            proxies: hapax_gateway::connections::peer::Proxies::new(
+                hapax_gateway::settings::Network::read("10.0.0.0/8").into_iter().collect(),
+            ),
+            live: Default::default(),
+            shown: Vec::new(),
+        };
+        let router = router(api).merge(pages::router(Arc::new(web)));
         Self { router, store, clock }
     }
 

@@ -194,6 +194,9 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
     Settings {
         trusted_proxies: Vec::new(),
         cors_origins: Vec::new(),
+        hosts: Vec::new(),
+        public_url: None,
+        hide_payloads: false,
         admin_token: Some(requests::TOKEN.into()),
         instance: Some("bench".to_owned()),
         stop_grace_ms: 5_000,

@@ -68,6 +68,11 @@ impl Client {
         self.ask(Method::DELETE, self.url(path)?, None, &[]).await
     }
 
+    /// Where a path of the server is, for people.
+    pub(super) fn address(&self, path: &str) -> Result<String, Failure> {
+        self.url(path).map(String::from)
+    }
+
     fn url(&self, path: &str) -> Result<Url, Failure> {
         self.base.join(path).map_err(|why| Failure::plain(format!("{path} does not fit {}: {why}", self.base)))
     }

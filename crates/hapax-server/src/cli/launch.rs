@@ -39,6 +39,8 @@ pub(super) struct Launch {
     open_files: Vec<String>,
     /// Where the token that was made just now lies.
     token_file: Option<PathBuf>,
+    /// A link that signs a browser in once; made only for the eyes in front of a terminal.
+    sign_in: Option<String>,
 }
 
 /// Reads the config. Where there is none and none was named, writes one to start from and gives its name back.
@@ -90,9 +92,11 @@ impl Launch {
             })?;
             token_file = Some(path);
         }
+        // A log keeps what a terminal forgets. Where the store cannot be asked, there is the token.
+        let sign_in = if std::io::stdout().is_terminal() { server.sign_in_link().await.ok() } else { None };
         let listeners = Listeners { public, admin, dropin, resp };
         let (public, admin, dropin, resp) = (at, admin_at, dropin_at, resp_at);
-        Ok(Self { server, config, listeners, public, admin, dropin, resp, open_files, token_file })
+        Ok(Self { server, config, listeners, public, admin, dropin, resp, open_files, token_file, sign_in })
     }
 
     /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
@@ -126,6 +130,12 @@ impl Launch {
         }
         if let Some(file) = &self.token_file {
             output.line(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
+        }
+        match &self.sign_in {
+            Some(path) => {
+                output.line(format_args!("web     {}  (this link signs you in once, within ten minutes)", self.page(path)))
+            }
+            None => output.line(format_args!("web     {}", self.page("/"))),
         }
         if let Some(sample) = first_try(&config.channels) {
             output.line("");
@@ -194,6 +204,14 @@ impl Launch {
 
     fn webhook(&self, channel: &Channel) -> String {
         self.url(&format!("/in/{}", channel.name))
+    }
+
+    /// Where people find a page.
+    fn page(&self, path: &str) -> String {
+        match &self.config.web.public_url {
+            Some(base) => format!("{base}{path}"),
+            None => format!("http://{}{path}", reachable(self.admin.unwrap_or(self.public))),
+        }
     }
 
     fn url(&self, path: &str) -> String {

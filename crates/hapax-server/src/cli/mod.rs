@@ -4,6 +4,7 @@
 //! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
 
 mod accounts;
+mod audit;
 mod bench;
 mod bot_address;
 mod check;
@@ -126,6 +127,7 @@ pub enum Command {
     Stats(stats::Stats),
     Purge(purge::Purge),
     Token(token::Token),
+    Audit(audit::Audit),
     Export(export::Export),
     Import(import::Import),
     Check(check::Check),
@@ -163,6 +165,7 @@ impl Command {
             Command::Stats(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
+            Command::Audit(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
             Command::Doctor(command) => command.run(global, output).await,

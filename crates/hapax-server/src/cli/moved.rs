@@ -24,7 +24,7 @@ pub(super) const EXPORT: &str = "export";
 
 /// True for what belongs to one installation: who holds the old one's tokens must not open the new one.
 pub(super) fn is_private(record: &Moved) -> bool {
-    matches!(record, Moved::Setting { name, .. } if hapax_gateway::api::auth::NEVER_MOVED.contains(&name.as_str()))
+    matches!(record, Moved::Setting { name, .. } if hapax_gateway::api::auth::is_never_moved(name))
 }
 
 /// One line, after the first.

@@ -36,6 +36,12 @@ pub(super) struct Shown {
     trusted_proxies: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cors_origins: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_url: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    hide_payloads: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token: Option<&'static str>,
     store: String,
@@ -164,6 +170,9 @@ pub(super) fn show(config: &Config) -> Shown {
         resp_tls_key: resp_tls.map(|tls| tls.key.clone()),
         trusted_proxies: config.trusted_proxies.iter().map(ToString::to_string).collect(),
         cors_origins: config.cors_origins.clone(),
+        hosts: config.web.hosts.clone(),
+        public_url: config.web.public_url.clone(),
+        hide_payloads: config.web.hide_payloads,
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
         store: config.store.to_string(),
         spool: config.spool.display().to_string(),

@@ -11,7 +11,7 @@ use super::client::{Client, in_path};
 use super::output::text_of;
 use super::{Failure, Global, Output, sources};
 
-/// Make, list and revoke tokens for people and programs
+/// Make, list and revoke tokens for people and programs, and links to sign in with
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Scopes: `read` looks, `send` sends messages and sees to them, `work` pulls and settles, `admin` does everything. A token limited to
@@ -22,7 +22,8 @@ Examples:
   hapax token create dashboard --scope read
   hapax token create shop-bot --scope send --channel shop --out shop-bot.token
   hapax token list
-  hapax token revoke dashboard")]
+  hapax token revoke dashboard
+  hapax token link")]
 pub struct Token {
     #[command(subcommand)]
     what: What,
@@ -55,6 +56,14 @@ enum What {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Print a link that opens the web pages, once and within ten minutes
+    #[command(after_help = "\
+Whoever opens it is signed in as the token that made it: yours, or the one you give.
+
+Examples:
+  hapax token link
+  hapax token link --token-file dashboard.token")]
+    Link,
 }
 
 impl Token {
@@ -68,6 +77,7 @@ impl Token {
                 output.answer(&answer, format_args!("`{name}` is revoked"));
                 Ok(())
             }
+            What::Link => link(&client, output).await,
         }
     }
 }
@@ -99,6 +109,18 @@ async fn create(
         (false, Some(file)) => output.note(format_args!("the token `{name}` is in {file}")),
         // Alone on its line, so that it can be put into a file or another program.
         (false, None) => output.line(text_of(&answer, "token")),
+    }
+    Ok(())
+}
+
+async fn link(client: &Client, output: &Output) -> Result<(), Failure> {
+    let mut answer = client.post("/v1/sign-in-links", json!({})).await?;
+    if answer["url"].is_null() {
+        answer["url"] = json!(client.address(&text_of(&answer, "path"))?);
+    }
+    match output.json {
+        true => output.json(&answer),
+        false => output.line(text_of(&answer, "url")),
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Config, DEFAULT, Log, channel, claims, dropin, resp};
+use super::{Config, DEFAULT, Log, channel, claims, dropin, resp, web};
 
 const TOP_KEYS: &[&str] = &[
     "listen",
@@ -24,6 +24,9 @@ const TOP_KEYS: &[&str] = &[
     "resp_tls_cert",
     "resp_tls_key",
     "trusted_proxies",
+    "hosts",
+    "public_url",
+    "hide_payloads",
     "cors_origins",
     "admin_token",
     "store",
@@ -36,7 +39,7 @@ const TOP_KEYS: &[&str] = &[
     "defaults",
     "channel",
 ];
-const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
+const TOP_KEYS_LATER: &[&str] = &["otel"];
 const LIMIT_KEYS: &[&str] =
     &["connections", "header_timeout", "body_timeout", "bodies", "store_queue", "disk_floor", "cache_keys", "outbox"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
@@ -148,6 +151,7 @@ impl Layers {
         }
         let trusted_proxies = top.get("trusted_proxies").map(|found| read_networks(&found, mistakes)).unwrap_or_default();
         let cors_origins = top.get("cors_origins").map(|found| read_origins(&found, mistakes)).unwrap_or_default();
+        let web = web::read(&top, mistakes);
         let admin_token = top.get("admin_token").and_then(|found| read_admin_token(&found, mistakes));
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
         let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
@@ -170,6 +174,7 @@ impl Layers {
             resp,
             trusted_proxies,
             cors_origins,
+            web,
             admin_token,
             store: store?,
             spool: spool?,
@@ -288,6 +293,7 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
         ("HAPAX_DROPIN_PUBLIC", "dropin_public"),
         ("HAPAX_RESP_LISTEN", "resp_listen"),
         ("HAPAX_RESP_PUBLIC", "resp_public"),
+        ("HAPAX_PUBLIC_URL", "public_url"),
         ("HAPAX_STORE", "store"),
         ("HAPAX_ADMIN_TOKEN", "admin_token"),
     ];

@@ -17,6 +17,7 @@ mod tree;
 mod turns;
 mod twilio;
 mod warnings;
+mod web;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub use resp::{Resp, RespTls};
 pub use starter::starter;
 pub use tree::Environment;
 pub use warnings::{notes, warnings};
+pub use web::Web;
 
 use hapax::{Options, StoreUrl};
 use hapax_gateway::settings::{Channel, Claims, Limits, Network, OnStoreFailure, Settings};
@@ -58,6 +60,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Network>,
     /// Web pages of these origins may call `/v1`.
     pub cors_origins: Vec<String>,
+    /// How the pages are reached, and what they show.
+    pub web: Web,
     /// `None`: one is made at first start.
     pub admin_token: Option<SecretString>,
     pub store: StoreUrl,
@@ -91,6 +95,9 @@ impl Config {
         Settings {
             trusted_proxies: self.trusted_proxies.clone(),
             cors_origins: self.cors_origins.clone(),
+            hosts: self.web.hosts_with(self.admin_listen.unwrap_or(self.listen)),
+            public_url: self.web.public_url.clone(),
+            hide_payloads: self.web.hide_payloads,
             admin_token: self.admin_token.clone(),
             instance: self.instance.clone(),
             stop_grace_ms: self.stop_grace_ms,

@@ -9,7 +9,7 @@ mod targets;
 mod turns;
 mod typing;
 
-fn load_with(text: &str, vars: &[(&str, &str)], flags: Flags) -> Result<Config, Mistakes> {
+pub(super) fn load_with(text: &str, vars: &[(&str, &str)], flags: Flags) -> Result<Config, Mistakes> {
     load(&sources(text, vars, flags))
 }
 
@@ -27,7 +27,7 @@ fn mistakes_of(text: &str) -> String {
     load_with(text, &[], Flags::default()).expect_err("has mistakes").to_string()
 }
 
-fn first_mistake(text: &str) -> String {
+pub(super) fn first_mistake(text: &str) -> String {
     mistakes_of(text).lines().next().expect("one").to_owned()
 }
 

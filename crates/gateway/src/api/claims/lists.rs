@@ -17,46 +17,46 @@ use super::{asks, no_claim};
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct ClaimParams {
-    scope: Option<String>,
+pub(crate) struct ClaimParams {
+    pub(crate) scope: Option<String>,
     /// The beginning of the key.
-    key: Option<String>,
+    pub(crate) key: Option<String>,
     /// `held`, `abandoned`, `completed` or `value`.
-    state: Option<String>,
+    pub(crate) state: Option<String>,
     /// Where the page begins: the `next` of the page before.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// How many rows at most: 1 to 500, 50 unless told.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = ClaimRow)]
-pub(in crate::api) struct Row {
-    key: String,
-    scope: String,
+pub(crate) struct Row {
+    pub(crate) key: String,
+    pub(crate) scope: String,
     /// held, abandoned, completed, or value (of the Redis door).
-    state: &'static str,
-    fence: u64,
-    holder: Option<String>,
-    fingerprint: Option<String>,
+    pub(crate) state: &'static str,
+    pub(crate) fence: u64,
+    pub(crate) holder: Option<String>,
+    pub(crate) fingerprint: Option<String>,
     /// takeover or hold.
-    on_abandoned: &'static str,
-    claimed_at: String,
+    pub(crate) on_abandoned: &'static str,
+    pub(crate) claimed_at: String,
     /// Of one that is held or abandoned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease_until: Option<String>,
+    pub(crate) lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    completed_at: Option<String>,
+    pub(crate) completed_at: Option<String>,
     /// When it is forgotten; null: not by itself.
-    ends_at: Option<String>,
+    pub(crate) ends_at: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(in crate::api) struct ClaimPage {
-    items: Vec<Row>,
+pub(crate) struct ClaimPage {
+    pub(crate) items: Vec<Row>,
     /// Give it as `cursor` to get the next page; there is none after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 impl Row {
@@ -88,7 +88,7 @@ impl Row {
     params(ClaimParams),
     responses((status = 200, description = "One page, newest first", body = ClaimPage)),
 )]
-pub(in crate::api) async fn list(
+pub(crate) async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<ClaimParams>,
@@ -123,14 +123,14 @@ pub(in crate::api) async fn list(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct DeleteParams {
-    key: String,
-    scope: Option<String>,
+pub(crate) struct DeleteParams {
+    pub(crate) key: String,
+    pub(crate) scope: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeletedClaim)]
-pub(in crate::api) struct Deleted {
+pub(crate) struct Deleted {
     /// `deleted`
     status: &'static str,
     key: String,
@@ -146,7 +146,7 @@ pub(in crate::api) struct Deleted {
     params(DeleteParams),
     responses((status = 200, description = "It is gone", body = Deleted), (status = 404)),
 )]
-pub(in crate::api) async fn delete(
+pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Asked(ask): Asked<DeleteParams>,

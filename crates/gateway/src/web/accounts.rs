@@ -1,0 +1,62 @@
+//! `/accounts`: accounts that do not send until a person has seen to them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::Web;
+use super::components::{badge, confirm, empty, in_path, when_text};
+use super::flash::Flash;
+use super::layout::{Nav, page};
+use super::trouble::Trouble;
+use super::visitor::Visitor;
+use crate::api::{Scope, accounts};
+
+pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
+    let Json(found) = accounts::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let body = html! {
+        header.head { h1 { "Accounts" } p.quiet { "Those that their provider has stopped. The others send, and are not listed." } }
+        div #accounts data-live="replace" {
+            @if found.accounts.is_empty() {
+                (empty("check", "Every account may send", html! {
+                    p { "An account stops when its provider says that nothing of it will be sent: a token that expired, a policy, a device that is off." }
+                }))
+            } @else {
+                table.cards {
+                    thead { tr { th { "State" } th { "Account" } th { "Channel" } th { "Why" } th { "Since" } th {} } }
+                    tbody {
+                        @for account in &found.accounts {
+                            tr {
+                                td { (badge(account.state)) }
+                                td.main { (account.account) }
+                                td data-label="Channel" { (account.channel) }
+                                td data-label="Why" { (account.why) }
+                                td data-label="Since" { (when_text(&account.since, visitor.now_ms)) }
+                                td {
+                                    @if visitor.is_admin() {
+                                        (confirm(&format!("/accounts/{}/{}/resume", in_path(&account.channel), in_path(&account.account)), "Resume", "repeat",
+                                            "It sends again, beginning with what waits. Mend the cause first, or it stops again.", &[]))
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    Ok(page(&visitor, "Accounts", Nav::Accounts, body))
+}
+
+pub(super) async fn resume(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Path(which): Path<(String, String)>,
+) -> Result<Response, Trouble> {
+    visitor.need(Scope::Admin)?;
+    let Json(resumed) = accounts::resume(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Path(which))).await?;
+    Ok(Flash::done(format!("Account {} sends again.", resumed.account)).at("/accounts"))
+}

@@ -1,0 +1,142 @@
+//! `/parked`: what waits for a person, with its reason; one by one or all of a channel goes back in line.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::{Extension, Form, Json};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::Web;
+use super::components::{badge, confirm, count, empty, filter_box, number, pager, when_text};
+use super::flash::Flash;
+use super::icons::icon;
+use super::layout::{Nav, page};
+use super::trouble::Trouble;
+use super::visitor::Visitor;
+use crate::api::Scope;
+use crate::api::inbox::{self, InboxPage, InboxParams, Item};
+use crate::api::list::Asked;
+use crate::api::redrive::{self, RedriveBody};
+use crate::api::stats::{self, Stats};
+
+const ROWS: usize = 50;
+
+#[derive(Deserialize)]
+pub(super) struct Params {
+    #[serde(default)]
+    q: String,
+    cursor: Option<String>,
+}
+
+pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    let q = asked.q.trim();
+    let ask = InboxParams {
+        q: Some(q.to_owned()),
+        parked: Some(true),
+        cursor: asked.cursor.clone(),
+        limit: Some(ROWS),
+        ..InboxParams::default()
+    };
+    let found = inbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
+    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let list = match found {
+        Ok(Json(found)) => rows(&visitor, &found, q, asked.cursor.as_deref()),
+        Err(problem) if problem.status().is_client_error() => {
+            html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
+        }
+        Err(problem) => return Err(problem.into()),
+    };
+    let body = html! {
+        header.head { h1 { "Parked" } p.quiet { "Their bot refused them, or nobody could read them. They wait for you; their threads went on." } }
+        (bulk(&visitor, &stats))
+        (filter_box("/parked", q, "channel:shop text:\"refund\"", &[]))
+        (list)
+    };
+    Ok(page(&visitor, "Parked", Nav::Parked, body))
+}
+
+/// All of a channel at once, with how many that are.
+fn bulk(visitor: &Visitor, stats: &Stats) -> Markup {
+    let channels: Vec<_> = stats.channels.iter().flatten().filter(|channel| channel.parked > 0).collect();
+    let total: u64 = channels.iter().map(|channel| channel.parked).sum();
+    html! {
+        div.actions #bulk data-live="replace" {
+            @if visitor.is_admin() {
+                @for channel in &channels {
+                    @let words = format!("{} of {} back in line, with their failures forgotten; the bot is called again for each. Suspected \
+                                          replays stay: those go back one by one.", count(channel.parked, "item goes", "items go"), channel.channel);
+                    (confirm("/parked/redrive", &format!("Redrive {} of {}", number(channel.parked), channel.channel), "up", &words,
+                        &[("channel", &channel.channel)]))
+                }
+                @if channels.len() > 1 && !visitor.caller.is_limited() {
+                    (confirm("/parked/redrive", &format!("Redrive all {}", number(total)), "up",
+                        &format!("{} back in line, of all channels; the bots are called again for each.", count(total, "item goes", "items go")),
+                        &[("all", "true")]))
+                }
+            }
+        }
+    }
+}
+
+fn rows(visitor: &Visitor, found: &InboxPage, q: &str, cursor: Option<&str>) -> Markup {
+    html! {
+        div #parked data-live=[cursor.is_none().then_some("replace")] {
+            @if found.items.is_empty() {
+                (empty("check", if q.is_empty() { "Nothing waits for you" } else { "Nothing matches" }, html! {
+                    p { "What a bot refuses for good, or fails too often, is parked here with the reason." }
+                }))
+            } @else {
+                table.cards {
+                    thead { tr { th { "State" } th { "Why" } th { "Channel" } th.num { "Attempts" } th { "Received" } th {} } }
+                    tbody { @for item in &found.items { (row(item, visitor)) } }
+                }
+            }
+            (pager("/parked", q, cursor, found.next.as_deref(), found.looked_at))
+        }
+    }
+}
+
+fn row(item: &Item, visitor: &Visitor) -> Markup {
+    html! {
+        tr data-key=(item.item) {
+            td { (badge(item.state)) }
+            td.main { a href={ "/events/" (item.event) } { (item.why.as_deref().unwrap_or("no reason was given")) } }
+            td data-label="Channel" { (item.channel) }
+            td.num data-label="Attempts" { (item.attempt) }
+            td data-label="Received" { (when_text(&item.received_at, visitor.now_ms)) }
+            td {
+                @if visitor.is_admin() && item.state == "parked" {
+                    (confirm("/parked/redrive", "Redrive", "up", "It goes back in line with its failures forgotten, and the bot is called again.",
+                        &[("event", &item.event)]))
+                }
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Which {
+    event: Option<String>,
+    channel: Option<String>,
+    all: Option<bool>,
+}
+
+pub(super) async fn redrive(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Form(which): Form<Which>,
+) -> Result<Response, Trouble> {
+    visitor.need(Scope::Admin)?;
+    let ask = RedriveBody { event: which.event, channel: which.channel, all: which.all, ..RedriveBody::default() };
+    let (Extension(noted), Json(done)) =
+        redrive::redrive(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await?;
+    let flash = match done.redriven {
+        0 => Flash::failed("Nothing of that was parked any more, or it has to go back one by one."),
+        n => Flash::done(format!("{} back in line.", count(n as u64, "item is", "items are"))),
+    };
+    let mut response = flash.at("/parked");
+    response.extensions_mut().insert(noted);
+    Ok(response)
+}

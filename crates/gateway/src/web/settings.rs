@@ -1,0 +1,62 @@
+//! `/settings`: what this instance runs with, without its secrets.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::Web;
+use super::components::{badge, lasting, number};
+use super::layout::{Nav, page};
+use super::trouble::Trouble;
+use super::visitor::Visitor;
+use crate::api::Scope;
+use crate::api::channels::{self, Channel};
+use crate::api::stats::{self, Stats};
+
+pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
+    visitor.need(Scope::Admin)?;
+    visitor.caller.need_all_channels()?;
+    let Json(found) = channels::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await;
+    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let body = html! {
+        header.head { h1 { "Settings" } p.quiet { "What this instance runs with. It is changed in " code { "hapax.toml" } "; " code { "hapax config show" } " prints all of it." } }
+        section { h2 { "This server" } dl.pairs { @for (name, value) in &web.shown { div { dt { code { (name) } } dd { (value) } } } } }
+        section { h2 { "Store" } (store(&stats)) }
+        @for channel in &found.channels { section { h2 { "Channel " (channel.name) span.tag { (channel.provider) } } (of_channel(channel)) } }
+    };
+    Ok(page(&visitor, "Settings", Nav::Settings, body))
+}
+
+fn store(stats: &Stats) -> Markup {
+    let figure = |n: Option<u64>| n.map_or_else(|| "–".to_owned(), number);
+    html! {
+        dl.pairs {
+            div { dt { "promise" } dd { (badge(stats.promise)) @for why in &stats.not_kept { p { (why) } } } }
+            div { dt { "keys" } dd { (figure(stats.keys)) } }
+            div { dt { "events" } dd { (figure(stats.events)) } }
+            div { dt { "bytes" } dd { (figure(stats.store_bytes)) } }
+        }
+    }
+}
+
+/// Whether there is a secret is shown, and nothing of it.
+fn of_channel(channel: &Channel) -> Markup {
+    let pairs = [
+        ("target", channel.target.clone().unwrap_or_else(|| "–".to_owned())),
+        ("secret", "set, hidden".to_owned()),
+        ("token", if channel.sends { "set, hidden".to_owned() } else { "not set: it does not send".to_owned() }),
+        ("mode", channel.mode.to_owned()),
+        ("deliver", channel.deliver.join(", ")),
+        ("window", lasting(channel.window_ms)),
+        ("retention", lasting(channel.retention_ms)),
+        ("attempts", channel.attempts.to_string()),
+        ("timeout", lasting(channel.timeout_ms)),
+        ("lease", lasting(channel.lease_ms)),
+        ("on_poison", channel.on_poison.to_owned()),
+        ("on_store_failure", channel.on_store_failure.to_owned()),
+        ("max_body", number(channel.max_body as u64)),
+    ];
+    html! { dl.pairs { @for (name, value) in pairs { div { dt { code { (name) } } dd { (value) } } } } }
+}
