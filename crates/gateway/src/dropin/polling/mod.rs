@@ -289,6 +289,6 @@ impl Drop for Expected<'_> {
 }
 
 /// The register of a channel's book.
-fn book_name(channel: &str) -> String {
+pub(super) fn book_name(channel: &str) -> String {
     format!("polled/{channel}")
 }
