@@ -197,8 +197,9 @@ impl RunBook {
         if replay != Replay::Ordinal || call.to == Self::NO_PLACE || self.calls.iter().any(|known| known.was_refused_as(call)) {
             return None;
         }
-        // A run that ended with a failure may well say something else the next time: "Sorry". One that was cut has said nothing of itself.
-        let was_cut = |known: &Call| known.run < call.run && known.run > self.failed_run;
+        // A run that ended with a failure may well say something else the next time: "Sorry". One that was cut has said nothing of itself, and
+        // who failed because it was told to come back comes back.
+        let was_cut = |known: &Call| known.run < call.run && (known.run > self.failed_run || known.state == State::Over);
         self.calls.iter().position(|known| known.method == call.method && known.to == call.to && was_cut(known))
     }
 
@@ -363,6 +364,18 @@ mod tests {
         book.fail_run(1);
         assert_eq!(run(&mut book, 2, &[2]), [Found::New(1)], "Sorry, that failed");
         assert_eq!(run(&mut book, 3, &[1, 3]), [Found::Same(0), Found::Reworded(1)], "the second run was cut again");
+    }
+
+    #[test]
+    fn who_fails_because_it_was_told_to_come_back_may_come_back_in_other_words() {
+        let mut book = RunBook::default();
+        run(&mut book, 1, &[1]);
+        enter(&mut book, 1, 2);
+        book.end(1, 1, State::Over, None);
+        book.fail_run(1);
+        let mut sorry = book.clone();
+        assert_eq!(run(&mut book, 2, &[1, 9, 3]), [Found::Same(0), Found::Reworded(1), Found::New(2)]);
+        assert_eq!(run(&mut sorry, 2, &[8, 7]), [Found::Reworded(1), Found::New(2)], "what was answered is nobody's place");
     }
 
     #[test]
