@@ -227,6 +227,10 @@ async fn kinds_that_the_bot_does_not_want_are_not_given(opened: Opened) {
     update(&rig, "helpbot", 1, CHAT).await;
     assert_eq!(library.peek(0).await, [], "as it said before");
     rig.settled().await;
+    let event = rig.events().await[0].id;
+    let story = rig.client.get(rig.url(&format!("/v1/events/{event}/story"))).bearer_auth("an admin token for tests");
+    let story = story.send().await.expect("an answer").text().await.expect("a story");
+    assert!(story.contains("does not want updates of this kind") && !story.contains("took it"), "{story}");
     assert_eq!(library.poll(json!({"timeout": 0, "allowed_updates": "[]"})).await.expect("an answer"), []);
     update(&rig, "helpbot", 2, CHAT).await;
     assert_eq!(library.get(0).await, [(2, CHAT)]);
