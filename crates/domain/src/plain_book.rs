@@ -29,9 +29,18 @@ impl PlainBook {
     /// How long after the time that a caller was told it may still come back.
     pub const GRACE_MS: i64 = 60_000;
 
-    /// Takes up an equal call whose caller is gone; gives its request id.
-    pub fn take_up(&mut self, method: &str, content: [u8; 16], process: u64, now_ms: i64) -> Option<String> {
-        let known = self.calls.iter_mut().find(|known| known.comes_back_as(method, content, process, now_ms))?;
+    /// Takes up an equal call whose caller is gone; gives its request id. `may` says, by its request id, whether the new caller can be the one
+    /// that has left it: the handler of another event is not.
+    pub fn take_up(
+        &mut self,
+        method: &str,
+        content: [u8; 16],
+        process: u64,
+        may: impl Fn(&str) -> bool,
+        now_ms: i64,
+    ) -> Option<String> {
+        let comes_back = |known: &&mut PlainCall| known.comes_back_as(method, content, process, now_ms) && may(&known.request);
+        let known = self.calls.iter_mut().find(comes_back)?;
         (known.open, known.until_ms) = (Some(process), now_ms + Self::OPEN_MS);
         Some(known.request.clone())
     }
@@ -39,7 +48,7 @@ impl PlainBook {
     /// Decides which send this is, and writes it down: one that is taken up, or a new one with this request id.
     pub fn enter(&mut self, method: &str, content: [u8; 16], process: u64, request: &str, now_ms: i64) -> String {
         self.calls.retain(|known| known.until_ms > now_ms);
-        if let Some(known) = self.take_up(method, content, process, now_ms) {
+        if let Some(known) = self.take_up(method, content, process, |_| true, now_ms) {
             return known;
         }
         let (open, until_ms) = (Some(process), now_ms + Self::OPEN_MS);
@@ -115,9 +124,19 @@ mod tests {
         assert_eq!(enter(&mut book, 1, "a", 3_000), "run/0");
         book.answered("run/0");
         enter(&mut book, 1, "a", 4_000);
-        assert_eq!(book.take_up("sendMessage", [1; 16], HERE, 4_000), None, "its caller waits");
+        assert_eq!(book.take_up("sendMessage", [1; 16], HERE, |_| true, 4_000), None, "its caller waits");
         left(&mut book, 1, "a", 0, 5_000);
-        assert_eq!(book.take_up("sendMessage", [1; 16], HERE, 6_000).as_deref(), Some("a"));
+        assert_eq!(book.take_up("sendMessage", [1; 16], HERE, |_| true, 6_000).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn what_the_run_of_another_event_has_left_is_passed_over() {
+        let mut book = PlainBook::default();
+        left(&mut book, 1, "first/0", 3_000, 0);
+        left(&mut book, 1, "second/0", 3_000, 0);
+        let mut take_up = |whose: &str| book.take_up("sendMessage", [1; 16], HERE, |request| request.starts_with(whose), 1_000);
+        assert_eq!(take_up("third"), None);
+        assert_eq!(take_up("second").as_deref(), Some("second/0"));
     }
 
     #[test]

@@ -121,7 +121,12 @@ impl RunBook {
         let found = self.find(call, replay);
         match found {
             Found::New(at) if at >= Self::CALLS_MAX => return None,
-            Found::New(_) => self.calls.push(Call::new(call)),
+            Found::New(_) => {
+                if let Some(refused) = self.refused_place(call, replay) {
+                    self.calls[refused].to = Self::NO_PLACE;
+                }
+                self.calls.push(Call::new(call));
+            }
             Found::Same(at) => {
                 let displaced = self.calls[at].is(call).then(|| self.calls[at].reworded_content.take()).flatten();
                 let of_this_run = self.calls[at].run == call.run;
@@ -180,15 +185,28 @@ impl RunBook {
         {
             return Found::Same(at);
         }
-        // A run that ended with a failure may well say something else the next time: "Sorry". One that was cut has said nothing of itself.
-        let was_cut = |known: &Call| of_earlier_run(known) && known.run > self.failed_run;
-        if replay == Replay::Ordinal
-            && call.to != Self::NO_PLACE
-            && let Some(at) = first(&|known| known.method == call.method && known.to == call.to && was_cut(known))
-        {
-            return Found::Reworded(at);
+        match self.place_in_order(call, replay) {
+            Some(at) if self.calls[at].state != State::Refused => Found::Reworded(at),
+            _ => Found::New(self.calls.len()),
         }
-        Found::New(self.calls.len())
+    }
+
+    /// The first of a cut run that nothing has matched. What was refused has its place in that order too, until it was tried anew; the same words
+    /// as those are in no other's place.
+    fn place_in_order(&self, call: &Arriving<'_>, replay: Replay) -> Option<usize> {
+        if replay != Replay::Ordinal || call.to == Self::NO_PLACE || self.calls.iter().any(|known| known.was_refused_as(call)) {
+            return None;
+        }
+        // A run that ended with a failure may well say something else the next time: "Sorry". One that was cut has said nothing of itself, and
+        // who failed because it was told to come back comes back.
+        let was_cut = |known: &Call| known.run < call.run && (known.run > self.failed_run || known.state == State::Over);
+        self.calls.iter().position(|known| known.method == call.method && known.to == call.to && was_cut(known))
+    }
+
+    /// The place of a refused send that is tried anew by this one.
+    fn refused_place(&self, call: &Arriving<'_>, replay: Replay) -> Option<usize> {
+        let has_place = |known: &Call| known.was_refused_as(call) && known.to == call.to;
+        self.calls.iter().position(has_place).or_else(|| self.place_in_order(call, replay))
     }
 
     /// An equal call of this run waits at this process, as far as is known: its caller may just have hung up.
@@ -250,6 +268,10 @@ impl Call {
 
     fn was_reworded_as(&self, call: &Arriving<'_>) -> bool {
         self.method == call.method && self.reworded_content == Some(call.content)
+    }
+
+    fn was_refused_as(&self, call: &Arriving<'_>) -> bool {
+        self.state == State::Refused && (self.is(call) || self.was_reworded_as(call))
     }
 
     fn take_up(&mut self, call: &Arriving<'_>) {
@@ -345,6 +367,18 @@ mod tests {
     }
 
     #[test]
+    fn who_fails_because_it_was_told_to_come_back_may_come_back_in_other_words() {
+        let mut book = RunBook::default();
+        run(&mut book, 1, &[1]);
+        enter(&mut book, 1, 2);
+        book.end(1, 1, State::Over, None);
+        book.fail_run(1);
+        let mut sorry = book.clone();
+        assert_eq!(run(&mut book, 2, &[1, 9, 3]), [Found::Same(0), Found::Reworded(1), Found::New(2)]);
+        assert_eq!(run(&mut sorry, 2, &[8, 7]), [Found::Reworded(1), Found::New(2)], "what was answered is nobody's place");
+    }
+
+    #[test]
     fn what_a_failed_run_said_is_no_place_for_other_words_after_a_later_cut() {
         let mut book = RunBook::default();
         run(&mut book, 1, &[1]);
@@ -423,6 +457,36 @@ mod tests {
         assert_eq!(enter(&mut book, 1, 1), Found::New(1), "by the same run");
         book.end(1, 1, State::Refused, None);
         assert_eq!(run(&mut book, 2, &[1, 2]), [Found::New(2), Found::New(3)], "and by the next, whatever its words");
+    }
+
+    #[test]
+    fn what_was_refused_does_not_take_the_place_of_the_next() {
+        let cut = || {
+            let mut book = RunBook::default();
+            enter(&mut book, 1, 1);
+            book.end(0, 1, State::Refused, None);
+            run(&mut book, 1, &[2]);
+            book
+        };
+        let mut book = cut();
+        assert_eq!(run(&mut book, 2, &[1, 8]), [Found::New(2), Found::Reworded(1)], "order confirmed, receipt");
+        assert_eq!(run(&mut book, 3, &[1, 2]), [Found::Same(2), Found::Same(1)]);
+        let mut book = cut();
+        assert_eq!(run(&mut book, 2, &[9, 2]), [Found::New(2), Found::Same(1)], "in other words");
+        let mut book = cut();
+        assert_eq!(run(&mut book, 2, &[9, 8]), [Found::New(2), Found::Reworded(1)], "both");
+        assert_eq!(run(&mut book, 3, &[7, 6]), [Found::Reworded(1), Found::Reworded(2)], "it was tried anew once");
+    }
+
+    #[test]
+    fn what_turns_out_to_be_refused_when_it_is_asked_for_in_other_words_takes_no_other_place() {
+        let mut book = RunBook::default();
+        enter(&mut book, 1, 1);
+        book.end(0, 1, State::Over, None);
+        run(&mut book, 1, &[2]);
+        assert_eq!(enter(&mut book, 2, 9), Found::Reworded(0));
+        book.end(0, 2, State::Refused, None);
+        assert_eq!(run(&mut book, 2, &[9, 8]), [Found::New(2), Found::Reworded(1)]);
     }
 
     #[test]

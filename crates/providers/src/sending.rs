@@ -94,6 +94,11 @@ pub enum Verdict {
         after_ms: Option<i64>,
         whole_account: bool,
     },
+    /// It did not go out: this chat is written to too fast, and waits, `after_ms` if the provider says how long. No message is at fault.
+    SlowDown {
+        why: String,
+        after_ms: Option<i64>,
+    },
     /// It did not go out and never will.
     Failed {
         why: String,

@@ -16,6 +16,7 @@ use crate::rig::{Opened, Rig, config, in_time};
 
 on_every_store! {
     a_stranger_sends_nothing_and_learns_nothing
+    a_path_that_leads_nowhere_tells_no_token
     a_token_of_hapax_opens_the_channels_it_is_for
     nothing_of_a_body_is_read_before_the_token_is_believed
     what_sends_nothing_passes_through
@@ -45,6 +46,16 @@ async fn a_stranger_sends_nothing_and_learns_nothing(opened: Opened) {
     assert_eq!(post(&rig, TOKEN, "sendMessage").await.0, 200);
 }
 
+async fn a_path_that_leads_nowhere_tells_no_token(opened: Opened) {
+    let phones = Phones::willing().await;
+    let rig = Rig::start(opened, vec![served("helpbot", None, &phones)]).await;
+    for path in ["/bot{}", "/bot{}%2FsendMessage", "/file/bot{}", "/Bot{}/getMe"] {
+        let answer = rig.client.get(rig.url(&path.replace("{}", TOKEN))).send().await.expect("an answer");
+        let (status, said) = (answer.status().as_u16(), answer.text().await.expect("a body"));
+        assert_eq!((status, said.contains("\"error_code\":401"), said.contains(TOKEN)), (401, true, false), "{path}: {said}");
+    }
+}
+
 async fn a_token_of_hapax_opens_the_channels_it_is_for(opened: Opened) {
     let phones = Phones::willing().await;
     let rig = Rig::start(opened, vec![served("helpbot", None, &phones), served("other", None, &phones)]).await;
@@ -63,6 +74,11 @@ async fn a_token_of_hapax_opens_the_channels_it_is_for(opened: Opened) {
     assert_eq!(post(&rig, &reads, "sendMessage").await.0, 401);
     let both = made(&["send"], &["helpbot", "other"]).await;
     assert_eq!(post(&rig, &both, "sendMessage").await.0, 401, "which of the two is meant cannot be told");
+    let all = made(&["send"], &[]).await;
+    let admin = made(&["admin"], &["helpbot"]).await;
+    for token in [&all, &admin, "an%20admin%20token%20for%20tests"] {
+        assert_eq!(post(&rig, token, "sendMessage").await.0, 401, "too much to stand in a path");
+    }
     assert_eq!(phones.provider.calls().len(), 1);
 }
 

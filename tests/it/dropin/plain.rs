@@ -17,7 +17,9 @@ on_every_store! {
     who_hangs_up_and_comes_back_gets_the_same_message
     a_run_that_is_told_to_come_back_gets_the_same_message
     who_was_told_in_a_run_and_comes_back_after_it_gets_the_same_message
+    what_one_event_has_left_swallows_no_reply_to_the_next
     an_answer_that_was_lost_is_in_doubt_and_not_sent_again
+    what_is_told_to_slow_down_again_and_again_has_not_failed
     an_idempotency_key_wins
     a_bot_that_answers_before_it_works_is_told_of
 }
@@ -119,6 +121,28 @@ async fn who_was_told_in_a_run_and_comes_back_after_it_gets_the_same_message(ope
     assert_eq!(library.send(ELSEWHERE, "sale").await.expect("an answer").message_id(), 2, "now it is another");
 }
 
+async fn what_one_event_has_left_swallows_no_reply_to_the_next(opened: Opened) {
+    let phones =
+        Phones::start(|asked| if asked.number == 0 { Play::TooMany { retry_after_s: Some(1) } } else { Play::Act }).await;
+    let library = Library::default();
+    let handle = |library: Library, call: Call| -> futures_util::future::BoxFuture<'static, Say> {
+        Box::pin(async move {
+            library.send(chat_of(&call), "menu").await.expect("an answer");
+            Say::Status(200)
+        })
+    };
+    let bot = library.bot(handle).await;
+    let channel = with_dropin(served("helpbot", Some(bot.url()), &phones), |dropin| dropin.wait_ms = Some(200));
+    let rig = Rig::start(opened, vec![channel]).await;
+    library.is_given(&rig);
+    update(&rig, "helpbot", 1, CHAT).await;
+    update(&rig, "helpbot", 2, CHAT).await;
+    rig.settled().await;
+    assert!(library.heard("menu")[0].contains("retry_after"), "the first handler gave up");
+    eventually("each was answered", async || texts(&phones, CHAT).len() == 2).await;
+    assert_eq!(texts(&phones, CHAT), ["menu", "menu"]);
+}
+
 async fn an_answer_that_was_lost_is_in_doubt_and_not_sent_again(opened: Opened) {
     let phones = Phones::start(|asked| if asked.number == 0 { Play::ActThenCut } else { Play::Act }).await;
     let library = Library::default();
@@ -130,6 +154,18 @@ async fn an_answer_that_was_lost_is_in_doubt_and_not_sent_again(opened: Opened) 
         assert_eq!(told.status, 429, "{told:?}");
         assert!(told.json()["parameters"]["retry_after"].as_u64().is_some_and(|seconds| seconds >= 1), "{told:?}");
     }
+    assert_eq!(texts(&phones, CHAT), ["hi"]);
+}
+
+async fn what_is_told_to_slow_down_again_and_again_has_not_failed(opened: Opened) {
+    let phones = Phones::start(|asked| if asked.number < 3 { Play::TooMany { retry_after_s: Some(0) } } else { Play::Act }).await;
+    let library = Library::default();
+    let channel = with_send(served("helpbot", None, &phones), |send| send.retry.attempts = 2);
+    let channel = with_dropin(channel, |dropin| dropin.wait_ms = Some(60_000));
+    let rig = Rig::start(opened, vec![channel]).await;
+    library.is_given(&rig);
+    let sent = library.send(CHAT, "hi").await.expect("an answer");
+    assert_eq!((sent.status, sent.message_id()), (200, 1), "{sent:?}");
     assert_eq!(texts(&phones, CHAT), ["hi"]);
 }
 

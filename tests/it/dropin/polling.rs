@@ -26,6 +26,7 @@ on_every_store! {
     a_negative_offset_parks_what_came_before
     kinds_that_the_bot_does_not_want_are_not_given
     after_a_crash_of_hapax_what_was_given_can_still_be_confirmed
+    after_a_crash_of_hapax_what_the_bot_is_at_is_its_run_still
     what_the_bot_was_given_by_one_instance_it_may_confirm_at_another
     a_bot_that_was_not_heard_of_any_more_gets_it_again
     a_stop_ends_a_poll_at_once
@@ -226,6 +227,10 @@ async fn kinds_that_the_bot_does_not_want_are_not_given(opened: Opened) {
     update(&rig, "helpbot", 1, CHAT).await;
     assert_eq!(library.peek(0).await, [], "as it said before");
     rig.settled().await;
+    let event = rig.events().await[0].id;
+    let story = rig.client.get(rig.url(&format!("/v1/events/{event}/story"))).bearer_auth("an admin token for tests");
+    let story = story.send().await.expect("an answer").text().await.expect("a story");
+    assert!(story.contains("does not want updates of this kind") && !story.contains("took it"), "{story}");
     assert_eq!(library.poll(json!({"timeout": 0, "allowed_updates": "[]"})).await.expect("an answer"), []);
     update(&rig, "helpbot", 2, CHAT).await;
     assert_eq!(library.get(0).await, [(2, CHAT)]);
@@ -253,6 +258,33 @@ async fn after_a_crash_of_hapax_what_was_given_can_still_be_confirmed(opened: Op
     third.settled().await;
     assert_eq!(states(&third).await, [EventState::Delivered; 2]);
     third.stop().await;
+}
+
+/// The bot lives on, and has not polled since: what it sends now, an update that comes again must not send twice.
+async fn after_a_crash_of_hapax_what_the_bot_is_at_is_its_run_still(opened: Opened) {
+    let (phones, library) = (Phones::willing().await, Library::default());
+    let again = || Opened { store: opened.store.clone(), clock: opened.clock.clone(), folder: None };
+    let mut channel = served("helpbot", None, &phones);
+    channel.lease_ms = 150;
+    let first = Rig::start(again(), vec![channel.clone()]).await;
+    library.is_given(&first);
+    update(&first, "helpbot", 1, CHAT).await;
+    assert_eq!(library.get(0).await, [(1, CHAT)]);
+    library.send(CHAT, "one").await.expect("an answer");
+    first.kill();
+    eventually("its lease is over", async || opened.store.with_bot("helpbot").await.is_ok_and(|held| held.is_empty())).await;
+    let second = Rig::start(again(), vec![channel]).await;
+    library.is_given(&second);
+    library.send(CHAT, "two").await.expect("an answer");
+    library.send(CHAT, "two").await.expect("an answer");
+    assert_eq!(library.get(0).await, [(1, CHAT)], "the bot died too");
+    for text in ["one", "two", "two"] {
+        assert_eq!(library.send(CHAT, text).await.expect("an answer").status, 200);
+    }
+    library.peek(2).await;
+    second.settled().await;
+    assert_eq!(texts(&phones, CHAT), ["one", "two", "two"]);
+    second.stop().await;
 }
 
 async fn what_the_bot_was_given_by_one_instance_it_may_confirm_at_another(opened: Opened) {

@@ -27,6 +27,7 @@ on_every_store! {
     what_somebody_else_sends_between_two_runs_takes_no_place
     a_replay_sends_anew
     what_the_provider_refused_is_tried_again_by_the_next_run
+    what_the_provider_refused_takes_no_result_of_the_next
     what_the_provider_refused_when_nobody_listened_is_tried_again_too
     who_passes_the_event_on_is_believed
     a_bot_on_the_cloud_api_that_dies_sends_once_too
@@ -367,6 +368,28 @@ async fn what_the_provider_refused_is_tried_again_by_the_next_run(opened: Opened
     assert_eq!(heard[0], r#"{"description":"Forbidden: bot was blocked","error_code":403,"ok":false}"#);
     assert!(heard[1].contains("\"ok\":true"), "{heard:?}");
     assert_eq!(texts(&phones, CHAT), ["hello"]);
+}
+
+async fn what_the_provider_refused_takes_no_result_of_the_next(opened: Opened) {
+    let phones =
+        Phones::start(
+            |asked| if asked.number == 0 { crate::phones::refuse(400, "Bad Request: chat not found") } else { Play::Act },
+        );
+    let (phones, library) = (phones.await, Library::default());
+    let handle = |library: Library, call: Call| -> futures_util::future::BoxFuture<'static, Say> {
+        Box::pin(async move {
+            library.send(chat_of(&call), "order confirmed").await.expect("an answer");
+            library.send(chat_of(&call), "receipt").await.expect("an answer");
+            if call.attempt() == 1 { Say::Hang } else { Say::Status(200) }
+        })
+    };
+    let bot = library.bot(handle).await;
+    let rig = Rig::start(opened, vec![served("helpbot", Some(bot.url()), &phones)]).await;
+    library.is_given(&rig);
+    update(&rig, "helpbot", 1, CHAT).await;
+    rig.settled().await;
+    assert_eq!(texts(&phones, CHAT), ["receipt", "order confirmed"]);
+    assert_eq!(library.heard("receipt")[0], library.heard("receipt")[1]);
 }
 
 async fn what_the_provider_refused_when_nobody_listened_is_tried_again_too(opened: Opened) {

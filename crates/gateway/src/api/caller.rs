@@ -90,6 +90,11 @@ impl Caller {
         self.channels.as_ref().is_none_or(|channels| channels.iter().any(|own| own == channel))
     }
 
+    /// True for a token that was made to send on this channel, and on no other: one that may stand in a path.
+    pub fn sends_only_on(&self, channel: &str) -> bool {
+        self.scopes.contains(&Scope::Send) && self.channels.as_deref().is_some_and(|channels| channels == [channel])
+    }
+
     pub fn is_limited(&self) -> bool {
         self.channels.is_some()
     }

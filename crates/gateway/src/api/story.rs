@@ -14,6 +14,7 @@ use super::events::{self, Event};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem, down, reply_story, run_story};
 use crate::delivery::likely_cause;
+use crate::dropin::UNWANTED;
 use crate::takeover::SEEN_TO_BY_A_PERSON;
 
 #[derive(Serialize, ToSchema)]
@@ -60,6 +61,9 @@ pub(crate) async fn tell(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
     steps.extend(beside.as_ref().and_then(|detail| kept_beside(detail, hides)));
     steps.extend(run_story::steps(&api, &detail, hides).await?);
     steps.extend(reply_story::steps(&api, &detail, &caller).await?);
+    if api.channels.get(&detail.row.channel).is_some_and(|channel| channel.settings.is_polled()) {
+        steps.iter_mut().for_each(of_a_poll);
+    }
     steps.sort_by_key(|step| step.at_ms);
     steps.extend(what_holds_it_up(&api, &detail));
     Ok(Json(Story { event: detail.row.into(), steps }))
@@ -203,6 +207,19 @@ fn attempt(row: &AttemptRow, replays: &[ItemId]) -> [Step; 2] {
         other => format!("attempt {number} ended: {other}{said}"),
     };
     [about(leased), about(step(row.ended_ms, &row.outcome, words))]
+}
+
+/// A bot that polls has no target; what it did not want was given to nobody.
+fn of_a_poll(step: &mut Step) {
+    if step.step != "delivered" {
+        return;
+    }
+    step.words = match step.words.ends_with(&format!(": {UNWANTED}")) {
+        true => {
+            "the bot does not want updates of this kind (its `allowed_updates`): it was given to nobody, and is done".to_owned()
+        }
+        false => step.words.replacen("the target took it", "the bot took it", 1),
+    };
 }
 
 fn open_now(row: &InboxRow, now_ms: i64) -> Step {

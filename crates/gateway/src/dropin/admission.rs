@@ -11,7 +11,6 @@ use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
 use super::{DropIns, reply};
-use crate::api::Scope;
 use crate::api::auth::hash_token;
 use crate::channels::Channel;
 use crate::connections::peer::Peer;
@@ -87,17 +86,9 @@ impl DropIns {
                 _ => Refusal::Unavailable,
             })
         })?;
-        let mut allowed: Vec<_> =
-            candidates.into_iter().filter(|(served, _)| caller.may(Scope::Send) && caller.sees(served.channel.name())).collect();
-        match allowed.len() {
-            // Which of several is meant cannot be told: the token says nothing of it.
-            0 => Err(refuse(Refusal::Unauthorized)),
-            1 => {
-                let (served, routed) = allowed.swap_remove(0);
-                Ok(Admitted { served, routed })
-            }
-            _ => Err(refuse(Refusal::Unauthorized)),
-        }
+        let meant = candidates.into_iter().find(|(served, _)| caller.sends_only_on(served.channel.name()));
+        let (served, routed) = meant.ok_or_else(|| refuse(Refusal::Unauthorized))?;
+        Ok(Admitted { served, routed })
     }
 
     /// Of channels that send with the same token, the one that knows the account; else the first.

@@ -90,6 +90,11 @@ impl Entry {
     }
 }
 
+/// The item whose run has made this request id.
+fn item_of(request: &str) -> Option<ItemId> {
+    request.strip_prefix(REQUEST_ID)?.split_once('/')?.0.parse().ok()
+}
+
 /// How a call ended for its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -108,7 +113,7 @@ impl Books {
 
     /// Decides which send of an item this is, durably. `None`: the book is full.
     ///
-    /// One that was left unanswered in the thread, when it belonged to something else, is that one still.
+    /// One that was left unanswered in the thread, when it belonged to no event, is that one still.
     pub(super) async fn enter_run(
         &self,
         belongs: &Belongs,
@@ -133,7 +138,7 @@ impl Books {
             tokio::time::sleep(SECOND_LOOK).await;
         }
         if let Found::New(at) = seen.find(&call, replay)
-            && let Some(request) = self.take_up_left(&thread, now_ms).await?
+            && let Some(request) = self.take_up_left(item, &thread, now_ms).await?
         {
             return Ok(Some((Entry::Plain { request, thread }, Found::Same(at))));
         }
@@ -148,14 +153,16 @@ impl Books {
         Ok(entered.map(|(found, earlier, known)| (entry(found, earlier, known), found)))
     }
 
-    /// Takes up an equal call to the thread whose caller is gone, if there is one.
-    async fn take_up_left(&self, thread: &ThreadBook, now_ms: i64) -> Result<Option<String>, StoreError> {
+    /// Takes up an equal call to the thread whose caller is gone, if there is one that no run of another item has left: the next event's "Menu" is
+    /// said anew.
+    async fn take_up_left(&self, item: ItemId, thread: &ThreadBook, now_ms: i64) -> Result<Option<String>, StoreError> {
         let ThreadBook { name, method, content } = thread;
-        let seen: PlainBook = self.look(name).await?.unwrap_or_default();
-        if !seen.calls.iter().any(|known| known.comes_back_as(method, *content, self.process, now_ms)) {
-            return Ok(None);
+        let may = |request: &str| item_of(request).is_none_or(|left_by| left_by == item);
+        let take_up = |book: &mut PlainBook| book.take_up(method, *content, self.process, may, now_ms);
+        match take_up(&mut self.look(name).await?.unwrap_or_default()) {
+            Some(_) => self.change(name, PLAIN_KEEP_MS, take_up).await,
+            None => Ok(None),
         }
-        self.change(name, PLAIN_KEEP_MS, |book: &mut PlainBook| book.take_up(method, *content, self.process, now_ms)).await
     }
 
     /// Two sends at once: that of the same words may be a moment behind. A caller elsewhere: it may just have been answered.

@@ -92,7 +92,8 @@ impl DropIns {
     pub(super) async fn is_of_an_old_run(&self, served: &Served, head: &Parts) -> bool {
         let Ok(CallerHints { event: Some(event), attempt, .. }) = CallerHints::read(&head.headers) else { return false };
         let thread = ThreadId { account: String::new(), peer: String::new() };
-        let sought = Sought { channel: served.channel.name(), thread, event: Some(event), attempt };
+        let sought =
+            Sought { channel: served.channel.name(), thread, event: Some(event), attempt, polled_by: self.polled_by(served) };
         match self.state.runs.newest(&*self.store, &sought).await {
             Ok(Some(newest)) => attempt.is_some_and(|attempt| attempt < newest),
             Ok(None) => {
@@ -101,6 +102,11 @@ impl DropIns {
             }
             Err(_) => false,
         }
+    }
+
+    /// This process, where the bot polls.
+    fn polled_by(&self, served: &Served) -> Option<u64> {
+        served.channel.settings.is_polled().then(|| self.state.books.process())
     }
 
     /// What the call would send, with its body's pieces in the store where the message needs them.

@@ -38,6 +38,7 @@ use tokio::time::Instant;
 pub use books::Books;
 pub use outcomes::Outcomes;
 pub use polling::Polling;
+pub(crate) use polling::UNWANTED;
 pub use runs::{RunEnd, Runs};
 pub use written::{KeptAnswer, REQUEST_ID, answer_name, refusal_name};
 

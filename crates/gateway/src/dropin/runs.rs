@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hapax_domain::{EventId, ItemId, ThreadId};
-use hapax_store::{EventState, InboxLease, Reads, Registers, StoreError, WithBot};
+use hapax_domain::{EventId, ItemId, PollBook, ThreadId};
+use hapax_store::{EventState, InboxLease, ItemState, Reads, Registers, StoreError, WithBot};
 use tokio::time::Instant;
 
-use super::written::{FailedRun, failed_name};
+use super::polling;
+use super::written::{FailedRun, Written, failed_name};
 
 /// How long a run that was answered with 2xx is remembered, to tell whether the bot works on behind its answer.
 const EARLY: Duration = Duration::from_secs(60);
@@ -66,6 +67,8 @@ pub(super) struct Sought<'s> {
     /// The event that the bot has passed on, and the attempt.
     pub(super) event: Option<EventId>,
     pub(super) attempt: Option<u32>,
+    /// This process, where the bot polls.
+    pub(super) polled_by: Option<u64>,
 }
 
 /// How a call to the bot ended, for the run.
@@ -172,7 +175,11 @@ impl Runs {
     }
 
     /// The attempt at an event that is with the bot now, or failed and comes again.
-    pub(super) async fn newest<R: Reads + ?Sized>(&self, store: &R, sought: &Sought<'_>) -> Result<Option<u32>, StoreError> {
+    pub(super) async fn newest<R: Reads + Registers + ?Sized>(
+        &self,
+        store: &R,
+        sought: &Sought<'_>,
+    ) -> Result<Option<u32>, StoreError> {
         let all = self.everywhere(store, self.here(sought.channel), sought).await?;
         let of_event = |known: &&Known| sought.event.is_some_and(|event| known.events.contains(&event));
         Ok(all.iter().filter(of_event).filter(|known| known.state != State::Delivered).map(|known| known.attempt).max())
@@ -185,7 +192,7 @@ impl Runs {
     }
 
     /// What this process knows, with what others have leased.
-    async fn everywhere<R: Reads + ?Sized>(
+    async fn everywhere<R: Reads + Registers + ?Sized>(
         &self,
         store: &R,
         mut here: Vec<Known>,
@@ -208,6 +215,9 @@ impl Runs {
             }
         }
         here.extend(elsewhere);
+        if let Some(process) = sought.polled_by {
+            given_before(store, sought.channel, process, &mut here).await?;
+        }
         Ok(here)
     }
 
@@ -304,6 +314,43 @@ async fn failed_elsewhere<R: Reads + Registers + ?Sized>(store: &R, sought: &Sou
     let Some(FailedRun { item, event, run }) = failed.as_deref().and_then(FailedRun::read) else { return Ok(None) };
     let comes_again = store.event(event).await?.is_some_and(|detail| detail.row.state == EventState::Waiting);
     Ok(comes_again.then_some(Belongs { item, event, run, late: true }))
+}
+
+/// What a bot that polls was given by another process and has not confirmed is with it still, though nobody may hold it any more: hapax was
+/// started anew, and the bot has not polled since.
+async fn given_before<R: Reads + Registers + ?Sized>(
+    store: &R,
+    channel: &str,
+    process: u64,
+    all: &mut Vec<Known>,
+) -> Result<(), StoreError> {
+    let book = store.amend(&polling::book_name(channel), None, None, None).await?;
+    let Some(book) = book.as_deref().and_then(PollBook::read).filter(|book| book.process != process) else { return Ok(()) };
+    for given in book.given {
+        if all.iter().any(|known| known.item == given.item) {
+            continue;
+        }
+        // Only a replay goes by another name than its event, and is not found so.
+        let Some(detail) = store.event(EventId(given.item.0)).await? else { continue };
+        let in_line = |state: &ItemState| matches!(state, ItemState::Waiting { .. } | ItemState::Leased { .. });
+        let begun = detail.open.iter().find(|row| row.item == given.item && row.attempt > 0 && in_line(&row.state));
+        let Some(attempt) = begun.map(|row| row.attempt) else { continue };
+        let mut thread = detail.row.peer.map(|peer| ThreadId { account: detail.row.account, peer });
+        if let Some(spelt) = &thread
+            && let Some(row) = store.thread(spelt).await?
+        {
+            thread = Some(row.id);
+        }
+        if let Some(thread) = &thread
+            && let Some(failed) = store.amend(&failed_name(channel, thread), None, None, None).await?
+            && FailedRun::read(&failed).is_some_and(|failed| (failed.item, failed.run) == (given.item, attempt))
+        {
+            continue;
+        }
+        let (item, events, in_lane) = (given.item, vec![detail.row.id], detail.row.kind.waits_in_thread());
+        all.push(Known { item, events, thread, in_lane, attempt, state: State::WithBot });
+    }
+    Ok(())
 }
 
 fn forget(runs: &mut HashMap<ItemId, Run>) {

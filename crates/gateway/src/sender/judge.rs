@@ -69,10 +69,14 @@ pub(super) fn judge(heard: Heard, settings: &settings::Send, by: Reconcile, trie
         Heard::Said(Verdict::Retry { why, after_ms, whole_account: false }) => {
             goes_on(again(why, after_ms, settings, tried.failures, draw))
         }
+        Heard::Said(Verdict::SlowDown { why, after_ms }) => {
+            // What follows in the thread waits behind it; other chats need not.
+            let asked_ms = after_ms.map(|asked_ms| asked_ms.clamp(0, RETRY_AFTER_MAX_MS));
+            uncharged(asked_ms.unwrap_or_else(|| ever_longer_ms(settings, tried, draw)), why, AccountFate::GoesOn)
+        }
         Heard::Unreachable(why) => {
             // Nobody's messages get through now. An outage is no reason to fail this one: all of the account wait, ever longer.
-            let tried = tried.attempt.min(settings.retry.attempts.saturating_sub(1));
-            let wait_ms = settings.retry.wait_ms(tried, draw, None).unwrap_or(settings.retry.cap_ms);
+            let wait_ms = ever_longer_ms(settings, tried, draw);
             uncharged(wait_ms, why, AccountFate::Silent { wait_ms })
         }
         // It is sent when the account is resumed: the store leases nothing of a paused account.
@@ -81,7 +85,12 @@ pub(super) fn judge(heard: Heard, settings: &settings::Send, by: Reconcile, trie
     }
 }
 
-/// The cause concerns the whole account, or the network: the message is not charged with it.
+fn ever_longer_ms(settings: &settings::Send, tried: Tried, draw: f64) -> i64 {
+    let tried = tried.attempt.min(settings.retry.attempts.saturating_sub(1));
+    settings.retry.wait_ms(tried, draw, None).unwrap_or(settings.retry.cap_ms)
+}
+
+/// The cause concerns the account, the chat or the network: the message is not charged with it.
 fn uncharged(wait_ms: i64, why: String, account: AccountFate) -> Judgement {
     Judgement { outcome: SendOutcome::Retry { wait_ms, why, charged: false }, account }
 }
@@ -231,6 +240,10 @@ mod tests {
         let judgement = judge(slow, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
         assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 7_000, charged: false, .. }), "{judgement:?}");
         assert_eq!(judgement.account, AccountFate::Silent { wait_ms: 7_000 });
+        let too_fast = Heard::Said(Verdict::SlowDown { why: "429".to_owned(), after_ms: Some(2_000) });
+        let judgement = judge(too_fast, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
+        assert!(matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 2_000, charged: false, .. }), "{judgement:?}");
+        assert_eq!(judgement.account, AccountFate::GoesOn, "other chats are not concerned");
         let refused = Heard::Unreachable("refused".to_owned());
         let judgement = judge(refused, &settings(OnUnknown::Hold), Reconcile::No, tried(99), 0.0);
         let waits = matches!(judgement.outcome, SendOutcome::Retry { wait_ms: 8_000, charged: false, .. });

@@ -75,7 +75,7 @@ impl Sender {
         match outlet.adapter.classify(&outgoing(lease), &answer) {
             Verdict::Sent { provider_id } => Some(SendOutcome::Sent { provider_id }),
             Verdict::Failed { why } => Some(SendOutcome::Failed { why }),
-            Verdict::Retry { .. } | Verdict::StopAccount { .. } | Verdict::Unknown { .. } => None,
+            Verdict::Retry { .. } | Verdict::SlowDown { .. } | Verdict::StopAccount { .. } | Verdict::Unknown { .. } => None,
         }
     }
 

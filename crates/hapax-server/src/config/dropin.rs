@@ -1,13 +1,17 @@
 //! Drop-in sending: whether the provider's own API is served for a channel's bot, where, and how.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use hapax_domain::Replay;
 use hapax_gateway::settings::{Channel, DropIn, Send};
+use hapax_providers::settings::Settings;
+use secrecy::ExposeSecret;
 
 use super::mistake::Mistakes;
-use super::section::{Found, Section};
+use super::section::{Found, Section, join};
 use super::targets;
+use super::tree::Table;
 
 /// Keys that mean something only with `dropin = true`.
 pub(super) const KEYS: [&str; 6] = ["dropin", "dropin_prefix", "wait", "replay", "redo_after_429", "redo_confirmed"];
@@ -91,6 +95,24 @@ fn read_prefix(found: &Found<'_>, mistakes: &mut Mistakes) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Whose bot calls Telegram's API is told by the token alone: one channel for each.
+pub(super) fn check_tokens(table: &Table, channels: &[Channel], mistakes: &mut Mistakes) {
+    let mut doors: HashMap<(&str, &str), &str> = HashMap::new();
+    for channel in channels.iter().filter(|channel| matches!(channel.provider, Settings::Telegram { .. })) {
+        let token = channel.send.as_ref().and_then(|send| send.token.as_ref());
+        let (Some(dropin), Some(token)) = (&channel.dropin, token) else { continue };
+        let Some(other) = doors.insert((&dropin.prefix, token.expose_secret()), &channel.name) else { continue };
+        for (one, two) in [(other, &*channel.name), (&*channel.name, other)] {
+            let Some(entry) = table.get(one) else { continue };
+            let what = format!(
+                "channel.{two} has dropin = true and the same `token`, so nobody can tell which of them a bot calls; take dropin out of one, \
+                 or give it a dropin_prefix"
+            );
+            Found { path: join("channel", one), entry }.refuse(mistakes, what);
+        }
+    }
+}
+
 /// Tokens stand in these paths, and proxies log paths: who opens them to the world must say so.
 pub(super) fn check_door(
     listen: Option<&Found<'_>>,
@@ -127,6 +149,11 @@ mod tests {
 
     fn telegram(more: &str) -> String {
         format!("[channel.c]\nprovider = 'telegram'\nsecret = 'a-long-secret'\ntoken = '123:abc'\n{more}")
+    }
+
+    fn two_bots(token: &str) -> String {
+        let other = telegram("dropin = true").replace("channel.c", "channel.d").replace("123:abc", token);
+        format!("{}\n{other}", telegram("dropin = true"))
     }
 
     #[test]
@@ -172,6 +199,8 @@ mod tests {
                 "hapax.toml:6: channel.c.dropin_prefix: this is no beginning of a path",
             ),
             (telegram("dropin = true\ndropin_prefix = '/v1/x'"), "/v1 is hapax's own"),
+            (two_bots("123:abc"), "hapax.toml:1: channel.c: channel.d has dropin = true and the same `token`"),
+            (two_bots("123:abc"), "hapax.toml:6: channel.d: channel.c has dropin = true and the same `token`"),
             (github.to_owned(), "drop-in sending is for telegram, whatsapp, gowa, evolution, waha, this is \"github\""),
             (gowa.to_owned(), "add dropin_prefix = \"/gowa\""),
             (
@@ -182,6 +211,8 @@ mod tests {
             let mistakes = load_text(&text).expect_err("has mistakes");
             assert!(mistakes.contains(said), "{text}\n{mistakes}");
         }
+        load_text(&two_bots("456:def")).expect("two bots");
+        load_text(&format!("{}\ndropin_prefix = '/d'", two_bots("123:abc"))).expect("two doors of one bot");
         let in_defaults = format!("[defaults]\ndropin = true\nwait = '4s'\n{}", github.replace("\ndropin = true", ""));
         assert_eq!(load_text(&in_defaults).expect("meant for the others").channels[0].dropin, None);
     }

@@ -266,6 +266,7 @@ impl Layers {
                 channels.extend(channel::read(name, &own, &Section::new(layers), embedded, mistakes));
             }
         }
+        dropin::check_tokens(table, &channels, mistakes);
         channels
     }
 }

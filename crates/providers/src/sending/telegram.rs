@@ -144,7 +144,7 @@ impl Sending for Telegram {
             409 => Verdict::Retry { why, after_ms: None, whole_account: false },
             429 => {
                 let asked_ms = parameters.retry_after.0.and_then(|seconds| seconds.checked_mul(1_000));
-                Verdict::Retry { why, after_ms: asked_ms.or_else(|| retry_after_ms(answer)), whole_account: false }
+                Verdict::SlowDown { why, after_ms: asked_ms.or_else(|| retry_after_ms(answer)) }
             }
             _ => by_status(answer, why),
         }

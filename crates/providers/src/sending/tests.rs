@@ -92,6 +92,7 @@ fn short(verdict: &Verdict) -> String {
             let wait = after_ms.map(|ms| format!(" {ms}")).unwrap_or_default();
             format!("retry{wait}{}", if *whole_account { " all" } else { "" })
         }
+        Verdict::SlowDown { after_ms, .. } => format!("slow{}", after_ms.map(|ms| format!(" {ms}")).unwrap_or_default()),
         Verdict::Failed { .. } => "failed".to_owned(),
         Verdict::StopAccount { .. } => "stop".to_owned(),
         Verdict::Unknown { .. } => "unknown".to_owned(),
@@ -188,7 +189,7 @@ fn whatsapp_verdicts() {
         (&[4, 80_007, 130_429][..], "retry all"),
         (&[131_048, 131_064, 133_016], "retry 600000 all"),
         (&[131_057], "retry 60000 all"),
-        (&[131_056], "retry 6000"),
+        (&[131_056], "slow 6000"),
         (&[1, 2, 131_000, 131_016], "retry"),
         (&[100, 131_008, 131_009, 131_021, 131_026, 131_047, 131_049, 131_050, 131_051, 131_053, 132_000, 132_001], "failed"),
         (&[132_005, 132_007, 132_012, 132_015, 132_016, 130_403, 130_472, 777_777], "failed"),
@@ -307,8 +308,8 @@ fn telegram_verdicts() {
         ),
         (200, r#"{"ok":true,"result":true}"#, format!("sent {ID}")),
         (200, "", "unknown".to_owned()),
-        (429, r#"{"ok":false,"error_code":429,"description":"x","parameters":{"retry_after":7}}"#, "retry 7000".to_owned()),
-        (429, "", "retry".to_owned()),
+        (429, r#"{"ok":false,"error_code":429,"description":"x","parameters":{"retry_after":7}}"#, "slow 7000".to_owned()),
+        (429, "", "slow".to_owned()),
         (400, r#"{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}"#, "failed".to_owned()),
         (400, r#"{"ok":false,"error_code":400,"parameters":{"migrate_to_chat_id":-100}}"#, "failed".to_owned()),
         (401, r#"{"ok":false,"error_code":401,"description":"Unauthorized"}"#, "stop".to_owned()),
@@ -325,7 +326,7 @@ fn telegram_verdicts() {
     assert!(reason(verdict_on(&*sending, "{}", &answer(400, moved))).contains("send to -100"));
     let mut with_header = answer(429, "");
     with_header.headers.insert("retry-after", "9".parse().expect("a value"));
-    assert_eq!(short(&verdict_on(&*sending, "{}", &with_header)), "retry 9000");
+    assert_eq!(short(&verdict_on(&*sending, "{}", &with_header)), "slow 9000");
 }
 
 #[test]

@@ -16,8 +16,10 @@ use crate::twilio::{HANDLE, SENT_BY, is_account};
 
 /// Twilio refuses longer texts.
 const TEXT_MAX_CHARS: usize = 1_600;
-/// Too many at once: the account's requests, a number's rate, a number's queue.
-const LATER: [i64; 3] = [20429, 14107, 21611];
+/// Too many requests of the account.
+const TOO_MANY: i64 = 20429;
+/// A number's rate, a number's queue.
+const TOO_FAST: [i64; 2] = [14107, 21611];
 /// Credentials, or an account that is suspended or not there.
 const SHUT_OUT: [i64; 3] = [20003, 20005, 20008];
 
@@ -113,9 +115,8 @@ impl Sending for Twilio {
         match code {
             _ if answer.status.is_server_error() => Verdict::Unknown { why },
             _ if SHUT_OUT.contains(&code) => Verdict::StopAccount { why: format!("{why}; is `token` right?") },
-            _ if LATER.contains(&code) => {
-                Verdict::Retry { why, after_ms: retry_after_ms(answer), whole_account: code == LATER[0] }
-            }
+            TOO_MANY => Verdict::Retry { why, after_ms: retry_after_ms(answer), whole_account: true },
+            _ if TOO_FAST.contains(&code) => Verdict::SlowDown { why, after_ms: retry_after_ms(answer) },
             _ => by_status(answer, why),
         }
     }

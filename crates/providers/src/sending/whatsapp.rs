@@ -270,7 +270,7 @@ impl Whatsapp {
             131_048 | 131_064 | 133_016 => retry(Some(10 * MINUTE_MS), true),
             131_057 => retry(Some(MINUTE_MS), true),
             // Too many to this one recipient: one more every six seconds.
-            131_056 => retry(Some(6_000), false),
+            131_056 => return Verdict::SlowDown { why, after_ms: asked_ms.or(Some(6_000)) },
             1 | 2 | 131_000 | 131_016 => retry(None, false),
             0 | 3 | 10 | 33 | 190 | 200..=299 | 368 | 130_497 | 131_005 | 131_031 | 131_037 | 131_042 | 131_045 => {
                 return Verdict::StopAccount { why };

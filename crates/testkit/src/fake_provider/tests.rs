@@ -98,7 +98,7 @@ async fn faults_are_told_apart_by_what_reached_the_phone() {
     let refuse = |status, code: &str| Play::Refuse { status, code: code.to_owned() };
     for (api, play, reaches, expected) in [
         (Api::Whatsapp, Play::TooMany { retry_after_s: Some(3) }, 0, "Retry"),
-        (Api::Telegram, Play::TooMany { retry_after_s: Some(3) }, 0, "Retry"),
+        (Api::Telegram, Play::TooMany { retry_after_s: Some(3) }, 0, "SlowDown"),
         (Api::Gowa, Play::TooMany { retry_after_s: Some(3) }, 0, "Retry"),
         (Api::Whatsapp, Play::Down(503), 0, "Unknown"),
         (Api::Whatsapp, Play::ActThenFail(500), 1, "Unknown"),
@@ -115,7 +115,7 @@ async fn faults_are_told_apart_by_what_reached_the_phone() {
         let verdict = send(&fake, api, "1", to, r#"{"text":"oi"}"#).await;
         let shown = verdict.as_ref().map_or("None".to_owned(), |verdict| format!("{verdict:?}"));
         assert!(shown.starts_with(expected), "{play:?}: {shown}");
-        if let Some(Verdict::Retry { after_ms, .. }) = verdict {
+        if let Some(Verdict::Retry { after_ms, .. } | Verdict::SlowDown { after_ms, .. }) = verdict {
             assert_eq!(after_ms, Some(3_000));
         }
         assert_eq!((fake.calls().len(), fake.phone(to).len()), (1, reaches), "{play:?}");

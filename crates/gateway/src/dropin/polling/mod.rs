@@ -36,6 +36,9 @@ const REVIEW: Duration = Duration::from_millis(500);
 const SLOTS: usize = 100;
 const SLOTS_WITH_REDO: usize = 1_000;
 
+/// In place of the bot's answer to an update of a kind that it does not want. To one that it took that is 200.
+pub(crate) const UNWANTED: u16 = 204;
+
 /// A turn that was gathered before the bot polled.
 const A_TURN: &str = "several messages were gathered for one delivery (coalesce), and a poll gives them one by one; \
                       give the channel a target or pull it, and `hapax redrive` delivers them";
@@ -125,7 +128,7 @@ impl Polling {
                 self.comes_again(desk, lease).await;
                 failed("the bot confirmed it, and was started anew a moment later (redo_confirmed)")
             }
-            Verdict::Unwanted => done(204),
+            Verdict::Unwanted => done(UNWANTED),
             Verdict::Cut => failed("the bot asked for updates again and had not confirmed this one"),
             Verdict::Silent => failed("the bot did not confirm it, and was not heard of any more"),
             Verdict::Forgotten => {
@@ -289,6 +292,6 @@ impl Drop for Expected<'_> {
 }
 
 /// The register of a channel's book.
-fn book_name(channel: &str) -> String {
+pub(super) fn book_name(channel: &str) -> String {
     format!("polled/{channel}")
 }

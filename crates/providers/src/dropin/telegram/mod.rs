@@ -95,7 +95,12 @@ struct Read<'r> {
 
 impl DropIn for Telegram {
     fn route(&self, head: &Head<'_>) -> Option<Routed> {
-        let place = Place::find(head.path)?;
+        let account = Some(self.bot.clone());
+        let Some(place) = Place::find(head.path) else {
+            // A token may stand in it all the same: nobody is told more than that it leads nowhere.
+            let what = What::Refused { why: "there is no such method" };
+            return has_token(head.path).then_some(Routed { token: None, account, what, aside: None });
+        };
         let method = match place.method.as_deref() {
             // Telegram then looks for it among the parameters. In the body we do not look: nothing is read before the token is known.
             Some("") => crate::form::value_of(head.query.unwrap_or_default(), "method").unwrap_or_default().into_owned(),
@@ -111,7 +116,7 @@ impl DropIn for Telegram {
             _ if place.is_test => What::Through,
             what => what,
         };
-        Some(Routed { token: Some(SecretString::from(place.token)), account: Some(self.bot.clone()), what, aside: None })
+        Some(Routed { token: Some(SecretString::from(place.token)), account, what, aside: None })
     }
 
     fn effect(&self, routed: &Routed, query: Option<&str>, whole: &Whole<'_>) -> Result<Effect, Reply> {
@@ -201,6 +206,13 @@ impl<'p> Place<'p> {
         };
         Some(Self { before, token, behind, method: Some(method), is_test })
     }
+}
+
+/// Paths in which Telegram's tokens stand, however they go on.
+fn has_token(path: &str) -> bool {
+    let begins =
+        |with: &str| path.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with)) && path.len() > with.len();
+    begins("/bot") || begins("/file/bot")
 }
 
 /// All parameters, by the content types that Telegram's server knows; a body of another one counts for nothing there.

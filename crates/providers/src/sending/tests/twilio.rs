@@ -63,7 +63,7 @@ fn twilio_verdicts() {
         (401, r#"{"code":20003,"message":"Authenticate","status":401}"#, "stop"),
         (403, r#"{"code":20005,"message":"Account not active","status":403}"#, "stop"),
         (429, r#"{"code":20429,"message":"Too Many Requests","status":429}"#, "retry all"),
-        (400, r#"{"code":21611,"message":"queue is full","status":400}"#, "retry"),
+        (400, r#"{"code":21611,"message":"queue is full","status":400}"#, "slow"),
         (429, "", "retry all"),
         (500, r#"{"code":20500,"message":"Internal Server Error","status":500}"#, "unknown"),
         (503, "", "unknown"),
