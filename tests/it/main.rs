@@ -28,6 +28,7 @@ mod joined_lanes;
 mod libraries;
 mod moving;
 mod mysql_store;
+mod observed;
 mod old_leases;
 mod one_person;
 mod outage;

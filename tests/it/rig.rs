@@ -133,6 +133,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: limits::CLAIMS_MAX },
         engine: hapax::Options { queue: 10_000, disk_floor_bytes: 0 },
         log: Log { filter: "off".to_owned(), json: false },
+        otel: None,
         channels,
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hapax_domain::address::hide_userinfo;
 use hapax_domain::{Coalesce, Kind, Replay, RetryPolicy};
 use hapax_providers::settings::Settings as ProviderSettings;
+use http::HeaderMap;
 use secrecy::SecretString;
 
 pub use network::Network;
@@ -30,9 +31,23 @@ pub struct Settings {
     pub stop_grace_ms: i64,
     pub limits: Limits,
     pub claims: Claims,
+    /// Who collects traces; `None`: nobody.
+    pub otel: Option<Otel>,
     /// What the Redis door shows, where it speaks TLS.
     pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
+}
+
+/// A collector of traces that speaks OTLP over HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Otel {
+    /// Without `/v1/traces`.
+    pub endpoint: String,
+    /// Sent with every request; marked as secret.
+    pub headers: HeaderMap,
+    pub service_name: String,
+    /// Of a hundred traces that begin here, so many are kept.
+    pub sample_percent: u8,
 }
 
 /// One configured connection to a provider.

@@ -8,6 +8,7 @@ use metrics::{Counter, Histogram};
 use tokio::sync::mpsc;
 
 use super::sparse::Sparse;
+use super::traces::Traces;
 use super::{Happening, Telemetry, names};
 
 /// Why ingress turned a request away.
@@ -91,7 +92,7 @@ counters! {
 }
 
 pub struct ChannelTelemetry {
-    channel: Arc<str>,
+    pub(super) channel: Arc<str>,
     counts: Counters,
     copy_lines: Sparse,
     no_key_lines: Sparse,
@@ -99,6 +100,7 @@ pub struct ChannelTelemetry {
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl ChannelTelemetry {
@@ -112,6 +114,7 @@ impl ChannelTelemetry {
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
+            traces: telemetry.traces.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ use hapax_domain::{Fence, MessageId};
 use metrics::Histogram;
 use tokio::sync::mpsc;
 
+use super::traces::Traces;
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -23,10 +24,11 @@ counters! {
 }
 
 pub struct SendTelemetry {
-    channel: Arc<str>,
+    pub(super) channel: Arc<str>,
     counts: Counters,
     seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl SendTelemetry {
@@ -36,6 +38,7 @@ impl SendTelemetry {
             counts: Counters::new(telemetry, &[("channel", name)]),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
+            traces: telemetry.traces.clone(),
         }
     }
 

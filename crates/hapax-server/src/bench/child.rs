@@ -200,6 +200,7 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         limits: limits(),
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: 10_000_000 },
         resp_tls: None,
+        otel: None,
         channels: std::iter::once(waiting).chain(delivered).collect(),
     }
 }

@@ -14,13 +14,13 @@ use hapax_gateway::telemetry::harmless::HarmlessStderr;
 use hapax_providers::samples;
 use hapax_store::Promise;
 use owo_colors::OwoColorize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
-use super::{DEFAULT_FILE, Failure, Global, Output, load_config, sources, write_starter};
+use super::{DEFAULT_FILE, Failure, Global, Output, json_lines, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
 
 /// Files for everything that is not a connection from outside: the store, targets, providers.
@@ -99,7 +99,16 @@ impl Launch {
     pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, output: &Output) {
         let config = &self.config;
         if output.json {
-            return self.banner_json(output);
+            return output.json(&self.banner_json());
+        }
+        if json_lines::are_on() {
+            let fields = match self.banner_json() {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            json_lines::write("INFO", &format!("hapax {} listens on {}", env!("CARGO_PKG_VERSION"), self.url("")), fields);
+            self.warnings().for_each(|warning| output.warn(warning));
+            return;
         }
         output.line(format_args!("{} {} listens on {}", "hapax".bold(), env!("CARGO_PKG_VERSION"), self.url("")));
         if let Some(admin) = self.admin {
@@ -121,9 +130,7 @@ impl Launch {
             output.line(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
         }
         output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
-        for warning in config::warnings(config).into_iter().chain(self.open_files.iter().cloned()) {
-            output.warn(printable(&warning));
-        }
+        self.warnings().for_each(|warning| output.warn(warning));
         if let Some(file) = &self.token_file {
             output.line(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
         }
@@ -134,7 +141,13 @@ impl Launch {
         output.line("Stop with Ctrl-C.");
     }
 
-    fn banner_json(&self, output: &Output) {
+    /// What may go wrong with this config.
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        let all = config::warnings(&self.config).into_iter().chain(self.open_files.iter().cloned());
+        all.map(|warning| printable(&warning))
+    }
+
+    fn banner_json(&self) -> Value {
         let config = &self.config;
         let channel = |channel: &Channel| {
             let target = channel.target.as_deref().map(hide_userinfo);
@@ -144,7 +157,7 @@ impl Launch {
             }
             shown
         };
-        output.json(&json!({
+        json!({
             "listen": self.url(""),
             "admin_listen": self.admin.map(|address| format!("http://{address}")),
             "dropin_listen": self.for_bots(),
@@ -152,7 +165,7 @@ impl Launch {
             "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
             "store": store_words(&config.store, &self.server.store().promise()),
             "new_admin_token_file": self.token_file.as_ref().map(|file| file.display().to_string()),
-        }));
+        })
     }
 
     fn row(&self, channel: &Channel, bot: Option<&str>) -> Vec<String> {

@@ -20,6 +20,7 @@ mod export;
 mod failure;
 mod import;
 mod inbox;
+mod json_lines;
 mod launch;
 mod list;
 mod listen;

@@ -46,6 +46,8 @@ pub(super) struct Shown {
     limits: ShownLimits,
     claims: ShownClaims,
     log: ShownLog,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otel: Option<ShownOtel>,
     channel: BTreeMap<String, ShownChannel>,
 }
 
@@ -72,6 +74,15 @@ struct ShownClaims {
 struct ShownLog {
     filter: String,
     json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownOtel {
+    endpoint: String,
+    service_name: String,
+    sample: u8,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, &'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,6 +196,12 @@ pub(super) fn show(config: &Config) -> Shown {
             max: config.claims.max,
         },
         log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
+        otel: config.otel.as_ref().map(|otel| ShownOtel {
+            endpoint: otel.endpoint.clone(),
+            service_name: otel.service_name.clone(),
+            sample: otel.sample_percent,
+            headers: otel.headers.keys().map(|name| (name.to_string(), HIDDEN)).collect(),
+        }),
         channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),
     }
 }

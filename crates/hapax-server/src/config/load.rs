@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Config, DEFAULT, Log, channel, claims, dropin, resp};
+use super::{Config, DEFAULT, Log, channel, claims, dropin, otel, resp};
 
 const TOP_KEYS: &[&str] = &[
     "listen",
@@ -33,10 +33,11 @@ const TOP_KEYS: &[&str] = &[
     "limits",
     "claims",
     "log",
+    "otel",
     "defaults",
     "channel",
 ];
-const TOP_KEYS_LATER: &[&str] = &["public_url", "otel"];
+const TOP_KEYS_LATER: &[&str] = &["public_url"];
 const LIMIT_KEYS: &[&str] =
     &["connections", "header_timeout", "body_timeout", "bodies", "store_queue", "disk_floor", "cache_keys", "outbox"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
@@ -156,6 +157,7 @@ impl Layers {
         let (limits, engine) = self.limits(mistakes);
         let claims = claims::read(self.section("claims", mistakes), mistakes);
         let log = self.log(mistakes);
+        let otel = otel::read(self.section("otel", mistakes), mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
         let channels = self.channels(embedded, mistakes);
         let (dropin_listen, dropin_public) = self.dropin(listen, admin_listen, &channels, mistakes);
@@ -179,6 +181,7 @@ impl Layers {
             claims,
             engine,
             log,
+            otel,
             channels,
         })
     }
