@@ -57,6 +57,7 @@ mod spool_windows;
 mod stopping;
 mod store_trouble;
 mod stores;
+mod target_access;
 mod target_login;
 mod targets;
 mod turns;

@@ -85,6 +85,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         provider: Settings::Whatsapp { secrets: vec![SECRET.into()], verify_token: Some("knock knock".into()) },
         target,
         targets: Default::default(),
+        access: Default::default(),
         mode: Mode::Queue,
         deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
         window_ms: 8 * 86_400_000,

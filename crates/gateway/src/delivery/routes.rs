@@ -41,6 +41,7 @@ impl Routes {
         addresses.sort_unstable();
         addresses.dedup();
         let alone = addresses.len() == 1;
+        let client = &target::client_for(&settings, client)?;
         let mut made: BTreeMap<&str, Arc<Target>> = BTreeMap::new();
         let mut targets = Vec::new();
         let mut target_at = |address, account: Option<&str>| -> Result<Arc<Target>, BadCalls> {

@@ -34,9 +34,17 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// As long as the client's own default.
 const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(90) };
 
-/// The client that all targets share.
+/// The client that all targets share which want no certificate to be shown.
 pub(super) fn client() -> Result<Client, BadCalls> {
     http_client::new(&IDLE)
+}
+
+/// The client for a channel's targets.
+pub(super) fn client_for(channel: &settings::Channel, shared: &Client) -> Result<Client, BadCalls> {
+    match channel.access.tls.is_usual() {
+        true => Ok(shared.clone()),
+        false => http_client::with_tls(&IDLE, &channel.access.tls),
+    }
 }
 
 pub(super) struct Target {
@@ -171,7 +179,8 @@ impl Target {
         wall_ms: i64,
         ours: impl FnOnce(&mut HeaderMap, &Bytes),
     ) -> Request {
-        let to = Destination { url: Some(self.url.as_str()), login: self.login.as_ref() };
+        let (login, own) = (self.login.as_ref(), &self.settings.access.headers);
+        let to = Destination { url: Some(self.url.as_str()), login, own: Some(own) };
         let headers = self.composer.headers(to, kept, &body, wall_ms, ours);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;

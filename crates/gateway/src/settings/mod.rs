@@ -1,6 +1,7 @@
 //! What the gateway runs with: checked values, whoever read them from where.
 
 mod network;
+mod target_access;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +14,7 @@ use http::HeaderMap;
 use secrecy::SecretString;
 
 pub use network::Network;
+pub use target_access::{BadTargetTls, TargetAccess, TargetTls};
 
 use crate::resp::tls::Tls;
 
@@ -59,6 +61,8 @@ pub struct Channel {
     pub target: Option<String>,
     /// The targets of single accounts.
     pub targets: BTreeMap<String, String>,
+    /// What its targets want to see beside the webhook.
+    pub access: TargetAccess,
     pub mode: Mode,
     pub deliver: Deliver,
     pub window_ms: i64,

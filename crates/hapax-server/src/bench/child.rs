@@ -10,7 +10,7 @@ use hapax::{StoreAddress, StoreUrl};
 use hapax_domain::{Kind, Replay, RetryPolicy, limits as bounds};
 use hapax_gateway::server::{Listeners, Server};
 use hapax_gateway::settings::{
-    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings,
+    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings, TargetAccess,
 };
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::Store;
@@ -180,6 +180,7 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         replay_guard: false,
         stale_after_ms: None,
         turns: None,
+        access: TargetAccess::default(),
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
         concurrency: 64,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use hapax_gateway::settings::TargetTls;
 use reqwest::{Method, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -34,7 +35,7 @@ impl Client {
             Some(token) => Some(token),
             None => sources::token_left(admin.store.as_ref(), global.config.as_deref())?,
         };
-        Ok(Self { http: http_client(&base)?, base, token })
+        Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token })
     }
 
     pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
@@ -121,11 +122,12 @@ pub(super) fn read_url(text: &str) -> Result<Url, Failure> {
 }
 
 /// An HTTP client that never takes a proxy to this machine.
-pub(super) fn http_client(base: &Url) -> Result<reqwest::Client, Failure> {
+/// One for this address, which shows and believes what the config says of a channel's targets.
+pub(super) fn http_client(base: &Url, tls: &TargetTls) -> Result<reqwest::Client, Failure> {
     let here = base.host_str().is_some_and(|host| {
         host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     });
-    let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    let builder = tls.on(reqwest::Client::builder()).connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
     let builder = if here { builder.no_proxy() } else { builder };
     builder.build().map_err(|why| anyhow::Error::new(why).context("the HTTP client did not start").into())
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use hapax::StoreUrl;
 use hapax_domain::address::hide_userinfo;
 use hapax_gateway::delivery::likely_cause;
-use hapax_gateway::settings::Channel;
+use hapax_gateway::settings::{Channel, TargetTls};
 use hapax_providers::sending::{Call, CallBody};
 use hapax_providers::{Unsigned, build, checkup};
 use http::HeaderMap;
@@ -166,11 +166,17 @@ async fn target(channel: &Channel, address: &str, found: &mut Findings) {
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(sample.content_type));
     let wall_ms = jiff::Timestamp::now().as_millisecond();
     let signed = build(&channel.provider).sign(Unsigned { url: Some(address), headers: &headers, body: &sample.body }, wall_ms);
+    headers.extend(channel.access.headers.clone());
     headers.extend(signed);
     let mut request = Request::new(Method::POST, url);
     *request.headers_mut() = headers;
     *request.body_mut() = Some(sample.body.into());
-    let (why, failed) = match call(request).await {
+    let client = http_client(request.url(), &channel.access.tls).map_err(|failure| failure.to_string());
+    let answered = match client {
+        Ok(client) => call(&client, request).await,
+        Err(why) => Err(why),
+    };
+    let (why, failed) = match answered {
         Ok(answer) if answer.status().is_success() => {
             return found.ok(what, format!("{shown} answered {}", answer.status().as_u16()));
         }
@@ -256,13 +262,13 @@ async fn ask(base: &str, question: Call) -> Result<Response, String> {
     if let CallBody::Whole(body) = question.body {
         *request.body_mut() = Some(body.into());
     }
-    call(request).await
+    let client = http_client(request.url(), &TargetTls::default()).map_err(|failure| failure.to_string())?;
+    call(&client, request).await
 }
 
 /// Makes one call. An address may hold a token: no error repeats it.
-async fn call(mut request: Request) -> Result<Response, String> {
+async fn call(client: &reqwest::Client, mut request: Request) -> Result<Response, String> {
     *request.timeout_mut() = Some(PATIENCE);
-    let client = http_client(request.url()).map_err(|failure| failure.to_string())?;
     client.execute(request).await.map_err(|error| {
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {

@@ -94,6 +94,10 @@ struct ShownChannel {
     verify_token: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    target_headers: BTreeMap<String, &'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_tls: Option<&'static str>,
     mode: &'static str,
     deliver: Vec<&'static str>,
     window: String,
@@ -214,6 +218,8 @@ fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
         verify_token: verify_token.then_some(HIDDEN),
         target: channel.target.as_deref().map(hide_userinfo),
         targets: channel.shown_targets(),
+        target_headers: channel.access.headers.keys().map(|name| (name.to_string(), HIDDEN)).collect(),
+        target_tls: (!channel.access.tls.is_usual()).then_some(HIDDEN),
         mode: channel.mode.name(),
         deliver: channel
             .deliver

@@ -159,7 +159,7 @@ impl Layers {
         let log = self.log(mistakes);
         let otel = otel::read(self.section("otel", mistakes), mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
-        let channels = self.channels(embedded, mistakes);
+        let channels = self.channels(embedded, env, mistakes);
         let (dropin_listen, dropin_public) = self.dropin(listen, admin_listen, &channels, mistakes);
         let resp_listen = top.get("resp_listen").and_then(|found| read_address(&found, mistakes));
         let resp = resp::read(&top, resp_listen, &[listen, admin_listen, dropin_listen], env, mistakes);
@@ -243,7 +243,7 @@ impl Layers {
         Log { filter: filter.unwrap_or_default(), json: json.unwrap_or_default() }
     }
 
-    fn channels(&self, embedded: bool, mistakes: &mut Mistakes) -> Vec<Channel> {
+    fn channels(&self, embedded: bool, env: &Environment<'_>, mistakes: &mut Mistakes) -> Vec<Channel> {
         let defaults = self.section("defaults", mistakes);
         defaults.iter().for_each(|(_, table)| channel::check_defaults(table, mistakes));
         let Some(entry) = self.file.get("channel") else { return Vec::new() };
@@ -261,7 +261,7 @@ impl Layers {
                 _ => own.refuse(mistakes, "a channel is a table; write [channel.NAME] and its keys below"),
             }
             if matches!(entry.node, Node::Table(_)) {
-                channels.extend(channel::read(name, &own, &Section::new(layers), embedded, mistakes));
+                channels.extend(channel::read(name, &own, &Section::new(layers), embedded, env, mistakes));
             }
         }
         channels

@@ -1,14 +1,14 @@
 //! `[otel]`: who collects traces.
 
 use hapax_gateway::settings::Otel;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 
+use super::headers::read_headers;
 use super::mistake::Mistakes;
-use super::section::{Found, Section, join, refuse_unknown};
+use super::section::{Section, refuse_unknown};
 use super::tree::Table;
 
 const KEYS: &[&str] = &["endpoint", "headers", "service_name", "sample"];
-const HEADERS_MAX: usize = 32;
 
 /// Reads what the tables say, the strongest first. `None`: there is no collector.
 pub(super) fn read(tables: Vec<(String, &Table)>, mistakes: &mut Mistakes) -> Option<Otel> {
@@ -33,32 +33,4 @@ pub(super) fn read(tables: Vec<(String, &Table)>, mistakes: &mut Mistakes) -> Op
         return None;
     }
     Some(Otel { endpoint: endpoint.to_owned(), headers, service_name, sample_percent: u8::try_from(sample).unwrap_or(100) })
-}
-
-/// Headers with their values, which are never shown.
-pub(super) fn read_headers(found: &Found<'_>, mistakes: &mut Mistakes) -> HeaderMap {
-    let Some(table) = found.table(mistakes) else { return HeaderMap::new() };
-    if table.len() > HEADERS_MAX {
-        found.refuse(mistakes, format!("{} headers are too many; at most {HEADERS_MAX}", table.len()));
-    }
-    let mut headers = HeaderMap::new();
-    for (name, entry) in table {
-        let found = Found { path: join(&found.path, name), entry };
-        let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-            found.refuse(mistakes, format!("`{name}` is not the name of a header"));
-            continue;
-        };
-        let Some(text) = found.text(mistakes) else { continue };
-        match HeaderValue::from_str(text) {
-            Ok(mut value) => {
-                value.set_sensitive(true);
-                if headers.insert(header, value).is_some() {
-                    found.refuse(mistakes, format!("`{name}` is there twice, in other letters; keep one"));
-                }
-            }
-            // The value may be a secret: it is not repeated.
-            Err(_) => found.refuse(mistakes, "this cannot stand in a header; use signs of ASCII, without line breaks"),
-        }
-    }
-    headers
 }

@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod target_access;
 mod targets;
 mod turns;
 mod typing;
