@@ -38,6 +38,22 @@ impl Client {
         Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token })
     }
 
+    /// For what everybody may ask.
+    pub(super) fn without_token(global: &Global) -> Result<Self, Failure> {
+        let admin = config::load_admin(&sources::read_sources(global, Flags::default())?)?;
+        let base = match &global.server {
+            Some(url) => read_url(url)?,
+            None => read_url(&format!("http://{}", reachable(admin.address)))?,
+        };
+        Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token: None })
+    }
+
+    /// What the server answered, whatever that is.
+    pub(super) async fn get_any(&self, path: &str) -> Result<(u16, Value), Failure> {
+        let (status, answer) = self.answer(Method::GET, self.url(path)?, None, &[]).await?;
+        Ok((status.as_u16(), answer))
+    }
+
     pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
         let mut url = self.url(path)?;
         if !query.is_empty() {

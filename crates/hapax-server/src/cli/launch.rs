@@ -14,12 +14,14 @@ use hapax_gateway::telemetry::harmless::HarmlessStderr;
 use hapax_providers::samples;
 use hapax_store::Promise;
 use owo_colors::OwoColorize;
+use sd_notify::NotifyState;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
+use super::sockets::Sockets;
 use super::{DEFAULT_FILE, Failure, Global, Output, json_lines, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
 
@@ -74,10 +76,12 @@ impl Launch {
             config.limits.connections = places;
         }
         let open_files = sources::open_files(Path::new(DEFAULT_FILE).exists().then_some(DEFAULT_FILE), &config);
-        let public = bind(config.listen).await?;
-        let admin = bind_also(config.admin_listen).await?;
-        let dropin = bind_also(config.dropin_listen.filter(|_| serves_bots(&config))).await?;
-        let resp = bind_also(config.resp.as_ref().map(|resp| resp.listen)).await?;
+        let mut sockets = Sockets::handed_over()?;
+        let public = sockets.at(config.listen).await?;
+        let admin = sockets.at_also(config.admin_listen).await?;
+        let dropin = sockets.at_also(config.dropin_listen.filter(|_| serves_bots(&config))).await?;
+        let resp = sockets.at_also(config.resp.as_ref().map(|resp| resp.listen)).await?;
+        sockets.all_are_served()?;
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
         let (dropin_at, resp_at) = (dropin.as_ref().map(local).transpose()?, resp.as_ref().map(local).transpose()?);
         let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
@@ -217,10 +221,12 @@ impl Launch {
 /// Runs until SIGTERM or Ctrl-C, then stops in order; a second signal stops at once.
 pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
     let stop = CancellationToken::new();
+    tell_service_manager(&[NotifyState::Ready]);
     tokio::spawn({
         let stop = stop.clone();
         async move {
             told_to_stop().await;
+            tell_service_manager(&[NotifyState::Stopping]);
             tracing::info!("stopping: nothing more is leased, deliveries under way get time to end");
             stop.cancel();
             told_to_stop().await;
@@ -228,6 +234,13 @@ pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
         }
     });
     launch.run(stop).await
+}
+
+/// Says how far we are, where somebody asked for it (`Type=notify`).
+fn tell_service_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager could not be told; it may believe that hapax did not start");
+    }
 }
 
 pub(super) async fn told_to_stop() {
@@ -266,24 +279,6 @@ pub(super) fn as_called() -> String {
 
 fn serves_bots(config: &Config) -> bool {
     config.channels.iter().any(|channel| channel.dropin.is_some())
-}
-
-async fn bind_also(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
-    match address {
-        Some(address) => Ok(Some(bind(address).await?)),
-        None => Ok(None),
-    }
-}
-
-pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|why| {
-        let todo = match why.kind() {
-            std::io::ErrorKind::AddrInUse => "; is another hapax running? Choose another with --listen",
-            std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose another with --listen",
-            _ => "",
-        };
-        Failure::plain(format!("cannot listen on {address}: {why}{todo}"))
-    })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {

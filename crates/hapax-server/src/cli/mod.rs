@@ -24,6 +24,7 @@ mod json_lines;
 mod launch;
 mod list;
 mod listen;
+mod man;
 mod messages;
 mod moved;
 mod once;
@@ -31,6 +32,7 @@ mod openapi;
 mod outbox;
 mod output;
 mod purge;
+mod ready;
 mod redrive;
 mod replay;
 mod send;
@@ -38,6 +40,7 @@ mod serve;
 mod shadow;
 mod show;
 mod shown;
+mod sockets;
 mod sources;
 mod stats;
 mod store_direct;
@@ -131,8 +134,10 @@ pub enum Command {
     Import(import::Import),
     Check(check::Check),
     Doctor(doctor::Doctor),
+    Ready(ready::Ready),
     Config(config::ConfigCommand),
     Completions(completions::Completions),
+    Man(man::Man),
     Openapi(openapi::Openapi),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -167,9 +172,11 @@ impl Command {
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
             Command::Doctor(command) => command.run(global, output).await,
+            Command::Ready(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),
             Command::Config(command) => command.run(global, output),
             Command::Completions(command) => command.run(output),
+            Command::Man(command) => command.run(output),
             Command::Openapi(command) => command.run(output),
             Command::Bench(command) => command.run(output).await,
             Command::BenchServer(command) => command.run().await,

@@ -12,7 +12,8 @@ use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use serde_json::{Value, json};
 
 use super::bot_address::read_server;
-use super::launch::{bind, told_to_stop};
+use super::launch::told_to_stop;
+use super::sockets::bind;
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Flags};
 
