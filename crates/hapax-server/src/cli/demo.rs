@@ -21,9 +21,12 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// Watch it work: a provider that repeats itself, a bot that crashes, and hapax between them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Starts a gateway on a free port with a store in a temporary folder. A pretend provider posts signed WhatsApp messages, four of ten webhooks
-more than once, and loses one of ten answers when the bot's replies are sent. An echo bot crashes, hangs or fails at one of eight calls.
-The sums at the end are those of the provider and the bot, not of hapax. Nothing is left behind. Exit code 1 if a message was lost or doubled.
+Starts a gateway on a free port with a store in a temporary folder. A pretend
+provider posts signed WhatsApp messages, four of ten webhooks more than once,
+and loses one of ten answers when the bot's replies are sent. An echo bot
+crashes, hangs or fails at one of eight calls. The sums at the end are those of
+the provider and the bot, not of hapax. Nothing is left behind. Exit code 1 if
+a message was lost or doubled.
 
 Examples:
   hapax demo

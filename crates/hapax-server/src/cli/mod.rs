@@ -64,16 +64,21 @@ pub use sources::{DEFAULT_FILE, fresh_secret, load_config, read_sources, write_s
 
 const AFTER_HELP: &str = "\
 Try it:
-  hapax demo                                   watch copies, crashes and lost answers come to nothing
-  hapax serve                                  start with no config at all
-  hapax trigger whatsapp.text --times 5        post one signed message five times
-  hapax events                                 what came in
-  hapax show latest                            one event: headers, body, the bot's answer
-  hapax story latest                           everything that happened to it
-  hapax send --to 5511988887777 --text hello   send a message, once
+  hapax demo                             copies, crashes and lost answers, and
+                                         what comes of them: nothing
+  hapax serve                            start with no config at all
+  hapax trigger whatsapp.text --times 5  post one signed message five times
+  hapax events                           what came in
+  hapax show latest                      one event: headers, body, the bot's
+                                         answer
+  hapax story latest                     everything that happened to it
+  hapax send --to 5511988887777 --text hello
+                                         send a message, once
 
-Exit codes: 0 ok (an empty list too), 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 no such ID.
-Set NO_COLOR to have no colours; piped output is tab-separated without a head, ids and times in full.";
+Exit codes: 0 ok (an empty list too), 1 failure, 2 usage, 3 bad config,
+4 server or store not reachable, 5 no such ID.
+Set NO_COLOR to have no colours; piped output is tab-separated without a head,
+ids and times in full.";
 
 /// hapax stands between webhooks and your bot, and makes each message take effect once.
 #[derive(Parser)]

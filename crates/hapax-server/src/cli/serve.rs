@@ -12,8 +12,10 @@ use crate::config::{Config, Flags};
 /// Take webhooks in and deliver them, until stopped
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without a config file one is written: hapax.toml, with one channel per provider and fresh secrets. Events are kept in hapax.db.
-SIGTERM and Ctrl-C stop it cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the rest is handed back.
+Without a config file one is written: hapax.toml, with one channel per provider
+and fresh secrets. Events are kept in hapax.db. SIGTERM and Ctrl-C stop it
+cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the
+rest is handed back.
 
 Examples:
   hapax serve

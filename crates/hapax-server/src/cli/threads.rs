@@ -16,7 +16,8 @@ Examples:
   hapax threads --json | jq -r '.threads[] | select(.unread > 0) | .id'
   hapax messages 700001__5511988887777    what was said in one of them
 
-Columns: time of the last message, thread, channel, unread, in or out, the last text.")]
+Columns: time of the last message, thread, channel, unread, in or out, the last
+text.")]
 pub struct Threads {
     #[command(flatten)]
     filter: Filter,
