@@ -9,6 +9,7 @@ mod bad_input;
 mod batches;
 mod claims;
 mod clocks;
+mod commands;
 mod conversation;
 mod copies;
 mod crash;

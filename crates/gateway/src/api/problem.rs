@@ -158,7 +158,8 @@ impl From<QueryRejection> for Problem {
 /// Says which parameter it is, and what to write in its place.
 fn in_plain_words(said: &str) -> String {
     let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
-    let Some((name, why)) = said.split_once(": ").filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')) else {
+    let Some((name, why)) = said.split_once(": ").filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+    else {
         return format!("the query cannot be read: {said}; see /openapi.json for what it may hold");
     };
     let todo = match name {

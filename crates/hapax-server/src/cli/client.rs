@@ -48,6 +48,19 @@ impl Client {
         Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token: None })
     }
 
+    /// For what is no JSON.
+    pub(super) async fn get_text(&self, path: &str) -> Result<String, Failure> {
+        let request = self.http.get(self.url(path)?).timeout(TIMEOUT);
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        };
+        let response = request.send().await.map_err(|why| unreachable(&self.base, &why))?;
+        let status = response.status();
+        let text = response.text().await.map_err(|why| unreachable(&self.base, &why))?;
+        if status.is_success() { Ok(text) } else { Err(refused(status, &serde_json::from_str(&text).unwrap_or_default())) }
+    }
+
     /// What the server answered, whatever that is.
     pub(super) async fn get_any(&self, path: &str) -> Result<(u16, Value), Failure> {
         let (status, answer) = self.answer(Method::GET, self.url(path)?, None, &[]).await?;

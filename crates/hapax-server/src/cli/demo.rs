@@ -141,11 +141,7 @@ fn conclude(tally: Tally, output: &Output) -> Result<(), Failure> {
         let rows = [
             (tally.received, "received", format!("webhooks, for {} messages", tally.messages)),
             (tally.suppressed, "suppressed", "copies that the bot never had to handle".to_owned()),
-            (
-                tally.delivered,
-                "delivered",
-                format!("messages handled by the bot, which failed {} times on the way", tally.bot_failures),
-            ),
+            (tally.delivered, "delivered", format!("messages handled by the bot, which failed {} times", tally.bot_failures)),
             (tally.sent, "sent", format!("replies at the provider, which lost {} of its answers", tally.answers_lost)),
             (tally.lost, "lost", "messages that were taken and not handled or not answered".to_owned()),
             (tally.doubled, "doubled", "work done or replies sent more than once".to_owned()),

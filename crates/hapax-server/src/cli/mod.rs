@@ -48,6 +48,7 @@ mod story;
 mod table;
 mod threads;
 mod token;
+mod top;
 mod trigger;
 
 #[cfg(test)]
@@ -133,6 +134,7 @@ pub enum Command {
     Replay(replay::Replay),
     Redrive(redrive::Redrive),
     Stats(stats::Stats),
+    Top(top::Top),
     Purge(purge::Purge),
     Token(token::Token),
     Export(export::Export),
@@ -172,6 +174,7 @@ impl Command {
             Command::Replay(command) => command.run(global, output).await,
             Command::Redrive(command) => command.run(global, output).await,
             Command::Stats(command) => command.run(global, output).await,
+            Command::Top(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,

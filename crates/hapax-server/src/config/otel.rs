@@ -1,7 +1,6 @@
 //! `[otel]`: who collects traces.
 
 use hapax_gateway::settings::Otel;
-use http::HeaderMap;
 
 use super::headers::read_headers;
 use super::mistake::Mistakes;
