@@ -74,7 +74,7 @@ if command -v dpkg-deb >/dev/null; then
         printf ' answered 200 is on disk, and what the bot sends goes out once.\n'
     } > "$root/DEBIAN/control"
     install -m 755 -t "$root/DEBIAN" deploy/debian/postinst deploy/debian/prerm deploy/debian/postrm
-    dpkg-deb --root-owner-group --build "$root" "$deb" >/dev/null
+    dpkg-deb -Zgzip --root-owner-group --build "$root" "$deb" >/dev/null
 fi
 
 # --- what is inside
@@ -82,8 +82,8 @@ python3 deploy/sbom.py > "$out/hapax-$version.cdx.json"
 
 # --- all of it is tried, from the files that would be given out
 try() {
-    local program=$1 folder=$work/try-$2
-    mkdir "$folder"
+    local program=$1 folder
+    folder=$(mktemp -d "$work/try.XXXXXX")
     "$program" --version | grep -qx "hapax $version"
     "$program" config init "$folder/hapax.toml" >/dev/null
     # A bot that takes everything is a part of `listen`.
@@ -100,7 +100,7 @@ try() {
     kill "$pid" 2>/dev/null || true
     wait "$pid" || true
     case $answer in
-        *duplicate*) say "tried: $2 takes a webhook once, of three" ;;
+        *suppressed* | *duplicate*) say "tried: $2 takes a webhook once, of three" ;;
         *) say "$2 does not work: ${answer:-it did not start}"; cat "$folder/log"; exit 1 ;;
     esac
 }
