@@ -1,7 +1,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test it soak lint openapi bench install
+.PHONY: help run test it soak lint openapi bench install dist record
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z%-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,3 +63,10 @@ bench: ## Measure this machine: accept, copies, delivery and sending against the
 
 install: ## Install the hapax command for this user
 	cargo install --path crates/hapax-server --locked
+
+dist: ## Make a release in target/dist (tarball, Debian package, SBOM) and try it
+	deploy/dist.sh
+
+record: ## Record `hapax demo` for the README anew (docs/images/demo.svg)
+	cargo build --profile quick
+	docs/record.py docs/images/demo.svg target/quick/hapax demo --seconds 20

@@ -91,6 +91,7 @@ pub(crate) fn channel(name: &str, target: Option<String>) -> Channel {
         provider: Settings::Whatsapp { secrets: vec![SECRET.into()], verify_token: Some("knock knock".into()) },
         target,
         targets: Default::default(),
+        access: Default::default(),
         mode: Mode::Queue,
         deliver: Deliver { kinds: Kind::ALL.to_vec(), echoes: true },
         window_ms: 8 * 86_400_000,
@@ -140,6 +141,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: limits::CLAIMS_MAX },
         engine: hapax::Options { queue: 10_000, disk_floor_bytes: 0 },
         log: Log { filter: "off".to_owned(), json: false },
+        otel: None,
         channels,
     }
 }

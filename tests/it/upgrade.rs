@@ -63,6 +63,43 @@ async fn what_the_version_before_left_goes_on_in_firestore() {
     server.remove(&url).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_start_at_once_upgrade_a_postgres_store_together() {
+    let Some((server, url)) = fresh(Engine::Postgres).await else { return };
+    restore::postgres(&url).await;
+    two_start_at_once(&url).await;
+    server.remove(&url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_start_at_once_upgrade_a_mariadb_store_together() {
+    let Some((server, url)) = fresh(Engine::Mariadb).await else { return };
+    restore::mariadb(&url).await;
+    two_start_at_once(&url).await;
+    server.remove(&url).await;
+}
+
+/// All instances of the version before are stopped; those of today may come up in any order.
+async fn two_start_at_once(store: &str) {
+    let (bot, provider) = (Bot::start().await, FakeProvider::willing().await.expect("a provider"));
+    let folders = [crate::quick_folder(), crate::quick_folder()];
+    let [one, other] = folders.each_ref().map(|folder| program(folder.path(), store, &bot, &provider));
+    let (one, other) = tokio::join!(one.serve(), other.serve());
+    let ((one, first), (other, second)) = (one.expect("it opens"), other.expect("the other opens"));
+    for at in [first, second] {
+        Asker { poster: Poster::new(), at }.all_are_copies().await;
+    }
+    let body = webhook(&[change(&[crate::rig::message("wamid.new", "5511900009")], &[])]);
+    let words = [first, second].map(|at| Asker { poster: Poster::new(), at });
+    let (a, b) = tokio::join!(words[0].word_of("shop", &body), words[1].word_of("shop", &body));
+    let mut words = [a, b];
+    words.sort();
+    assert_eq!(words, ["accepted", "duplicate"], "one of the two took it in");
+    // The bot never answers some of them: a stop would wait for it.
+    one.kill_nine().await.expect("it was there");
+    other.kill_nine().await.expect("it was there");
+}
+
 async fn fresh(engine: Engine) -> Option<(Server, String)> {
     let server = engine.shared().await?;
     let url = server.fresh().await;

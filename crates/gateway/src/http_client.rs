@@ -11,6 +11,8 @@ use hapax_domain::limits::ANSWER_MAX_BYTES;
 use reqwest::{Client, Request, Response, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
+use crate::settings::TargetTls;
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why nobody can be called.
@@ -48,7 +50,12 @@ pub(crate) struct Idle {
 }
 
 pub(crate) fn new(idle: &Idle) -> Result<Client, BadCalls> {
-    Client::builder()
+    with_tls(idle, &TargetTls::default())
+}
+
+/// One that shows a certificate of its own, or believes other authorities than the usual.
+pub(crate) fn with_tls(idle: &Idle, tls: &TargetTls) -> Result<Client, BadCalls> {
+    tls.on(Client::builder())
         .redirect(redirect::Policy::none())
         .no_proxy()
         .retry(reqwest::retry::never())

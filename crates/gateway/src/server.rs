@@ -37,6 +37,7 @@ use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::takeover::{TakeoverStore, Takeovers};
 use crate::telemetry::Telemetry;
+use crate::telemetry::traces::Traces;
 use crate::typing::Typing;
 use crate::web::{Hosts, LivePages, Web};
 use crate::worker::{self, Plan, Work};
@@ -95,8 +96,11 @@ impl Server {
         spool: Option<Arc<Spool>>,
         clock: Arc<dyn Clock>,
         settings: Settings,
-        telemetry: Telemetry,
+        mut telemetry: Telemetry,
     ) -> Result<Self, StartError> {
+        if let Some(otel) = &settings.otel {
+            telemetry.trace_to(otel, &settings.instance.clone().unwrap_or_else(instance_name))?;
+        }
         let token = AdminToken::settle(settings.admin_token.as_ref(), &*store, rand::random()).await?;
         telemetry.promise(&store.promise());
         let stop_grace = Duration::from_millis(settings.stop_grace_ms.unsigned_abs());
@@ -179,6 +183,8 @@ impl Server {
         let mut draining = Tasks::default();
         draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
         let stop_upkeep = CancellationToken::new();
+        let exporter = telemetry.traces().and_then(Traces::exporter);
+        let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(stop_upkeep.clone())));
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges, &history).run(stop_upkeep.clone(), stop.clone()));
         let pull = Arc::new(self.pull(stop.clone()));
         let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
@@ -193,6 +199,9 @@ impl Server {
         };
         stop_in_order(deliveries, close, vec![listening, draining, sends], times).await;
         stop_upkeep.cancel();
+        if let Some(exporting) = exporting {
+            in_time(exporting, times).await;
+        }
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +20,8 @@ pub struct Program {
     config: PathBuf,
     /// A shell line that is run before, in the same process: `ulimit -f 100`.
     before: Option<String>,
+    /// Handed over as a service manager does.
+    socket: Option<Arc<TcpListener>>,
 }
 
 /// One run of the program.
@@ -39,7 +43,7 @@ impl Program {
     pub fn new(binary: &str, folder: &Path, config: &str) -> io::Result<Self> {
         let path = folder.join("hapax.toml");
         std::fs::write(&path, config)?;
-        Ok(Self { binary: PathBuf::from(binary), config: path, before: None })
+        Ok(Self { binary: PathBuf::from(binary), config: path, before: None, socket: None })
     }
 
     /// Runs a line of shell first, such as a limit that the program then lives under.
@@ -48,9 +52,21 @@ impl Program {
         Self { before: Some(shell.to_owned()), ..self }
     }
 
+    /// Hands it a socket that stays open between its runs, as systemd does (socket activation).
+    #[must_use]
+    pub fn on_socket(self, socket: TcpListener) -> Self {
+        // A child gets it as its standard input, which is the one way without code that is unsafe.
+        let before = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$".to_owned();
+        Self { before: Some(before), socket: Some(Arc::new(socket)), ..self }
+    }
+
     /// Starts and does not wait for anything.
     pub fn start(&self) -> io::Result<Process> {
-        let mut child = self.command().stdout(Stdio::piped()).spawn()?;
+        let mut command = self.command();
+        if let Some(socket) = &self.socket {
+            command.stdin(Stdio::from(OwnedFd::from(socket.try_clone()?)));
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
         Ok(Process { child, said: BufReader::new(said).lines() })
     }

@@ -112,7 +112,11 @@ pub(crate) async fn cancel(
     let id = read_id(&id)?;
     make_sure_it_is_seen(&api, &caller, id).await?;
     match api.store.cancel_message(id).await? {
-        Changed::Done => show(&api, &caller, id).await,
+        Changed::Done => {
+            let row = find(&api, &caller, id).await?;
+            api.telemetry.outbox_has_room(&row.channel, &row.account);
+            show(&api, &caller, id).await
+        }
         Changed::NotFound => Err(no_such_message(id)),
         Changed::TooLate => Err(Problem::too_late(format!(
             "{id} cannot be cancelled{}; only messages that wait or are in doubt can",

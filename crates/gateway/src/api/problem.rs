@@ -4,6 +4,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
 use hapax_domain::BadDraft;
 use hapax_domain::ids::BadId;
+use hapax_domain::limits::PAGE_MAX;
 use hapax_store::StoreError;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde::Serialize;
@@ -155,8 +156,24 @@ impl From<StoreError> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Self::bad_request(rejection.body_text())
+        Self::bad_request(in_plain_words(&rejection.body_text()))
     }
+}
+
+/// Says which parameter it is, and what to write in its place.
+fn in_plain_words(said: &str) -> String {
+    let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+    let Some((name, why)) = said.split_once(": ").filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+    else {
+        return format!("the query cannot be read: {said}; see /openapi.json for what it may hold");
+    };
+    let todo = match name {
+        "limit" => format!("write a whole number from 1 to {PAGE_MAX}, like ?limit=50"),
+        _ if why.contains("digit") || why.contains("number") => format!("write a whole number, like ?{name}=50"),
+        _ if why.contains("true") => format!("write ?{name}=true or ?{name}=false"),
+        _ => "see /openapi.json for what it may hold".to_owned(),
+    };
+    format!("`{name}` cannot be read ({why}); {todo}")
 }
 
 impl From<PathRejection> for Problem {
@@ -217,5 +234,17 @@ mod tests {
         let response = Problem::from(StoreError::Refused("a newer schema".to_owned())).into_response();
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(!response.headers().contains_key("retry-after"));
+    }
+
+    #[test]
+    fn a_parameter_that_cannot_be_read_is_named_with_what_to_write() {
+        for (said, words) in [
+            ("Failed to deserialize query string: limit: invalid digit found in string", "?limit=50"),
+            ("Failed to deserialize query string: unknown: provided string was not `true` or `false`", "?unknown=true"),
+            ("Failed to deserialize query string: duplicate field `limit`", "the query cannot be read: duplicate field"),
+        ] {
+            let shown = in_plain_words(said);
+            assert!(shown.contains(words) && !shown.contains("deserialize"), "{shown}");
+        }
     }
 }

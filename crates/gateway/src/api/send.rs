@@ -143,6 +143,7 @@ async fn queue(
         not_submitted(error, &receipt.request_id)
     })?;
     let id = submitted.message();
+    api.telemetry.traces().inspect(|traces| traces.asked(id, &headers));
     let row = match submitted {
         Submitted::Mismatch(known) => return Err(mismatch(known, &receipt.request_id)),
         Submitted::Replayed(_) | Submitted::New(_) if wait.is_some() => prefer::outcome(&*api.store, id, wait).await,

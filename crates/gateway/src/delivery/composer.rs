@@ -38,6 +38,8 @@ pub(super) struct Composer {
 pub(super) struct Destination<'a> {
     pub(super) url: Option<&'a str>,
     pub(super) login: Option<&'a HeaderValue>,
+    /// Headers that the target wants to see.
+    pub(super) own: Option<&'a HeaderMap>,
 }
 
 impl Composer {
@@ -65,6 +67,9 @@ impl Composer {
         let proof = self.provider.sign(unsigned, wall_ms);
         if let Some(login) = to.login {
             headers.insert(header::AUTHORIZATION, login.clone());
+        }
+        for (name, value) in to.own.into_iter().flatten() {
+            headers.insert(name, value.clone());
         }
         // Last: what the channel signs with is what the bot checks.
         for (name, value) in proof {

@@ -9,7 +9,7 @@ use hapax_store::Outcome;
 use reqwest::Client;
 
 use super::places::Line;
-use super::target::Target;
+use super::target::{Target, client_for};
 use crate::channels::Channel;
 use crate::http_client::BadCalls;
 use crate::settings;
@@ -41,6 +41,7 @@ impl Routes {
         addresses.sort_unstable();
         addresses.dedup();
         let alone = addresses.len() == 1;
+        let client = &client_for(&settings, client)?;
         let mut made: BTreeMap<&str, Arc<Target>> = BTreeMap::new();
         let mut targets = Vec::new();
         let mut target_at = |address, account: Option<&str>| -> Result<Arc<Target>, BadCalls> {

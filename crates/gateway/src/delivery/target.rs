@@ -24,7 +24,8 @@ use super::replies;
 use crate::channels::Channel;
 use crate::http_client::{self, BadCalls, Content, Idle, NoAnswer};
 use crate::settings::{self, Mode};
-use crate::telemetry::{TargetTelemetry, Telemetry};
+use crate::telemetry::traces::Times;
+use crate::telemetry::{CallOfTarget, TargetTelemetry, Telemetry};
 use crate::worker::CallGuard;
 
 /// How long an answer that nobody wants is waited for: about what a new connection may cost.
@@ -33,9 +34,17 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// As long as the client's own default.
 const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(90) };
 
-/// The client that all targets share.
+/// The client that all targets share which want no certificate to be shown.
 pub(super) fn client() -> Result<Client, BadCalls> {
     http_client::new(&IDLE)
+}
+
+/// The client for a channel's targets.
+pub(super) fn client_for(channel: &settings::Channel, shared: &Client) -> Result<Client, BadCalls> {
+    match channel.access.tls.is_usual() {
+        true => Ok(shared.clone()),
+        false => http_client::with_tls(&IDLE, &channel.access.tls),
+    }
 }
 
 pub(super) struct Target {
@@ -87,11 +96,16 @@ impl Target {
     /// Makes one request; the answer is given back only where it is wanted for repeats.
     pub(super) async fn post(&self, lease: &InboxLease, body: Bytes, guard: &CallGuard, wall_ms: i64) -> (Heard, Option<Answer>) {
         let guarded = guard.body(body.clone());
+        let traced = self.telemetry.trace(&lease.headers);
         let mut request = self.request(&lease.headers, body, wall_ms, |headers, body| {
             self.composer.add_our_headers(headers, lease, body, wall_ms);
+            traced.inspect(|span| span.context.put(headers));
         });
         *request.body_mut() = Some(guarded);
-        match self.exchange(request, lease.events.first().map(|event| event.id), self.patience(), wall_ms).await {
+        let (event, begun) = (lease.events.first().map(|event| event.id), Instant::now());
+        let exchanged = self.exchange(request, event, self.patience(), wall_ms).await;
+        self.telemetry.traced(traced, call_of(event, lease.attempt, &exchanged.0), Times::since(begun, wall_ms));
+        match exchanged {
             // Its body was never asked for: there was no connection to write it to.
             (Heard::TimedOut { after_ms }, _) if !guard.let_go() && !guard.refused() => {
                 (Heard::Unreachable(format!("the target cannot be reached: no connection within {after_ms} ms")), None)
@@ -165,13 +179,23 @@ impl Target {
         wall_ms: i64,
         ours: impl FnOnce(&mut HeaderMap, &Bytes),
     ) -> Request {
-        let to = Destination { url: Some(self.url.as_str()), login: self.login.as_ref() };
+        let (login, own) = (self.login.as_ref(), &self.settings.access.headers);
+        let to = Destination { url: Some(self.url.as_str()), login, own: Some(own) };
         let headers = self.composer.headers(to, kept, &body, wall_ms, ours);
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
         request
     }
+}
+
+fn call_of(event: Option<EventId>, attempt: u32, heard: &Heard) -> CallOfTarget {
+    let (status, failed) = match heard {
+        Heard::Status { status, .. } => (Some(*status), (!(200..300).contains(status)).then(|| format!("answered {status}"))),
+        Heard::Unreachable(why) | Heard::Broken(why) => (None, Some(why.clone())),
+        Heard::TimedOut { after_ms } => (None, Some(format!("no answer within {after_ms} ms"))),
+    };
+    CallOfTarget { event, attempt, status, failed }
 }
 
 /// Takes a user and password out of an address, as the header that is made of them. They are bytes, and need not be text.

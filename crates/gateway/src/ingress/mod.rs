@@ -40,6 +40,7 @@ use crate::connections::peer::{Peer, Proxies};
 use crate::connections::places::Standing;
 use crate::delivery::{Answers, Delivery, Verdict};
 use crate::settings::{Deliver, Limits, Mode, OnStoreFailure};
+use crate::telemetry::traces::Times;
 use crate::telemetry::{ChannelTelemetry, Disbelief, Memory, RefusedWhy, Telemetry};
 
 /// Where webhooks come in; the channel's name follows.
@@ -203,8 +204,11 @@ impl Ingress {
             share.proved();
             standing.inspect(Standing::proved);
         };
+        let traced = channel.telemetry.trace(&mut request.headers);
         let reply = self.take_in(channel, &request, believed).await;
-        channel.telemetry.answered(begun.elapsed());
+        let took = begun.elapsed();
+        channel.telemetry.answered(took);
+        channel.telemetry.traced(traced, reply.status().as_u16(), Times { wall_ms: self.clock.wall_ms(), took });
         reply
     }
 

@@ -218,6 +218,7 @@ impl Sender {
         if let SendOutcome::Sent { .. } = outcome {
             outlet.telemetry.sent(lease.message, lease.attempt, took);
         }
+        outlet.telemetry.traced(lease.message, lease.attempt, why_not(&outcome), self.clock.wall_ms(), took);
         self.tell_account(outlet, lease, account).await;
         Some(outcome)
     }
@@ -402,5 +403,17 @@ fn outgoing(lease: &OutboxLease) -> Outgoing<'_> {
         peer: &lease.peer,
         payload: &lease.payload,
         begun_ms: lease.in_doubt_since_ms,
+    }
+}
+
+/// Why a send is one that failed, for its span.
+fn why_not(outcome: &SendOutcome) -> Option<&str> {
+    match outcome {
+        SendOutcome::Sent { .. } | SendOutcome::HandBack { .. } => None,
+        SendOutcome::Retry { why, .. }
+        | SendOutcome::Resend { why, .. }
+        | SendOutcome::Failed { why }
+        | SendOutcome::Unknown { why, .. }
+        | SendOutcome::Found { why, .. } => Some(why),
     }
 }

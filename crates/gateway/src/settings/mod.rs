@@ -1,6 +1,7 @@
 //! What the gateway runs with: checked values, whoever read them from where.
 
 mod network;
+mod target_access;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +11,11 @@ use hapax_domain::address::hide_userinfo;
 use hapax_domain::units::write_ms;
 use hapax_domain::{Coalesce, Kind, Replay, RetryPolicy};
 use hapax_providers::settings::Settings as ProviderSettings;
+use http::HeaderMap;
 use secrecy::SecretString;
 
 pub use network::Network;
+pub use target_access::{BadTargetTls, TargetAccess, TargetTls};
 
 use crate::resp::tls::Tls;
 
@@ -37,6 +40,8 @@ pub struct Settings {
     pub stop_grace_ms: i64,
     pub limits: Limits,
     pub claims: Claims,
+    /// Who collects traces; `None`: nobody.
+    pub otel: Option<Otel>,
     /// What the Redis door shows, where it speaks TLS.
     pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
@@ -68,6 +73,18 @@ impl Settings {
     }
 }
 
+/// A collector of traces that speaks OTLP over HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Otel {
+    /// Without `/v1/traces`.
+    pub endpoint: String,
+    /// Sent with every request; marked as secret.
+    pub headers: HeaderMap,
+    pub service_name: String,
+    /// Of a hundred traces that begin here, so many are kept.
+    pub sample_percent: u8,
+}
+
 /// One configured connection to a provider.
 #[derive(Clone)]
 pub struct Channel {
@@ -77,6 +94,8 @@ pub struct Channel {
     pub target: Option<String>,
     /// The targets of single accounts.
     pub targets: BTreeMap<String, String>,
+    /// What its targets want to see beside the webhook.
+    pub access: TargetAccess,
     pub mode: Mode,
     pub deliver: Deliver,
     pub window_ms: i64,

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::sparse::Sparse;
 use super::tally::{Count, Tally};
+use super::traces::Traces;
 use super::{Happening, Telemetry, names};
 
 /// Why ingress turned a request away.
@@ -92,7 +93,7 @@ counters! {
 }
 
 pub struct ChannelTelemetry {
-    channel: Arc<str>,
+    pub(super) channel: Arc<str>,
     counts: Counters,
     tally: Arc<Tally>,
     copy_lines: Sparse,
@@ -101,6 +102,7 @@ pub struct ChannelTelemetry {
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl ChannelTelemetry {
@@ -115,6 +117,7 @@ impl ChannelTelemetry {
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
+            traces: telemetry.traces.clone(),
         }
     }
 

@@ -18,6 +18,7 @@ impl Telemetry {
             ClaimAnswer::NoRoom => "no_room",
             _ => "other",
         };
+        debug_assert!(names::CLAIM_ANSWERS.contains(&answer), "`{answer}` is not there from the first scrape");
         self.counter(names::CLAIMS_ASKED, &[("answer", answer)]).increment(1);
         if answer == "no_room" {
             tracing::warn!("there is no room for more claims; raise `max` in [claims], or use shorter times");

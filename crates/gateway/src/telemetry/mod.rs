@@ -24,11 +24,14 @@ mod dropin;
 pub mod harmless;
 pub mod names;
 mod outbox;
+mod process;
 mod resp;
 mod sending;
 mod sparse;
 mod tally;
 mod target;
+mod traced;
+pub mod traces;
 mod watch;
 mod without_target;
 
@@ -47,10 +50,15 @@ pub use resp::RespTelemetry;
 pub use sending::SendTelemetry;
 pub use tally::{COUNTS, Count, Counted};
 pub use target::{DownTarget, TargetTelemetry};
+pub use traced::CallOfTarget;
 pub use watch::Happening;
 
 use hapax_domain::EventId;
 use hapax_store::{ChannelCounts, Promise, Purged, Stats, StoreError};
+
+use self::traces::Traces;
+use crate::http_client::BadCalls;
+use crate::settings::Otel;
 
 /// How many keys the memory holds, and for how many events it answered in place of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +84,8 @@ pub struct Telemetry {
     bot_answers: Arc<bot_answers::BotAnswers>,
     watch: Option<mpsc::Sender<Happening>>,
     tallies: tally::Tallies,
+    /// `None`: nobody collects traces.
+    traces: Option<Arc<Traces>>,
     /// Those whose sizes are shown: the configured ones, and any that the store had something of.
     channels: Mutex<BTreeSet<String>>,
 }
@@ -107,10 +117,7 @@ impl Telemetry {
             recorder.describe_histogram((*name).into(), None, (*help).into());
         }
         let handle = recorder.handle();
-        for call in names::STORE_CALLS {
-            counter_in(&recorder, names::STORE_FAILED, &[("call", call)]).increment(0);
-        }
-        Self {
+        let this = Self {
             channels: Mutex::default(),
             tallies: tally::Tallies::default(),
             connections: gauge_in(&recorder, names::CONNECTIONS, &[]),
@@ -127,12 +134,49 @@ impl Telemetry {
             handle,
             recorder,
             watch,
+            traces: None,
+        };
+        this.begin_at_zero();
+        this
+    }
+
+    /// Makes every series that belongs to no channel: whoever watches one that is not there yet sees no rise when it comes.
+    fn begin_at_zero(&self) {
+        for call in names::STORE_CALLS {
+            self.counter(names::STORE_FAILED, &[("call", call)]).increment(0);
         }
+        for answer in names::CLAIM_ANSWERS {
+            self.counter(names::CLAIMS_ASKED, &[("answer", answer)]).increment(0);
+        }
+        self.counter(names::CLAIMS_LOST, &[]).increment(0);
+        for counter in [names::ACCEPT_FAILED, names::SPANS_EXPORTED, names::SPANS_DROPPED] {
+            self.counter(counter, &[]).increment(0);
+        }
+        self.gauge(names::PURGE_LAST_RUN, &[]).set(0.0);
+        for promise in ["full", "degraded"] {
+            self.gauge(names::STORE_PROMISE, &[("promise", promise)]).set(0.0);
+        }
+        self.memory(Memory::default());
+        self.sizes(&Stats::default(), 0);
+        let revision = option_env!("HAPAX_REVISION").unwrap_or("unknown");
+        self.gauge(names::BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)]).set(1.0);
+    }
+
+    /// Has spans go to the collector that the config names. To be called before any channel is made.
+    pub fn trace_to(&mut self, otel: &Otel, instance: &str) -> Result<(), BadCalls> {
+        self.traces = Some(Arc::new(Traces::new(self, otel, instance)?));
+        Ok(())
+    }
+
+    pub fn traces(&self) -> Option<&Traces> {
+        self.traces.as_deref()
     }
 
     /// The text of `/metrics`.
     pub fn render(&self) -> String {
-        self.handle.render()
+        let mut text = self.handle.render();
+        process::show(&mut text);
+        text
     }
 
     /// Folds the samples gathered since the last call; without it histograms grow for ever.
@@ -143,7 +187,13 @@ impl Telemetry {
     /// The meters of one channel, made once.
     pub fn channel(&self, name: &str) -> ChannelTelemetry {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        self.inbox(&ChannelCounts { channel: name.to_owned(), ..ChannelCounts::default() }, 0);
+        let nothing = ChannelCounts { channel: name.to_owned(), ..ChannelCounts::default() };
+        self.inbox(&nothing, 0);
+        self.spool(&[nothing], 0);
+        for counter in [names::WITHOUT_TARGET, names::OUTBOX_REFUSED] {
+            self.counter(counter, &[("channel", name)]).increment(0);
+        }
+        self.gauge(names::OUTBOX_FULL, &[("channel", name)]).set(0.0);
         ChannelTelemetry::new(self, name)
     }
 
@@ -164,6 +214,7 @@ impl Telemetry {
 
     /// The meters of one channel's sending side, made once.
     pub fn sending(&self, channel: &str) -> SendTelemetry {
+        self.oldest_outgoing(channel, None, 0);
         SendTelemetry::new(self, channel)
     }
 
@@ -229,6 +280,7 @@ impl Telemetry {
 
     /// A call to the store failed. `call` is the method's name.
     pub fn store_unavailable(&self, call: &'static str, error: &StoreError) {
+        debug_assert!(names::STORE_CALLS.contains(&call), "`{call}` is not there from the first scrape");
         self.counter(names::STORE_FAILED, &[("call", call)]).increment(1);
         tracing::warn!(call, %error, "the store could not do its job");
         if let Some(watch) = &self.watch {

@@ -139,14 +139,29 @@ pub const INBOX_ITEMS: &str = "hapax_inbox_items";
 /// Age of the oldest item on its way, in seconds.
 pub const INBOX_OLDEST_SECONDS: &str = "hapax_inbox_oldest_seconds";
 
+/// Spans that the collector of traces took.
+pub const SPANS_EXPORTED: &str = "hapax_spans_exported_total";
+/// Spans that are lost: the collector did not take them, or too many waited for it.
+pub const SPANS_DROPPED: &str = "hapax_spans_dropped_total";
+
+/// 1; which hapax this is stands in its labels.
+pub const BUILD_INFO: &str = "hapax_build_info";
+
+/// What [`CLAIMS_ASKED`] tells apart.
+pub(super) const CLAIM_ANSWERS: &[&str] =
+    &["claimed", "taken_over", "completed", "in_progress", "held", "mismatch", "no_room", "other"];
+
 /// The calls that [`STORE_FAILED`] counts: each is there from the first scrape, at zero.
-pub(super) const STORE_CALLS: [&str; 19] = [
+pub(super) const STORE_CALLS: &[&str] = &[
     "accept",
     "amend",
     "answer",
     "begin",
+    "claims",
+    "events",
     "extend",
     "extend_outbox",
+    "inbox",
     "lease_inbox",
     "lease_outbox",
     "note_copies",
@@ -217,6 +232,8 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (CONNECTIONS_CUT, "Connections closed to make room for others"),
     (PURGED_KEYS, "Keys removed after their window"),
     (PURGED_EVENTS, "Events removed after their retention"),
+    (SPANS_EXPORTED, "Spans that the collector of traces took"),
+    (SPANS_DROPPED, "Spans that the collector of traces did not take, or that found no room to wait for it"),
 ];
 
 pub(super) const GAUGES: &[(&str, &str)] = &[
@@ -238,6 +255,7 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (OUTBOX_ITEMS, "Messages on their way out, and those in doubt"),
     (OUTBOX_OLDEST_SECONDS, "Age of the oldest message on its way out"),
     (INBOX_OLDEST_SECONDS, "Age of the oldest item on its way"),
+    (BUILD_INFO, "1; the labels say which hapax this is"),
 ];
 
 pub(super) const HISTOGRAMS: &[(&str, &str)] = &[

@@ -8,6 +8,7 @@ use metrics::Histogram;
 use tokio::sync::mpsc;
 
 use super::tally::{Count, Tally};
+use super::traces::Traces;
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -24,11 +25,12 @@ counters! {
 }
 
 pub struct SendTelemetry {
-    channel: Arc<str>,
+    pub(super) channel: Arc<str>,
     counts: Counters,
     tally: Arc<Tally>,
     seconds: Histogram,
     watch: Option<mpsc::Sender<Happening>>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 impl SendTelemetry {
@@ -39,6 +41,7 @@ impl SendTelemetry {
             tally: telemetry.tally(name),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
             watch: telemetry.watch.clone(),
+            traces: telemetry.traces.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::bot_answers::BotAnswers;
 use super::tally::{Count, Tally};
+use super::traces::Traces;
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -28,7 +29,7 @@ counters! {
 }
 
 pub struct TargetTelemetry {
-    channel: Arc<str>,
+    pub(super) channel: Arc<str>,
     /// `None`: the channel's default.
     target: Option<Arc<str>>,
     /// For the log: an account's name may be a phone number.
@@ -41,6 +42,7 @@ pub struct TargetTelemetry {
     down: Arc<DownTargets>,
     bot_answers: Arc<BotAnswers>,
     watch: Option<mpsc::Sender<Happening>>,
+    pub(super) traces: Option<Arc<Traces>>,
 }
 
 /// Enough to tell accounts apart.
@@ -124,6 +126,7 @@ impl TargetTelemetry {
             down: Arc::clone(&telemetry.down),
             bot_answers: Arc::clone(&telemetry.bot_answers),
             watch: telemetry.watch.clone(),
+            traces: telemetry.traces.clone(),
         }
     }
 

@@ -10,7 +10,7 @@ use hapax::{StoreAddress, StoreUrl};
 use hapax_domain::{Kind, Replay, RetryPolicy, limits as bounds};
 use hapax_gateway::server::{Listeners, Server};
 use hapax_gateway::settings::{
-    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings,
+    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings, TargetAccess,
 };
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::Store;
@@ -180,6 +180,7 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         replay_guard: false,
         stale_after_ms: None,
         turns: None,
+        access: TargetAccess::default(),
         sign_with: None,
         max_body: bounds::BODY_MAX_BYTES,
         concurrency: 64,
@@ -203,6 +204,7 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         limits: limits(),
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: 10_000_000 },
         resp_tls: None,
+        otel: None,
         channels: std::iter::once(waiting).chain(delivered).collect(),
     }
 }

@@ -10,8 +10,9 @@ use super::{Failure, Global, Output};
 /// List accounts that stopped sending, and why; let one send again
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An account stops when its provider says that nothing of it will be sent: a token that expired, a policy, a device that is not
-connected. Its messages wait, and other accounts go on.
+An account stops when its provider says that nothing of it will be sent: a
+token that expired, a policy, a device that is not connected. Its messages
+wait, and other accounts go on.
 
 Examples:
   hapax accounts

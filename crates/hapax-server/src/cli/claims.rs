@@ -16,11 +16,14 @@ use super::{Failure, Global, Output};
 Examples:
   hapax claims
   hapax claims --state abandoned                       whose holder went away
-  hapax claims release invoice-4711 --scope payments   it was not done: the next caller does it
-  hapax claims complete invoice-4711 --scope payments  it was done: nobody does it again
+  hapax claims release invoice-4711 --scope payments
+      it was not done: the next caller does it
+  hapax claims complete invoice-4711 --scope payments
+      it was done: nobody does it again
   hapax claims delete invoice-4711 --scope payments    forget it, done or not
 
-Columns: time claimed, scope, key, state, fence, holder, until when it is held or kept."
+Columns: time claimed, scope, key, state, fence, holder, until when it is held
+or kept."
 )]
 pub struct Claims {
     #[command(subcommand)]

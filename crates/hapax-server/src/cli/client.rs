@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use hapax_gateway::settings::TargetTls;
 use reqwest::{Method, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -34,7 +35,36 @@ impl Client {
             Some(token) => Some(token),
             None => sources::token_left(admin.store.as_ref(), global.config.as_deref())?,
         };
-        Ok(Self { http: http_client(&base)?, base, token })
+        Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token })
+    }
+
+    /// For what everybody may ask.
+    pub(super) fn without_token(global: &Global) -> Result<Self, Failure> {
+        let admin = config::load_admin(&sources::read_sources(global, Flags::default())?)?;
+        let base = match &global.server {
+            Some(url) => read_url(url)?,
+            None => read_url(&format!("http://{}", reachable(admin.address)))?,
+        };
+        Ok(Self { http: http_client(&base, &TargetTls::default())?, base, token: None })
+    }
+
+    /// For what is no JSON.
+    pub(super) async fn get_text(&self, path: &str) -> Result<String, Failure> {
+        let request = self.http.get(self.url(path)?).timeout(TIMEOUT);
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        };
+        let response = request.send().await.map_err(|why| unreachable(&self.base, &why))?;
+        let status = response.status();
+        let text = response.text().await.map_err(|why| unreachable(&self.base, &why))?;
+        if status.is_success() { Ok(text) } else { Err(refused(status, &serde_json::from_str(&text).unwrap_or_default())) }
+    }
+
+    /// What the server answered, whatever that is.
+    pub(super) async fn get_any(&self, path: &str) -> Result<(u16, Value), Failure> {
+        let (status, answer) = self.answer(Method::GET, self.url(path)?, None, &[]).await?;
+        Ok((status.as_u16(), answer))
     }
 
     pub(super) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
@@ -126,11 +156,12 @@ pub(super) fn read_url(text: &str) -> Result<Url, Failure> {
 }
 
 /// An HTTP client that never takes a proxy to this machine.
-pub(super) fn http_client(base: &Url) -> Result<reqwest::Client, Failure> {
+/// One for this address, which shows and believes what the config says of a channel's targets.
+pub(super) fn http_client(base: &Url, tls: &TargetTls) -> Result<reqwest::Client, Failure> {
     let here = base.host_str().is_some_and(|host| {
         host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     });
-    let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    let builder = tls.on(reqwest::Client::builder()).connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
     let builder = if here { builder.no_proxy() } else { builder };
     builder.build().map_err(|why| anyhow::Error::new(why).context("the HTTP client did not start").into())
 }

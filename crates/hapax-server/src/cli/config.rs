@@ -12,8 +12,10 @@ use crate::config::{DEFAULT, Flags};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hapax config init             write hapax.toml with a channel and fresh secrets for every provider
-  hapax config show             what is in force: file, environment and defaults together, secrets hidden
+  hapax config init
+      write hapax.toml with a channel and fresh secrets for every provider
+  hapax config show
+      what is in force: file, environment and defaults together, secrets hidden
   hapax config show --defaults  every key with its default and its reason")]
 pub struct ConfigCommand {
     #[command(subcommand)]

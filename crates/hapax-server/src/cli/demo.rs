@@ -21,9 +21,12 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// Watch it work: a provider that repeats itself, a bot that crashes, and hapax between them
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Starts a gateway on a free port with a store in a temporary folder. A pretend provider posts signed WhatsApp messages, four of ten webhooks
-more than once, and loses one of ten answers when the bot's replies are sent. An echo bot crashes, hangs or fails at one of eight calls.
-The sums at the end are those of the provider and the bot, not of hapax. Nothing is left behind. Exit code 1 if a message was lost or doubled.
+Starts a gateway on a free port with a store in a temporary folder. A pretend
+provider posts signed WhatsApp messages, four of ten webhooks more than once,
+and loses one of ten answers when the bot's replies are sent. An echo bot
+crashes, hangs or fails at one of eight calls. The sums at the end are those of
+the provider and the bot, not of hapax. Nothing is left behind. Exit code 1 if
+a message was lost or doubled.
 
 Examples:
   hapax demo
@@ -138,11 +141,7 @@ fn conclude(tally: Tally, output: &Output) -> Result<(), Failure> {
         let rows = [
             (tally.received, "received", format!("webhooks, for {} messages", tally.messages)),
             (tally.suppressed, "suppressed", "copies that the bot never had to handle".to_owned()),
-            (
-                tally.delivered,
-                "delivered",
-                format!("messages handled by the bot, which failed {} times on the way", tally.bot_failures),
-            ),
+            (tally.delivered, "delivered", format!("messages handled by the bot, which failed {} times", tally.bot_failures)),
             (tally.sent, "sent", format!("replies at the provider, which lost {} of its answers", tally.answers_lost)),
             (tally.lost, "lost", "messages that were taken and not handled or not answered".to_owned()),
             (tally.doubled, "doubled", "work done or replies sent more than once".to_owned()),

@@ -7,7 +7,7 @@ use clap::Args;
 use hapax::StoreUrl;
 use hapax_domain::address::hide_userinfo;
 use hapax_gateway::delivery::likely_cause;
-use hapax_gateway::settings::Channel;
+use hapax_gateway::settings::{Channel, TargetTls};
 use hapax_providers::sending::{Call, CallBody};
 use hapax_providers::{Unsigned, build, checkup};
 use http::HeaderMap;
@@ -26,9 +26,12 @@ const CLOCK_OFF_S: i64 = 30;
 /// Look for what keeps messages from arriving: config, server, store, disk, clock, bots and credentials
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Every target gets one signed webhook without an event in it, as its provider might send at any time: a bot has nothing to do for it, and
-its answer shows whether it is there and believes the signature. Every channel with a token asks its provider who it is (getMe and the
-like). Nothing is sent to anybody, and nothing is stored. It is run where hapax runs, with the same config. Exit code 1 if something fails.
+Every target gets one signed webhook without an event in it, as its provider
+might send at any time: a bot has nothing to do for it, and its answer shows
+whether it is there and believes the signature. Every channel with a token asks
+its provider who it is (getMe and the like). Nothing is sent to anybody, and
+nothing is stored. It is run where hapax runs, with the same config. Exit code
+1 if something fails.
 
 Examples:
   hapax doctor
@@ -64,12 +67,13 @@ impl Findings {
 impl Doctor {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let sources = sources::read_sources(global, Flags::default())?;
-        let config = config::load(&sources)?;
+        let mut config = config::load(&sources)?;
         if let Some(name) = self.channel.as_deref().filter(|name| !config.channels.iter().any(|channel| &*channel.name == *name))
         {
             return Err(Failure::NothingMatched(format!("the config has no channel `{name}`")));
         }
         let mut found = Findings::default();
+        as_it_runs(global, &mut config).await;
         let name = sources.file.as_ref().map_or("the defaults", |file| file.name.as_str());
         found.ok("config", format!("{name} is good: {} channels", config.channels.len()));
         let file = sources.file.as_ref().map(|file| file.name.as_str());
@@ -92,6 +96,17 @@ impl Doctor {
         }
         clock(&skews, &mut found);
         conclude(&found, output)
+    }
+}
+
+/// Channels that the running server has given a target, as `hapax listen 3000` does, have one: they are tried there.
+async fn as_it_runs(global: &Global, config: &mut Config) {
+    let Ok(client) = Client::open(global) else { return };
+    let Ok(running) = client.get("/v1/channels", &[]).await else { return };
+    for channel in config.channels.iter_mut().filter(|channel| channel.target.is_none()) {
+        let mut rows = running["channels"].as_array().into_iter().flatten();
+        let row = rows.find(|row| row["name"] == *channel.name);
+        channel.target = row.and_then(|row| row["target"].as_str()).map(str::to_owned);
     }
 }
 
@@ -166,11 +181,17 @@ async fn target(channel: &Channel, address: &str, found: &mut Findings) {
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(sample.content_type));
     let wall_ms = jiff::Timestamp::now().as_millisecond();
     let signed = build(&channel.provider).sign(Unsigned { url: Some(address), headers: &headers, body: &sample.body }, wall_ms);
+    headers.extend(channel.access.headers.clone());
     headers.extend(signed);
     let mut request = Request::new(Method::POST, url);
     *request.headers_mut() = headers;
     *request.body_mut() = Some(sample.body.into());
-    let (why, failed) = match call(request).await {
+    let client = http_client(request.url(), &channel.access.tls).map_err(|failure| failure.to_string());
+    let answered = match client {
+        Ok(client) => call(&client, request).await,
+        Err(why) => Err(why),
+    };
+    let (why, failed) = match answered {
         Ok(answer) if answer.status().is_success() => {
             return found.ok(what, format!("{shown} answered {}", answer.status().as_u16()));
         }
@@ -256,13 +277,13 @@ async fn ask(base: &str, question: Call) -> Result<Response, String> {
     if let CallBody::Whole(body) = question.body {
         *request.body_mut() = Some(body.into());
     }
-    call(request).await
+    let client = http_client(request.url(), &TargetTls::default()).map_err(|failure| failure.to_string())?;
+    call(&client, request).await
 }
 
 /// Makes one call. An address may hold a token: no error repeats it.
-async fn call(mut request: Request) -> Result<Response, String> {
+async fn call(client: &reqwest::Client, mut request: Request) -> Result<Response, String> {
     *request.timeout_mut() = Some(PATIENCE);
-    let client = http_client(request.url()).map_err(|failure| failure.to_string())?;
     client.execute(request).await.map_err(|error| {
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {

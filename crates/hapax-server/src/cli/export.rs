@@ -18,13 +18,15 @@ use super::{Failure, Global, Output};
 /// Write everything in the store to a file, to be moved to another store with `hapax import`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Stop hapax first, all instances of it: the store is read directly. One on a server cannot know whether somebody still uses it.
-The file holds everything, bodies and phone numbers among it, one JSON object a line. It is made anew, and its owner alone may read it.
-Works for every store but memory:, which ends with its process.
+Stop hapax first, all instances of it: the store is read directly. One on a
+server cannot know whether somebody still uses it. The file holds everything,
+bodies and phone numbers among it, one JSON object a line. It is made anew, and
+its owner alone may read it. Works for every store but memory:, which ends with
+its process.
 
 Examples:
   hapax export everything.ndjson
-  hapax export --store sqlite:/var/lib/hapax/hapax.db | zstd > everything.ndjson.zst")]
+  hapax export --store sqlite:/srv/hapax.db | zstd > everything.ndjson.zst")]
 pub struct Export {
     /// Where to write; `-` is the standard output
     #[arg(value_name = "FILE", default_value = "-")]

@@ -16,14 +16,16 @@ use super::{Failure, Global, Output};
 /// Put everything that `hapax export` wrote into an empty store
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Stop hapax first, and name a store that nothing was ever put into. Ids stay the same: what a provider sends again is still a copy, and
-what waited, was parked or is in doubt still does. A file is read to its end before anything is written, so one that was cut off
-changes nothing. When the import itself is cut off, the store is half filled and hapax refuses to serve it: empty it, and begin again.
-Works for every store but memory:, from any of them to any other.
+Stop hapax first, and name a store that nothing was ever put into. Ids stay the
+same: what a provider sends again is still a copy, and what waited, was parked
+or is in doubt still does. A file is read to its end before anything is
+written, so one that was cut off changes nothing. When the import itself is cut
+off, the store is half filled and hapax refuses to serve it: empty it, and
+begin again. Works for every store but memory:, from any of them to any other.
 
 Examples:
   hapax import --store postgres://hapax@db/hapax everything.ndjson
-  zstdcat everything.ndjson.zst | hapax import --store sqlite:/var/lib/hapax/hapax.db")]
+  zstdcat everything.ndjson.zst | hapax import --store sqlite:/srv/hapax.db")]
 pub struct Import {
     /// What to read; `-` is the standard input
     #[arg(value_name = "FILE", default_value = "-")]

@@ -26,8 +26,9 @@ Examples:
   hapax inbox --channel shop
   hapax inbox --json | jq '.items[] | select(.attempt > 1)'
 
-Columns: time received, event, channel, attempt (--wide), failures charged so far, state, when it is tried next or who works on it, why
-the last attempt failed.")]
+Columns: time received, event, channel, attempt (--wide), failures charged so
+far, state, when it is tried next or who works on it, why the last attempt
+failed.")]
 pub struct Inbox {
     #[command(flatten)]
     which: Which,

@@ -14,13 +14,15 @@ use hapax_gateway::telemetry::harmless::HarmlessStderr;
 use hapax_providers::samples;
 use hapax_store::Promise;
 use owo_colors::OwoColorize;
-use serde_json::json;
+use sd_notify::NotifyState;
+use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
-use super::{DEFAULT_FILE, Failure, Global, Output, load_config, sources, write_starter};
+use super::sockets::Sockets;
+use super::{DEFAULT_FILE, Failure, Global, Output, json_lines, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
 
 /// Files for everything that is not a connection from outside: the store, targets, providers.
@@ -76,10 +78,12 @@ impl Launch {
             config.limits.connections = places;
         }
         let open_files = sources::open_files(Path::new(DEFAULT_FILE).exists().then_some(DEFAULT_FILE), &config);
-        let public = bind(config.listen).await?;
-        let admin = bind_also(config.admin_listen).await?;
-        let dropin = bind_also(config.dropin_listen.filter(|_| serves_bots(&config))).await?;
-        let resp = bind_also(config.resp.as_ref().map(|resp| resp.listen)).await?;
+        let mut sockets = Sockets::handed_over()?;
+        let public = sockets.at(config.listen).await?;
+        let admin = sockets.at_also(config.admin_listen).await?;
+        let dropin = sockets.at_also(config.dropin_listen.filter(|_| serves_bots(&config))).await?;
+        let resp = sockets.at_also(config.resp.as_ref().map(|resp| resp.listen)).await?;
+        sockets.all_are_served()?;
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
         let (dropin_at, resp_at) = (dropin.as_ref().map(local).transpose()?, resp.as_ref().map(local).transpose()?);
         let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
@@ -103,7 +107,16 @@ impl Launch {
     pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, output: &Output) {
         let config = &self.config;
         if output.json {
-            return self.banner_json(output);
+            return output.json(&self.banner_json());
+        }
+        if json_lines::are_on() {
+            let fields = match self.banner_json() {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            };
+            json_lines::write("INFO", &format!("hapax {} listens on {}", env!("CARGO_PKG_VERSION"), self.url("")), fields);
+            self.warnings().for_each(|warning| output.warn(warning));
+            return;
         }
         output.line(format_args!("{} {} listens on {}", "hapax".bold(), env!("CARGO_PKG_VERSION"), self.url("")));
         if let Some(admin) = self.admin {
@@ -125,9 +138,7 @@ impl Launch {
             output.line(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
         }
         output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
-        for warning in config::warnings(config).into_iter().chain(self.open_files.iter().cloned()) {
-            output.warn(printable(&warning));
-        }
+        self.warnings().for_each(|warning| output.warn(warning));
         if let Some(file) = &self.token_file {
             output.line(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
         }
@@ -144,7 +155,13 @@ impl Launch {
         output.line("Stop with Ctrl-C.");
     }
 
-    fn banner_json(&self, output: &Output) {
+    /// What may go wrong with this config.
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        let all = config::warnings(&self.config).into_iter().chain(self.open_files.iter().cloned());
+        all.map(|warning| printable(&warning))
+    }
+
+    fn banner_json(&self) -> Value {
         let config = &self.config;
         let channel = |channel: &Channel| {
             let target = channel.target.as_deref().map(hide_userinfo);
@@ -154,7 +171,7 @@ impl Launch {
             }
             shown
         };
-        output.json(&json!({
+        json!({
             "listen": self.url(""),
             "admin_listen": self.admin.map(|address| format!("http://{address}")),
             "dropin_listen": self.for_bots(),
@@ -162,7 +179,7 @@ impl Launch {
             "channels": config.channels.iter().map(channel).collect::<Vec<_>>(),
             "store": store_words(&config.store, &self.server.store().promise()),
             "new_admin_token_file": self.token_file.as_ref().map(|file| file.display().to_string()),
-        }));
+        })
     }
 
     fn row(&self, channel: &Channel, bot: Option<&str>) -> Vec<String> {
@@ -222,10 +239,12 @@ impl Launch {
 /// Runs until SIGTERM or Ctrl-C, then stops in order; a second signal stops at once.
 pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
     let stop = CancellationToken::new();
+    tell_service_manager(&[NotifyState::Ready]);
     tokio::spawn({
         let stop = stop.clone();
         async move {
             told_to_stop().await;
+            tell_service_manager(&[NotifyState::Stopping]);
             tracing::info!("stopping: nothing more is leased, deliveries under way get time to end");
             stop.cancel();
             told_to_stop().await;
@@ -233,6 +252,13 @@ pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
         }
     });
     launch.run(stop).await
+}
+
+/// Says how far we are, where somebody asked for it (`Type=notify`).
+fn tell_service_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager could not be told; it may believe that hapax did not start");
+    }
 }
 
 pub(super) async fn told_to_stop() {
@@ -271,24 +297,6 @@ pub(super) fn as_called() -> String {
 
 fn serves_bots(config: &Config) -> bool {
     config.channels.iter().any(|channel| channel.dropin.is_some())
-}
-
-async fn bind_also(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
-    match address {
-        Some(address) => Ok(Some(bind(address).await?)),
-        None => Ok(None),
-    }
-}
-
-pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|why| {
-        let todo = match why.kind() {
-            std::io::ErrorKind::AddrInUse => "; is another hapax running? Choose another with --listen",
-            std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose another with --listen",
-            _ => "",
-        };
-        Failure::plain(format!("cannot listen on {address}: {why}{todo}"))
-    })
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {

@@ -32,13 +32,16 @@ const PREVIEW_CHARS: usize = 60;
 /// Serve, and print one line for every event and every suppressed copy
 #[derive(Args)]
 #[command(after_help = "\
-Channels without a target deliver to the address given here. Without one hapax itself plays the bot and takes everything with 200,
-so there is nothing else to set up.
+Channels without a target deliver to the address given here. Without one hapax
+itself plays the bot and takes everything with 200, so there is nothing else to
+set up.
 
 Examples:
   hapax listen                                 hapax plays the bot
-  hapax listen 3000/webhook                    your bot is on http://127.0.0.1:3000/webhook
-  hapax listen 3000                            the same: /webhook is tried where no path is named
+  hapax listen 3000/webhook
+      your bot is on http://127.0.0.1:3000/webhook
+  hapax listen 3000
+      the same: /webhook is tried where no path is named
   hapax listen https://bot.example/in")]
 pub struct Listen {
     /// Where the bot is: a port of this machine with its path, or an address

@@ -15,8 +15,9 @@ Examples:
   hapax messages 700001__5511988887777
   hapax messages msg_1mgk0ca1a
 
-Columns of a thread: time, id, in or out, status of what goes out, the text. One message is told with every try, so that it can be
-seen why it failed or is in doubt.")]
+Columns of a thread: time, id, in or out, status of what goes out, the text.
+One message is told with every try, so that it can be seen why it failed or is
+in doubt.")]
 pub struct Messages {
     /// A thread, written account__peer as `hapax threads` shows it, or a message, msg_..
     #[arg(value_name = "ID", value_parser = read_which)]

@@ -21,9 +21,11 @@ mod export;
 mod failure;
 mod import;
 mod inbox;
+mod json_lines;
 mod launch;
 mod list;
 mod listen;
+mod man;
 mod messages;
 mod moved;
 mod once;
@@ -31,6 +33,7 @@ mod openapi;
 mod outbox;
 mod output;
 mod purge;
+mod ready;
 mod redrive;
 mod replay;
 mod send;
@@ -38,6 +41,7 @@ mod serve;
 mod shadow;
 mod show;
 mod shown;
+mod sockets;
 mod sources;
 mod stats;
 mod store_direct;
@@ -45,6 +49,7 @@ mod story;
 mod table;
 mod threads;
 mod token;
+mod top;
 mod trigger;
 
 #[cfg(test)]
@@ -61,16 +66,21 @@ pub use sources::{DEFAULT_FILE, fresh_secret, load_config, read_sources, write_s
 
 const AFTER_HELP: &str = "\
 Try it:
-  hapax demo                                   watch copies, crashes and lost answers come to nothing
-  hapax serve                                  start with no config at all
-  hapax trigger whatsapp.text --times 5        post one signed message five times
-  hapax events                                 what came in
-  hapax show latest                            one event: headers, body, the bot's answer
-  hapax story latest                           everything that happened to it
-  hapax send --to 5511988887777 --text hello   send a message, once
+  hapax demo                             copies, crashes and lost answers, and
+                                         what comes of them: nothing
+  hapax serve                            start with no config at all
+  hapax trigger whatsapp.text --times 5  post one signed message five times
+  hapax events                           what came in
+  hapax show latest                      one event: headers, body, the bot's
+                                         answer
+  hapax story latest                     everything that happened to it
+  hapax send --to 5511988887777 --text hello
+                                         send a message, once
 
-Exit codes: 0 ok (an empty list too), 1 failure, 2 usage, 3 bad config, 4 server or store not reachable, 5 no such ID.
-Set NO_COLOR to have no colours; piped output is tab-separated without a head, ids and times in full.";
+Exit codes: 0 ok (an empty list too), 1 failure, 2 usage, 3 bad config,
+4 server or store not reachable, 5 no such ID.
+Set NO_COLOR to have no colours; piped output is tab-separated without a head,
+ids and times in full.";
 
 /// hapax stands between webhooks and your bot, and makes each message take effect once.
 #[derive(Parser)]
@@ -125,6 +135,7 @@ pub enum Command {
     Replay(replay::Replay),
     Redrive(redrive::Redrive),
     Stats(stats::Stats),
+    Top(top::Top),
     Purge(purge::Purge),
     Token(token::Token),
     Audit(audit::Audit),
@@ -132,8 +143,10 @@ pub enum Command {
     Import(import::Import),
     Check(check::Check),
     Doctor(doctor::Doctor),
+    Ready(ready::Ready),
     Config(config::ConfigCommand),
     Completions(completions::Completions),
+    Man(man::Man),
     Openapi(openapi::Openapi),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -163,15 +176,18 @@ impl Command {
             Command::Replay(command) => command.run(global, output).await,
             Command::Redrive(command) => command.run(global, output).await,
             Command::Stats(command) => command.run(global, output).await,
+            Command::Top(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Audit(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
             Command::Doctor(command) => command.run(global, output).await,
+            Command::Ready(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),
             Command::Config(command) => command.run(global, output),
             Command::Completions(command) => command.run(output),
+            Command::Man(command) => command.run(output),
             Command::Openapi(command) => command.run(output),
             Command::Bench(command) => command.run(output).await,
             Command::BenchServer(command) => command.run().await,

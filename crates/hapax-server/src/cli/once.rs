@@ -30,15 +30,20 @@ const NOT_STARTED: u8 = 127;
 /// Run a command once across machines
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The first to come runs it. Who comes while it runs is told so (exit code 75), or waits with --wait; who comes later gets the same output and
-exit code, without running anything, for as long as --ttl says. The first megabyte of output is kept.
+The first to come runs it. Who comes while it runs is told so (exit code 75),
+or waits with --wait; who comes later gets the same output and exit code,
+without running anything, for as long as --ttl says. The first megabyte of
+output is kept.
 
-Whoever runs it sends a heartbeat. If its machine dies, the next caller runs the command after the lease; with --on-abandoned hold it waits
-for a person (`hapax claims`). If the heartbeat is lost, the command is ended (exit code 70). A command that is killed by a signal has not
-been done: the next caller runs it again.
+Whoever runs it sends a heartbeat. If its machine dies, the next caller runs
+the command after the lease; with --on-abandoned hold it waits for a person
+(`hapax claims`). If the heartbeat is lost, the command is ended (exit code
+70). A command that is killed by a signal has not been done: the next caller
+runs it again.
 
 Examples:
-  hapax once backup-$(date +%F) -- /usr/local/bin/backup     the same line in the crontab of two hosts
+  hapax once backup-$(date +%F) -- /usr/local/bin/backup
+      the same line in the crontab of two hosts
   hapax once invoice-4711 --on-abandoned hold --wait 5m -- ./pay 4711
   hapax once migrate-v7 --ttl 30d --wait 10m -- ./migrate && ./serve")]
 pub struct Once {

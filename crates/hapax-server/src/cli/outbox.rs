@@ -19,11 +19,14 @@ Examples:
   hapax outbox account:700001 text:invoice
   hapax outbox --unknown              those whose outcome nobody knows
   hapax messages msg_..               what is known about one
-  hapax outbox retry msg_..           send it once more: if it did go out, it arrives twice
-  hapax outbox cancel msg_..          do not send it, or give up waiting for its outcome
+  hapax outbox retry msg_..
+      send it once more: if it did go out, it arrives twice
+  hapax outbox cancel msg_..
+      do not send it, or give up waiting for its outcome
 
-Columns: time queued, id, channel, account (--wide), peer, tries, state, when it is tried next or the provider is asked about it or who
-works on it, why the last try failed."
+Columns: time queued, id, channel, account (--wide), peer, tries, state, when
+it is tried next or the provider is asked about it or who works on it, why the
+last try failed."
 )]
 pub struct Outbox {
     #[command(subcommand)]
@@ -47,7 +50,8 @@ pub struct Outbox {
 enum Change {
     /// Send a message that failed or is in doubt once more
     #[command(after_help = "\
-A message in doubt may have gone out: then it arrives twice. `hapax messages ID` shows what is known.
+A message in doubt may have gone out: then it arrives twice. `hapax messages
+ID` shows what is known.
 
 Example:
   hapax outbox retry msg_1mgk0ca1a")]

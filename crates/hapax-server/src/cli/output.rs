@@ -6,8 +6,9 @@ use std::io::{IsTerminal, Write};
 use hapax_gateway::telemetry::harmless::{harmless, steers};
 use hapax_store::clock::{Clock, SystemClock};
 use owo_colors::OwoColorize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::json_lines;
 use super::table::{self, Look};
 
 /// The two streams of a command, and how to write on them.
@@ -66,15 +67,24 @@ impl Output {
 
     /// Says something beside the answer, so that pipes do not get it.
     pub fn note(&self, words: impl Display) {
+        if json_lines::are_on() {
+            return json_lines::write("ERROR", &words.to_string(), Map::new());
+        }
         let _ = writeln!(anstream::stderr(), "{}", fitting(&words.to_string()));
     }
 
     pub fn warn(&self, words: impl Display) {
+        if json_lines::are_on() {
+            return json_lines::write("WARN", &words.to_string(), Map::new());
+        }
         let words = fitting(&format!("warning: {words}"));
         let _ = writeln!(anstream::stderr(), "{}", words.replacen("warning:", &"warning:".yellow().bold().to_string(), 1));
     }
 
     pub fn complain(&self, words: impl Display) {
+        if json_lines::are_on() {
+            return json_lines::write("ERROR", &words.to_string(), Map::new());
+        }
         let words = fitting(&format!("hapax: {words}"));
         let _ = writeln!(anstream::stderr(), "{}", words.replacen("hapax:", &"hapax:".red().bold().to_string(), 1));
     }

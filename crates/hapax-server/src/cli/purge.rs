@@ -9,7 +9,8 @@ use super::{Failure, Global, Output};
 /// Remove now what is past its time: keys after `window`, finished events after `retention`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-hapax does this by itself while it runs. What waits or is parked is never removed.
+hapax does this by itself while it runs. What waits or is parked is never
+removed.
 
 Example:
   hapax purge")]

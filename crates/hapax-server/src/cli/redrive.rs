@@ -10,7 +10,8 @@ use super::{Failure, Global, Output, event_arg};
 /// Put parked items back in line, their failures forgotten
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Mend the cause first: what fails again is parked again. `hapax parked` lists what there is.
+Mend the cause first: what fails again is parked again. `hapax parked` lists
+what there is.
 
 Examples:
   hapax redrive latest

@@ -13,15 +13,16 @@ use super::{Failure, Global, Output};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hapax send --account 700001 --to 5511988887777 --text \"Your order is on its way\"
+  hapax send --account 700001 --to 5511988887777 --text \"It is on its way\"
   hapax send --channel helpbot --to 77 --text hello --wait 10
-  hapax send --account 700001 --to 5511988887777 --text hello --request-id order-4711
-  hapax send --account 700001 --to 5511988887777 --text \"See you tomorrow\" --at 2026-12-24T18:00:00+01:00
+  hapax send --to 5511988887777 --text hello --request-id order-4711
+  hapax send --to 5511988887777 --text hello --at 2026-12-24T18:00:00+01:00
   hapax send --channel helpbot --to 77 --payload '{\"method\":\"sendDice\"}'
 
-The same --request-id again is the same message: nothing is sent twice, and the answer says what became of the first. With other
-content it is refused. Without --wait the command ends when the message is stored; `hapax messages ID` follows it.
-With --wait it ends with code 1 when the message failed or is in doubt.")]
+The same --request-id again is the same message: nothing is sent twice, and the
+answer says what became of the first. With other content it is refused. Without
+--wait the command ends when the message is stored; `hapax messages ID` follows
+it. With --wait it ends with code 1 when the message failed or is in doubt.")]
 pub struct Send {
     /// Whom it is for: a number with country code, a chat id
     #[arg(long, value_name = "PEER", allow_hyphen_values = true)]

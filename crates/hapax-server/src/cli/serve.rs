@@ -6,14 +6,16 @@ use clap::Args;
 use hapax_gateway::telemetry::Telemetry;
 
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
-use super::{Failure, Global, Output, sources};
+use super::{Failure, Global, Output, json_lines, sources};
 use crate::config::{Config, Flags};
 
 /// Take webhooks in and deliver them, until stopped
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without a config file one is written: hapax.toml, with one channel per provider and fresh secrets. Events are kept in hapax.db.
-SIGTERM and Ctrl-C stop it cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the rest is handed back.
+Without a config file one is written: hapax.toml, with one channel per provider
+and fresh secrets. Events are kept in hapax.db. SIGTERM and Ctrl-C stop it
+cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the
+rest is handed back.
 
 Examples:
   hapax serve
@@ -30,7 +32,14 @@ pub struct Serve {
 impl Serve {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
-        let (config, written) = prepare(global, flags)?;
+        let prepared = prepare(global, flags);
+        if prepared.is_err() && json_lines::are_asked_for(global) {
+            json_lines::begin();
+        }
+        let (config, written) = prepared?;
+        if config.log.json {
+            json_lines::begin();
+        }
         start_logs(&config.log.filter, config.log.json)?;
         run(config, global.config.as_deref(), written.as_deref(), output).await
     }

@@ -12,7 +12,8 @@ use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use serde_json::{Value, json};
 
 use super::bot_address::read_server;
-use super::launch::{bind, told_to_stop};
+use super::launch::told_to_stop;
+use super::sockets::bind;
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Flags};
 
@@ -22,17 +23,21 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Stand before a bot, change nothing, and count the copies and double sends that hapax would have spared it
 #[derive(Args)]
 #[command(after_help = "\
-Point the provider at --listen (through the tunnel or proxy that leads to your bot today). Everything is passed on at once, in both
-directions and as it is; nothing is kept on disk. A report is printed every now and then, and at the end (Ctrl-C).
-To count double sends too, let the bot call --send-listen in place of its provider.
+Point the provider at --listen (through the tunnel or proxy that leads to your
+bot today). Everything is passed on at once, in both directions and as it is;
+nothing is kept on disk. A report is printed every now and then, and at the end
+(Ctrl-C). To count double sends too, let the bot call --send-listen in place of
+its provider.
 
-Without --channel there is no secret, so signatures are not checked: whoever can post is counted.
+Without --channel there is no secret, so signatures are not checked: whoever
+can post is counted.
 
 Examples:
   hapax shadow --provider telegram --to http://127.0.0.1:3000
   hapax shadow --provider telegram --to http://127.0.0.1:3000 \\
                --send-listen 127.0.0.1:4301 --send-to https://api.telegram.org
-  hapax shadow --channel shop                     provider, secret and target of a channel in hapax.toml")]
+  hapax shadow --channel shop
+      provider, secret and target of a channel in hapax.toml")]
 pub struct Shadow {
     /// Whose webhooks these are: telegram, whatsapp, stripe, ..
     #[arg(long, value_name = "NAME", required_unless_present = "channel", conflicts_with = "channel")]

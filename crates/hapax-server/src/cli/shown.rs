@@ -52,6 +52,8 @@ pub(super) struct Shown {
     limits: ShownLimits,
     claims: ShownClaims,
     log: ShownLog,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otel: Option<ShownOtel>,
     channel: BTreeMap<String, ShownChannel>,
 }
 
@@ -81,6 +83,15 @@ struct ShownLog {
 }
 
 #[derive(Debug, Serialize)]
+struct ShownOtel {
+    endpoint: String,
+    service_name: String,
+    sample: u8,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, &'static str>,
+}
+
+#[derive(Debug, Serialize)]
 struct ShownChannel {
     provider: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +100,10 @@ struct ShownChannel {
     verify_token: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    target_headers: BTreeMap<String, &'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_tls: Option<&'static str>,
     mode: &'static str,
     deliver: Vec<&'static str>,
     window: String,
@@ -194,6 +209,12 @@ pub(super) fn show(config: &Config) -> Shown {
             max: config.claims.max,
         },
         log: ShownLog { filter: config.log.filter.clone(), json: config.log.json },
+        otel: config.otel.as_ref().map(|otel| ShownOtel {
+            endpoint: otel.endpoint.clone(),
+            service_name: otel.service_name.clone(),
+            sample: otel.sample_percent,
+            headers: otel.headers.keys().map(|name| (name.to_string(), HIDDEN)).collect(),
+        }),
         channel: config.channels.iter().map(|channel| (channel.name.to_string(), show_channel(config, channel))).collect(),
     }
 }
@@ -206,6 +227,8 @@ fn show_channel(config: &Config, channel: &Channel) -> ShownChannel {
         verify_token: verify_token.then_some(HIDDEN),
         target: channel.target.as_deref().map(hide_userinfo),
         targets: channel.shown_targets(),
+        target_headers: channel.access.headers.keys().map(|name| (name.to_string(), HIDDEN)).collect(),
+        target_tls: (!channel.access.tls.is_usual()).then_some(HIDDEN),
         mode: channel.mode.name(),
         deliver: channel
             .deliver

@@ -280,3 +280,17 @@ fn files_that_others_may_read_are_named() {
     let said = named(0o640);
     assert!(said.len() == 2 && said[0].contains("chmod 600") && said[1].contains("hapax.db"), "{said:?}");
 }
+
+/// What is written by hand is not wrapped again: clap breaks only what is one paragraph.
+#[test]
+fn help_texts_fit_a_terminal_of_eighty_columns() {
+    fn look(command: &clap::Command, too_long: &mut Vec<String>) {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long = after.lines().filter(|line| line.chars().count() > 80);
+        too_long.extend(long.map(|line| format!("{}: {line}", command.get_name())));
+        command.get_subcommands().for_each(|below| look(below, too_long));
+    }
+    let mut too_long = Vec::new();
+    look(&Cli::command(), &mut too_long);
+    assert!(too_long.is_empty(), "{too_long:#?}");
+}

@@ -22,7 +22,8 @@ Examples:
   hapax threads pause 700001__5511988887777     answer it yourself: the bot gets nothing of it
   hapax threads resume 700001__5511988887777    hand it back
 
-Columns: time of the last message, thread, channel, unread, in or out, the last text."
+Columns: time of the last message, thread, channel, unread, in or out, the last
+text."
 )]
 pub struct Threads {
     #[command(subcommand)]

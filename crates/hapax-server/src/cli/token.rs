@@ -14,9 +14,11 @@ use super::{Failure, Global, Output, sources};
 /// Make, list and revoke tokens for people and programs, and links to sign in with
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Scopes: `read` looks, `send` sends messages and sees to them, `work` pulls and settles, `admin` does everything. A token limited to
-channels sees and does only what is theirs. The server keeps a hash; the token itself is shown once. A revoked token stops working
-at once, and within a few seconds on other instances.
+Scopes: `read` looks, `send` sends messages and sees to them, `work` pulls and
+settles, `admin` does everything. A token limited to channels sees and does
+only what is theirs. The server keeps a hash; the token itself is shown once. A
+revoked token stops working at once, and within a few seconds on other
+instances.
 
 Examples:
   hapax token create dashboard --scope read

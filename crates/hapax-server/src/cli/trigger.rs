@@ -19,23 +19,29 @@ const TIMES_MAX: u32 = 100_000;
 /// Have a running hapax post a signed sample at its own door, as often as you like: copies are suppressed
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The server signs with the channel's own secret, which never leaves it; so this needs a token of scope `admin`. All posts are the
-same message: the first is accepted, the others are copies.
+The server signs with the channel's own secret, which never leaves it; so this
+needs a token of scope `admin`. All posts are the same message: the first is
+accepted, the others are copies.
 
 Examples:
   hapax trigger whatsapp.text --times 5
   hapax trigger telegram.callback --channel helpbot
   hapax trigger stripe.invoice_paid --times 50 --concurrent
-  hapax trigger whatsapp.text --nonce 7        the same message as the last time with --nonce 7 today
+  hapax trigger whatsapp.text --nonce 7
+      the same message as the last time with --nonce 7 today
 
-A nonce makes the ids and the times of a sample. One that is made here (it is printed at the end) says its own second: with it, the sample
-is the same message whenever you repeat it. With any other number it is the same for the rest of the day (UTC); on the next day it has
-the same id and another time, which is a conflict.
+A nonce makes the ids and the times of a sample. One that is made here (it is
+printed at the end) says its own second: with it, the sample is the same
+message whenever you repeat it. With any other number it is the same for the
+rest of the day (UTC); on the next day it has the same id and another time,
+which is a conflict.
 
-Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch, messenger.text, messenger.delivery, instagram.text,
-telegram.text, telegram.callback, gowa.text, gowa.ack,
-evolution.text, evolution.status, waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping, standard.event,
-shopify.orders_create, slack.message, slack.mention, twilio.sms, twilio.status, generic.json")]
+Samples: whatsapp.text, whatsapp.image, whatsapp.status, whatsapp.batch,
+messenger.text, messenger.delivery, instagram.text, telegram.text,
+telegram.callback, gowa.text, gowa.ack, evolution.text, evolution.status,
+waha.text, waha.ack, stripe.invoice_paid, github.push, github.ping,
+standard.event, shopify.orders_create, slack.message, slack.mention,
+twilio.sms, twilio.status, generic.json")]
 pub struct Trigger {
     /// What to send
     #[arg(value_name = "PROVIDER.KIND", value_parser = read_name)]

@@ -13,8 +13,8 @@ use secrecy::SecretString;
 use super::mistake::Mistakes;
 use super::secret::{self, Unsigned, read_secret};
 use super::section::{Found, Section, refuse_unknown};
-use super::tree::{Node, Table};
-use super::{dropin, evolution, generic, send, targets, turns, twilio};
+use super::tree::{Environment, Node, Table};
+use super::{dropin, evolution, generic, send, target_access, targets, turns, twilio};
 
 const KEYS: &[&str] = &[
     "provider",
@@ -119,7 +119,7 @@ pub fn usual_window_ms(provider: &str) -> Option<i64> {
 }
 
 fn known_keys() -> Vec<&'static str> {
-    [KEYS, &send::KEYS, &dropin::KEYS].concat()
+    [KEYS, &send::KEYS, &dropin::KEYS, &target_access::KEYS].concat()
 }
 
 /// Reports keys of `[defaults]` that no channel has.
@@ -135,6 +135,7 @@ pub(super) fn read(
     own: &Found<'_>,
     section: &Section<'_>,
     embedded: bool,
+    env: &Environment<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<Channel> {
     let table = own.table(mistakes)?;
@@ -148,6 +149,7 @@ pub(super) fn read(
     // Everything is read before anything is given up: all mistakes are reported at once.
     let facts = facts.unwrap_or(&UNKNOWN);
     let (target, targets) = targets::read(section, facts.name, mistakes);
+    let access = target_access::read(section, target.iter().chain(targets.values()), env, mistakes);
     let mode = read_mode(own, section, mistakes);
     let deliver = section.get("deliver").and_then(|found| read_deliver(&found, mistakes));
     let window_ms = read_window(section, facts, mistakes);
@@ -177,6 +179,7 @@ pub(super) fn read(
         provider: provider?,
         target,
         targets,
+        access,
         mode,
         deliver: deliver.unwrap_or_else(everything),
         window_ms,

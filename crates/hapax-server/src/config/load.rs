@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Config, DEFAULT, Log, channel, claims, dropin, resp, web};
+use super::{Config, DEFAULT, Log, channel, claims, dropin, otel, resp, web};
 
 const TOP_KEYS: &[&str] = &[
     "listen",
@@ -36,10 +36,10 @@ const TOP_KEYS: &[&str] = &[
     "limits",
     "claims",
     "log",
+    "otel",
     "defaults",
     "channel",
 ];
-const TOP_KEYS_LATER: &[&str] = &["otel"];
 const LIMIT_KEYS: &[&str] =
     &["connections", "header_timeout", "body_timeout", "bodies", "store_queue", "disk_floor", "cache_keys", "outbox"];
 const LOG_KEYS: &[&str] = &["filter", "json"];
@@ -118,7 +118,7 @@ impl Layers {
             Some(file) => tree::read(&Arc::from(file.name.as_str()), &file.text, &sources.env, mistakes),
             None => Table::new(),
         };
-        refuse_unknown(&file, "", TOP_KEYS, TOP_KEYS_LATER, mistakes);
+        refuse_unknown(&file, "", TOP_KEYS, &[], mistakes);
         let default = tree::read(&Arc::from("default.toml"), DEFAULT, &sources.env, mistakes);
         Self { flags: flag_layer(&sources.flags), env: env_layer(&sources.env, mistakes), file, default }
     }
@@ -160,8 +160,9 @@ impl Layers {
         let (limits, engine) = self.limits(mistakes);
         let claims = claims::read(self.section("claims", mistakes), mistakes);
         let log = self.log(mistakes);
+        let otel = otel::read(self.section("otel", mistakes), mistakes);
         let embedded = store.as_ref().is_none_or(StoreUrl::is_embedded);
-        let channels = self.channels(embedded, mistakes);
+        let channels = self.channels(embedded, env, mistakes);
         let (dropin_listen, dropin_public) = self.dropin(listen, admin_listen, &channels, mistakes);
         let resp_listen = top.get("resp_listen").and_then(|found| read_address(&found, mistakes));
         let resp = resp::read(&top, resp_listen, &[listen, admin_listen, dropin_listen], env, mistakes);
@@ -184,6 +185,7 @@ impl Layers {
             claims,
             engine,
             log,
+            otel,
             channels,
         })
     }
@@ -245,7 +247,7 @@ impl Layers {
         Log { filter: filter.unwrap_or_default(), json: json.unwrap_or_default() }
     }
 
-    fn channels(&self, embedded: bool, mistakes: &mut Mistakes) -> Vec<Channel> {
+    fn channels(&self, embedded: bool, env: &Environment<'_>, mistakes: &mut Mistakes) -> Vec<Channel> {
         let defaults = self.section("defaults", mistakes);
         defaults.iter().for_each(|(_, table)| channel::check_defaults(table, mistakes));
         let Some(entry) = self.file.get("channel") else { return Vec::new() };
@@ -263,7 +265,7 @@ impl Layers {
                 _ => own.refuse(mistakes, "a channel is a table; write [channel.NAME] and its keys below"),
             }
             if matches!(entry.node, Node::Table(_)) {
-                channels.extend(channel::read(name, &own, &Section::new(layers), embedded, mistakes));
+                channels.extend(channel::read(name, &own, &Section::new(layers), embedded, env, mistakes));
             }
         }
         dropin::check_tokens(table, &channels, mistakes);

@@ -5,13 +5,16 @@ mod claims;
 mod dropin;
 mod evolution;
 mod generic;
+mod headers;
 mod load;
 mod mistake;
+mod otel;
 mod resp;
 mod secret;
 mod section;
 mod send;
 mod starter;
+mod target_access;
 mod targets;
 mod tree;
 mod turns;
@@ -37,7 +40,7 @@ pub use warnings::{notes, warnings};
 pub use web::Web;
 
 use hapax::{Options, StoreUrl};
-use hapax_gateway::settings::{Channel, Claims, Limits, Network, OnStoreFailure, Settings};
+use hapax_gateway::settings::{Channel, Claims, Limits, Network, OnStoreFailure, Otel, Settings};
 
 /// The commented default: the weakest layer of every config, and its manual.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -76,6 +79,8 @@ pub struct Config {
     /// The bounds of the embedded store.
     pub engine: Options,
     pub log: Log,
+    /// Who collects traces.
+    pub otel: Option<Otel>,
     /// By name.
     pub channels: Vec<Channel>,
 }
@@ -103,6 +108,7 @@ impl Config {
             stop_grace_ms: self.stop_grace_ms,
             limits: self.limits.clone(),
             claims: self.claims,
+            otel: self.otel.clone(),
             resp_tls: self.resp.as_ref().and_then(|resp| resp.tls.as_ref()).map(|files| files.tls.clone()),
             channels: self.channels.iter().map(resolved).collect(),
         }

@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod target_access;
 mod targets;
 mod turns;
 mod typing;
@@ -269,6 +270,7 @@ chanel = 1
 [limits]
 connections = "many"
 [otel]
+sample = 101
 [log]
 filter = "a=b=c"
 [channel.shop]
@@ -307,27 +309,27 @@ hapax.toml:2: store: this names no store; write "sqlite:hapax.db", "postgres://.
 hapax.toml:3: admin_token: the admin token is too short (5 bytes, at least 16); make one with `openssl rand -hex 24`, or leave it out and hapax makes one
 hapax.toml:4: chanel: `chanel` is not a key here; did you mean `channel`?
 hapax.toml:6: limits.connections: expected a whole number, found a text
-hapax.toml:7: otel: `otel` is not available in this version; take it out
-hapax.toml:9: log.filter: `a=b=c` is not a log filter; write "info" or "hapax=debug,info"
-hapax.toml:12: channel.shop.secret: `secret` is GOWA's default and known to everybody; make one with `openssl rand -hex 24` and set it at the provider too
-hapax.toml:13: channel.shop.window: 400d is out of range; write "1s" to "365d"
-hapax.toml:15: channel.shop.lease: expected a time with its unit, like "30s", "5m" or "8d", found a number
-hapax.toml:16: channel.shop.mode: `push` is none of "queue", "proxy", "pull"; did you mean `pull`?
-hapax.toml:17: channel.Tele: the name is part of the address /in/NAME; use 1 to 64 of a-z, 0-9, `-` and `_`
-hapax.toml:18: channel.Tele.provider: `telegramm` is none of PROVIDERS; did you mean `telegram`?
-hapax.toml:19: channel.Tele.secret: `${TG_SECRET}` is not set; set it in the environment, or `TG_SECRET_FILE`
-hapax.toml:20: channel.Tele.timeout: `soon` is not a time with its unit, like "30s", "5m" or "8d"
-hapax.toml:21: channel.Tele.deliver: `messages` is none of "message", "status", "reaction", "edit", "delete", "action", "notice", "echo"; did you mean `message`?
-hapax.toml:25: channel.pay.secrets: both `secret` and `secrets` are set; keep `secrets = [..]` while rotating, else `secret`
-hapax.toml:26: channel.pay.verify_token: `verify_token` is for Meta's providers (whatsapp, messenger, instagram), this is "stripe"; take it out
-hapax.toml:27: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
-hapax.toml:28: channel.pay.on_store_failure: `spol` is none of "retry", "spool", "pass", "drop"; did you mean `spool`?
-hapax.toml:29: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
-hapax.toml:31: channel.open.mode: mode "proxy" answers with what the target says, and channel.open has no `target`; add one
-hapax.toml:32: channel.open.max_body: `1TB` is not a size with its unit, like "4MB"
-hapax.toml:36: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
-hapax.toml:37: channel.own.signature.headr: `headr` is not a key here; did you mean `header`?
-hapax.toml:37: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
+hapax.toml:8: otel.sample: 101 is out of range; write 0 to 100
+hapax.toml:10: log.filter: `a=b=c` is not a log filter; write "info" or "hapax=debug,info"
+hapax.toml:13: channel.shop.secret: `secret` is GOWA's default and known to everybody; make one with `openssl rand -hex 24` and set it at the provider too
+hapax.toml:14: channel.shop.window: 400d is out of range; write "1s" to "365d"
+hapax.toml:16: channel.shop.lease: expected a time with its unit, like "30s", "5m" or "8d", found a number
+hapax.toml:17: channel.shop.mode: `push` is none of "queue", "proxy", "pull"; did you mean `pull`?
+hapax.toml:18: channel.Tele: the name is part of the address /in/NAME; use 1 to 64 of a-z, 0-9, `-` and `_`
+hapax.toml:19: channel.Tele.provider: `telegramm` is none of PROVIDERS; did you mean `telegram`?
+hapax.toml:20: channel.Tele.secret: `${TG_SECRET}` is not set; set it in the environment, or `TG_SECRET_FILE`
+hapax.toml:21: channel.Tele.timeout: `soon` is not a time with its unit, like "30s", "5m" or "8d"
+hapax.toml:22: channel.Tele.deliver: `messages` is none of "message", "status", "reaction", "edit", "delete", "action", "notice", "echo"; did you mean `message`?
+hapax.toml:26: channel.pay.secrets: both `secret` and `secrets` are set; keep `secrets = [..]` while rotating, else `secret`
+hapax.toml:27: channel.pay.verify_token: `verify_token` is for Meta's providers (whatsapp, messenger, instagram), this is "stripe"; take it out
+hapax.toml:28: channel.pay.target: the target is not an http:// or https:// address; write "http://127.0.0.1:3000/webhook"
+hapax.toml:29: channel.pay.on_store_failure: `spol` is none of "retry", "spool", "pass", "drop"; did you mean `spool`?
+hapax.toml:30: channel.open: no `secret`: anybody could post here; add the one that the provider signs with
+hapax.toml:32: channel.open.mode: mode "proxy" answers with what the target says, and channel.open has no `target`; add one
+hapax.toml:33: channel.open.max_body: `1TB` is not a size with its unit, like "4MB"
+hapax.toml:37: channel.own.id: `data.id` is none of `header:Name`, `/json/pointer`, `$.json.path`
+hapax.toml:38: channel.own.signature.headr: `headr` is not a key here; did you mean `header`?
+hapax.toml:38: channel.own.signature.type: `hmac-md5` is none of "hmac-sha256", "hmac-sha512", "token", "basic", "none"
 26 mistakes in the config"#;
 
 #[test]

@@ -74,7 +74,8 @@ fn nobody_is_delivered_to(config: &Config) -> Option<String> {
     let waiting: Vec<_> = config.channels.iter().filter(waits).map(|channel| &*channel.name).collect();
     let names = Some(waiting.join(", ")).filter(|names| !names.is_empty())?;
     Some(format!(
-        "no `target` in channel {names}: its events are kept waiting until there is one, or a worker pulls them (POST /v1/pull)"
+        "no `target` in channel {names}: its events are kept waiting until there is one (`hapax listen PORT` gives it one), or a worker \
+         pulls them (POST /v1/pull)"
     ))
 }
 
