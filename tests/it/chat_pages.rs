@@ -35,7 +35,8 @@ impl<'r> Browser<'r> {
     async fn sign_in(rig: &'r Rig, token: &str) -> Self {
         let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().expect("a client");
         let mut browser = Self { rig, client, cookie: String::new() };
-        let request = browser.client.post(rig.url("/sign-in")).header("origin", browser.rig.url("")).form(&[("token", token)]);
+        let request = browser.client.post(rig.url("/sign-in")).header("origin", browser.rig.url(""));
+        let request = filled_in(request, &[("token", token)]);
         let answer = request.send().await.expect("an answer");
         let cookie = answer.headers().get("set-cookie").expect("a cookie").to_str().expect("text");
         browser.cookie = cookie.split(';').next().expect("a pair").to_owned();
@@ -48,7 +49,7 @@ impl<'r> Browser<'r> {
 
     async fn post(&self, path: &str, form: &[(&str, &str)]) -> Seen {
         let request = self.client.post(self.rig.url(path)).header("origin", self.rig.url("")).header("cookie", &self.cookie);
-        Self::seen(request.form(form)).await
+        Self::seen(filled_in(request, form)).await
     }
 
     async fn seen(request: reqwest::RequestBuilder) -> Seen {
@@ -63,6 +64,13 @@ impl<'r> Browser<'r> {
         let (_, rest) = page.split_once("name=\"request_id\" value=\"").unwrap_or_else(|| panic!("no box: {page}"));
         rest.split('"').next().expect("a value").to_owned()
     }
+}
+
+/// As a browser posts a form.
+fn filled_in(request: reqwest::RequestBuilder, form: &[(&str, &str)]) -> reqwest::RequestBuilder {
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let fields: Vec<String> = form.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    request.header("content-type", "application/x-www-form-urlencoded").body(fields.join("&"))
 }
 
 async fn one_form_is_one_message_however_often_it_is_sent(opened: Opened) {

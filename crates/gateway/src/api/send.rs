@@ -89,7 +89,7 @@ pub(super) async fn submit(
     let ask = read_ask(&headers, body).await?;
     let given_id = read_request_id(&headers, ask.request_id.as_deref())?;
     let wait = prefer::wait(&headers)?;
-    let (receipt, id, wait) = queue(&api, &caller, &ask, given_id, wait).await?;
+    let (receipt, id, wait) = queue(&api, &caller, &ask, given_id, wait, &headers).await?;
     Ok(answer(receipt, id, wait))
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn text(api: &Api, caller: &Caller, thread: &Thread, text: Stri
         priority: None,
         send_at: None,
     };
-    queue(api, caller, &ask, Some(request_id), None).await.map(drop)
+    queue(api, caller, &ask, Some(request_id), None, &HeaderMap::new()).await.map(drop)
 }
 
 /// Stores a message as queued. Gives what is known of it then, and how long its outcome was waited for.
@@ -116,6 +116,7 @@ async fn queue(
     ask: &SendBody,
     given_id: Option<String>,
     wait: Option<Duration>,
+    headers: &HeaderMap,
 ) -> Result<(Receipt, MessageId, Option<Duration>), Problem> {
     let origin = origin::find(api, caller, ask.channel.as_deref(), ask.account.as_deref()).await?;
     let request_id = given_id.unwrap_or_else(|| format!("req_{}", hex::encode(rand::random::<[u8; 16]>())));
@@ -143,7 +144,7 @@ async fn queue(
         not_submitted(error, &receipt.request_id)
     })?;
     let id = submitted.message();
-    api.telemetry.traces().inspect(|traces| traces.asked(id, &headers));
+    api.telemetry.traces().inspect(|traces| traces.asked(id, headers));
     let row = match submitted {
         Submitted::Mismatch(known) => return Err(mismatch(known, &receipt.request_id)),
         Submitted::Replayed(_) | Submitted::New(_) if wait.is_some() => prefer::outcome(&*api.store, id, wait).await,

@@ -101,7 +101,8 @@ fn short(verdict: &Verdict) -> String {
 
 fn reason(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Retry { why, .. } | Verdict::Failed { why } | Verdict::StopAccount { why } | Verdict::Unknown { why } => why,
+        Verdict::Retry { why, .. } | Verdict::SlowDown { why, .. } => why,
+        Verdict::Failed { why } | Verdict::StopAccount { why } | Verdict::Unknown { why } => why,
         Verdict::Sent { .. } => panic!("sent"),
     }
 }
