@@ -58,7 +58,7 @@ lint: ## Check formatting, lints, house rules, and where dependencies come from;
 openapi: ## Write docs/openapi.json anew, after a change to the API
 	HAPAX_WRITE_OPENAPI=1 cargo nextest run -p hapax-gateway --lib the_document_in_docs
 
-bench: ## Measure this machine: accept, copies, delivery and sending against the same without a store
+bench: ## Measure this machine: accept, copies, delivery and sending against a bare server
 	cargo run --release -- bench
 
 install: ## Install the hapax command for this user

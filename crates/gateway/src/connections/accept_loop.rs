@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::patience::{Moved, Patience};
 use super::peer::{Peer, Proxies};
 use super::places::{HeldPlace, NoPlace, Places, Standing};
+use super::seldom::Seldom;
 use crate::telemetry::Telemetry;
 
 /// What one listener allows its clients.
@@ -88,9 +89,10 @@ where
             let mut connection = std::pin::pin!(connection);
             // A connection that ends in an error ended: the client left, was too slow, or spoke no HTTP.
             let ended = tokio::select! {
+                biased;
                 _ = connection.as_mut() => true,
-                () = place.cut.cancelled() => true,
-                () = closing.stop.cancelled() => false,
+                () = Seldom::new(place.cut.cancelled()) => true,
+                () = Seldom::new(closing.stop.cancelled()) => false,
             };
             if !ended {
                 connection.as_mut().graceful_shutdown();

@@ -4,3 +4,4 @@ pub mod accept_loop;
 pub(crate) mod patience;
 pub mod peer;
 pub mod places;
+mod seldom;

@@ -1,8 +1,9 @@
 //! Who may hold a connection. There is always room for one more: when all places are taken, whoever has proved nothing and has waited longest
 //! makes room, and no address has more than its share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -15,16 +16,21 @@ const SHARE_OF_ADDRESS: usize = 4;
 /// .. and at least so many.
 const ADDRESS_LEAST: usize = 8;
 
+/// How many of those that have waited longest are noted at once, when all have to be looked at.
+const NOTED: usize = 64;
+
 pub(crate) struct Places {
     limit: usize,
     per_address: usize,
     /// They bring the connections of many.
     proxies: Proxies,
+    /// Counts the changes of standing: who has the lower count has waited longer.
+    turns: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     freed: Notify,
 }
 
-/// In the order in which they make room; those that have proved something and are at work do not.
+/// In the order in which they make room; the last two do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// Has asked nothing yet, or was answered without having proved anything.
@@ -33,29 +39,53 @@ enum Rank {
     Asking,
     /// Was believed before, and waits.
     Known,
+    /// Its request was believed and has no answer yet.
+    AtWork,
+    /// Its place was given to another.
+    Cut,
 }
 
-/// Rank, turn and id.
-type Spot = (Rank, u64, u64);
+/// Rank and turn of a connection in one number, which orders as they do. Every request changes it several times, so it takes no lock;
+/// the order is worked out when somebody has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot(u64);
+
+const TURN_BITS: u32 = 60;
+
+impl Spot {
+    fn new(rank: Rank, turn: u64) -> Self {
+        Self((rank as u64) << TURN_BITS | turn & ((1 << TURN_BITS) - 1))
+    }
+
+    fn rank(self) -> Rank {
+        match self.0 >> TURN_BITS {
+            0 => Rank::Stranger,
+            1 => Rank::Asking,
+            2 => Rank::Known,
+            3 => Rank::AtWork,
+            _ => Rank::Cut,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Inner {
-    turn: u64,
+    last_id: u64,
     open: HashMap<u64, Open>,
-    line: BTreeSet<Spot>,
+    noted: VecDeque<(Spot, u64)>,
     lines: HashMap<IpAddr, Line>,
 }
 
+/// The connections of one address.
 #[derive(Default)]
 struct Line {
     open: usize,
-    spots: BTreeSet<Spot>,
+    noted: VecDeque<(Spot, u64)>,
 }
 
 struct Open {
     from: IpAddr,
-    spot: Option<Spot>,
-    known: bool,
+    standing: Standing,
     cut: CancellationToken,
 }
 
@@ -63,15 +93,18 @@ struct Open {
 pub(crate) struct HeldPlace {
     places: Arc<Places>,
     id: u64,
+    standing: Standing,
     /// Cancelled when the place is needed for another.
     pub(crate) cut: CancellationToken,
 }
 
 /// How the connection of a request stands. Requests carry it along.
 #[derive(Clone)]
-pub struct Standing {
-    places: Arc<Places>,
-    id: u64,
+pub struct Standing(Arc<State>);
+
+struct State {
+    spot: AtomicU64,
+    turns: Arc<AtomicU64>,
 }
 
 /// Why a connection got no place.
@@ -86,7 +119,7 @@ pub(super) enum NoPlace {
 impl Places {
     pub(crate) fn new(limit: usize, proxies: Proxies) -> Self {
         let per_address = (limit / SHARE_OF_ADDRESS).max(ADDRESS_LEAST).min(limit);
-        Self { limit, per_address, proxies, inner: Mutex::default(), freed: Notify::new() }
+        Self { limit, per_address, proxies, turns: Arc::default(), inner: Mutex::default(), freed: Notify::new() }
     }
 
     /// Gives a place, if need be that of another; says whether another had to go.
@@ -94,21 +127,20 @@ impl Places {
         let household = one_household(from);
         let mut inner = self.inner();
         let crowded = !self.proxies.trust(from) && inner.lines.get(&household).is_some_and(|line| line.open >= self.per_address);
-        let victim = if crowded {
-            Some(inner.lines.get(&household).and_then(|line| line.spots.first().copied()).ok_or(NoPlace::TooManyOfOne)?)
-        } else if inner.open.len() >= self.limit {
-            Some(inner.line.first().copied().ok_or(NoPlace::Full)?)
-        } else {
-            None
-        };
-        if let Some((_, _, id)) = victim {
-            inner.cut(id);
+        let full = inner.open.len() >= self.limit;
+        if crowded && !inner.cut_first(Some(household)) {
+            return Err(NoPlace::TooManyOfOne);
         }
-        let (id, cut) = (inner.next_turn(), CancellationToken::new());
-        inner.open.insert(id, Open { from: household, spot: None, known: false, cut: cut.clone() });
+        if full && !crowded && !inner.cut_first(None) {
+            return Err(NoPlace::Full);
+        }
+        inner.last_id += 1;
+        let (id, cut) = (inner.last_id, CancellationToken::new());
+        let spot = Spot::new(Rank::Stranger, self.turns.fetch_add(1, Ordering::Relaxed));
+        let standing = Standing(Arc::new(State { spot: AtomicU64::new(spot.0), turns: Arc::clone(&self.turns) }));
+        inner.open.insert(id, Open { from: household, standing: standing.clone(), cut: cut.clone() });
         inner.lines.entry(household).or_default().open += 1;
-        inner.stand(id, Some(Rank::Stranger));
-        Ok((HeldPlace { places: Arc::clone(self), id, cut }, victim.is_some()))
+        Ok((HeldPlace { places: Arc::clone(self), id, standing, cut }, crowded || full))
     }
 
     /// Resolves when a place may have become free since the call.
@@ -118,9 +150,7 @@ impl Places {
 
     /// Makes room where the system has none left.
     pub(super) fn cut_one(&self) -> bool {
-        let mut inner = self.inner();
-        let victim = inner.line.first().copied();
-        victim.inspect(|(_, _, id)| inner.cut(*id)).is_some()
+        self.inner().cut_first(None)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -129,36 +159,49 @@ impl Places {
 }
 
 impl Inner {
-    fn next_turn(&mut self) -> u64 {
-        self.turn += 1;
-        self.turn
+    /// Cuts who is first in the order, of all or of one address; false when nobody may be cut.
+    fn cut_first(&mut self, of: Option<IpAddr>) -> bool {
+        loop {
+            while let Some((spot, id)) = self.noted(of).and_then(VecDeque::pop_front) {
+                // Who has moved since is not in this place any more.
+                if self.open.get(&id).is_some_and(|open| open.standing.give_up(spot)) {
+                    if let Some(open) = self.forget(id) {
+                        // Counted as gone at once; its task ends a moment later.
+                        open.cut.cancel();
+                    }
+                    return true;
+                }
+            }
+            let mut found: Vec<(Spot, u64)> = self
+                .open
+                .iter()
+                .filter(|(_, open)| of.is_none_or(|from| open.from == from))
+                .map(|(id, open)| (open.standing.spot(), *id))
+                .filter(|(spot, _)| spot.rank() < Rank::AtWork)
+                .collect();
+            if found.len() > NOTED {
+                found.select_nth_unstable(NOTED);
+                found.truncate(NOTED);
+            }
+            found.sort_unstable();
+            // No stranger of later comes before one of now; before any other, one may.
+            let strangers = found.partition_point(|(spot, _)| spot.rank() == Rank::Stranger);
+            found.truncate(strangers.max(1));
+            match self.noted(of) {
+                Some(noted) if !found.is_empty() => *noted = found.into(),
+                _ => return false,
+            }
+        }
     }
 
-    /// Puts a connection in line behind those of its rank, or takes it out of the line.
-    fn stand(&mut self, id: u64, rank: Option<Rank>) {
-        let turn = self.next_turn();
-        let Some(open) = self.open.get_mut(&id) else { return };
-        let line = self.lines.entry(open.from).or_default();
-        if let Some(spot) = open.spot.take() {
-            self.line.remove(&spot);
-            line.spots.remove(&spot);
-        }
-        open.spot = rank.map(|rank| (rank, turn, id));
-        if let Some(spot) = open.spot {
-            self.line.insert(spot);
-            line.spots.insert(spot);
-        }
-    }
-
-    /// Counts it as gone at once; its task ends a moment later.
-    fn cut(&mut self, id: u64) {
-        if let Some(open) = self.forget(id) {
-            open.cut.cancel();
+    fn noted(&mut self, of: Option<IpAddr>) -> Option<&mut VecDeque<(Spot, u64)>> {
+        match of {
+            None => Some(&mut self.noted),
+            Some(from) => self.lines.get_mut(&from).map(|line| &mut line.noted),
         }
     }
 
     fn forget(&mut self, id: u64) -> Option<Open> {
-        self.stand(id, None);
         let open = self.open.remove(&id)?;
         if let Some(line) = self.lines.get_mut(&open.from) {
             line.open -= 1;
@@ -172,7 +215,7 @@ impl Inner {
 
 impl HeldPlace {
     pub(crate) fn standing(&self) -> Standing {
-        Standing { places: Arc::clone(&self.places), id: self.id }
+        self.standing.clone()
     }
 }
 
@@ -187,30 +230,42 @@ impl Drop for HeldPlace {
 impl Standing {
     /// A request has begun.
     pub(crate) fn asks(&self) {
-        let mut inner = self.places.inner();
-        let known = inner.open.get(&self.id).is_some_and(|open| open.known);
-        inner.stand(self.id, Some(if known { Rank::Known } else { Rank::Asking }));
+        self.stand(|rank| if rank < Rank::Known { Rank::Asking } else { Rank::Known });
     }
 
     /// What was asked is believed: it is not cut off any more.
     pub fn proved(&self) {
-        let mut inner = self.places.inner();
-        if let Some(open) = inner.open.get_mut(&self.id) {
-            open.known = true;
-        }
-        inner.stand(self.id, None);
+        self.stand(|_| Rank::AtWork);
     }
 
     /// Whether a request that was believed has no answer yet.
     pub(super) fn is_at_work(&self) -> bool {
-        self.places.inner().open.get(&self.id).is_some_and(|open| open.known && open.spot.is_none())
+        self.spot().rank() == Rank::AtWork
     }
 
     /// The request was answered.
     pub(crate) fn answered(&self) {
-        let mut inner = self.places.inner();
-        let known = inner.open.get(&self.id).is_some_and(|open| open.known);
-        inner.stand(self.id, Some(if known { Rank::Known } else { Rank::Stranger }));
+        self.stand(|rank| if rank < Rank::Known { Rank::Stranger } else { Rank::Known });
+    }
+
+    fn spot(&self) -> Spot {
+        Spot(self.0.spot.load(Ordering::Acquire))
+    }
+
+    /// Puts it in line behind those of its rank; one that was cut stays so.
+    fn stand(&self, next: impl Fn(Rank) -> Rank) {
+        let turn = self.0.turns.fetch_add(1, Ordering::Relaxed);
+        let moved = |spot: u64| {
+            let rank = Spot(spot).rank();
+            (rank != Rank::Cut).then(|| Spot::new(next(rank), turn).0)
+        };
+        let _ = self.0.spot.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+    }
+
+    /// Gives up its place, if it still stands where it was seen.
+    fn give_up(&self, seen: Spot) -> bool {
+        let cut = Spot::new(Rank::Cut, 0).0;
+        self.0.spot.compare_exchange(seen.0, cut, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -247,6 +302,21 @@ mod tests {
         let _one = enter(6);
         let _two = enter(7);
         assert!(!known.cut.is_cancelled() && !asking.cut.is_cancelled());
+    }
+
+    /// Those that were noted for later may have moved by then.
+    #[test]
+    fn who_proves_something_meanwhile_stays() {
+        let places = places(3);
+        let enter = |last| places.enter(from(last)).expect("a place").0;
+        let (first, second, third) = (enter(1), enter(2), enter(3));
+        let _fourth = enter(4);
+        assert!(first.cut.is_cancelled());
+        second.standing().proved();
+        first.standing().proved();
+        assert!(!first.standing().is_at_work(), "who was cut stays so");
+        let _fifth = enter(5);
+        assert!(third.cut.is_cancelled() && !second.cut.is_cancelled());
     }
 
     #[test]

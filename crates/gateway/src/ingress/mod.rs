@@ -289,11 +289,13 @@ impl Ingress {
             Ok(accepted) => accepted,
             Err(error) => return self.in_trouble(channel, &verified, &arrival, &nonce, &error).await,
         };
-        let keeping = self.keep_conflicts(channel, &arrival, &accepted);
-        if let Err(error) = in_time("keeping conflicts", deadline - Instant::now(), keeping).await {
-            // What was new is in line: passed on or spooled it would be delivered twice.
-            self.telemetry.store_unavailable("accept", &error);
-            return refuse(channel, RETRY_AFTER_S);
+        if has_conflict(&accepted) {
+            let keeping = self.keep_conflicts(channel, &arrival, &accepted);
+            if let Err(error) = in_time("keeping conflicts", deadline - Instant::now(), keeping).await {
+                // What was new is in line: passed on or spooled it would be delivered twice.
+                self.telemetry.store_unavailable("accept", &error);
+                return refuse(channel, RETRY_AFTER_S);
+            }
         }
         self.learn(&arrival, &accepted, now_ms);
         self.answer(channel, &arrival.events, &accepted, arrival.body.len(), now_ms).await

@@ -1,12 +1,12 @@
 //! The memory in front of the store: keys that are surely taken, and copies not yet counted.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hapax_domain::{EventId, EventKey};
 use hapax_store::{Accepted, Copies};
-use moka::sync::Cache;
 
 use crate::telemetry::Memory;
 
@@ -21,7 +21,9 @@ const COPIES_MAX: usize = 50_000;
 /// It holds with any number of instances: what one of them has not seen, it asks; and a key that was taken stays taken for its window,
 /// whoever took it.
 pub(super) struct Seen {
-    keys: Cache<EventKey, Known>,
+    shards: Vec<Mutex<Shard>>,
+    /// Keys of one generation of a shard.
+    generation: usize,
     hits: AtomicU64,
     copies: Mutex<HashMap<EventId, Copies>>,
 }
@@ -33,14 +35,87 @@ struct Known {
     expires_ms: i64,
 }
 
+/// Few threads meet in one of so many.
+const SHARDS: usize = 16;
+
+type Keys = HashMap<EventKey, Known, Seeded>;
+
+/// Two generations: once the younger is full it takes the place of the older, whose keys nobody has asked for since then.
+struct Shard {
+    young: Keys,
+    old: Keys,
+}
+
+/// Makes a place in the table of a key. A key is a hash already; the seed keeps whoever chooses ids from choosing places too.
+#[derive(Clone, Copy)]
+struct Seeded(u64);
+
+struct Place {
+    seed: u64,
+    place: u64,
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = Place;
+
+    fn build_hasher(&self) -> Place {
+        Place { seed: self.0, place: 0 }
+    }
+}
+
+impl Hasher for Place {
+    /// An array is hashed as its length and then its bytes; the last write, the bytes, is what counts.
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            let product = u128::from(u64::from_le_bytes(*first) ^ self.seed) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+            self.place = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.place
+    }
+}
+
+impl Shard {
+    fn put(&mut self, key: EventKey, known: Known, generation: usize) {
+        if self.young.len() >= generation && !self.young.contains_key(&key) {
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+        }
+        self.young.insert(key, known);
+    }
+
+    /// What is asked for is young again.
+    fn get(&mut self, key: &EventKey, generation: usize) -> Option<Known> {
+        if let Some(known) = self.young.get(key) {
+            return Some(*known);
+        }
+        let known = self.old.remove(key)?;
+        self.put(*key, known, generation);
+        Some(known)
+    }
+}
+
 impl Seen {
+    /// Of so many keys, rounded up to full generations; those of the last generation at least are known.
     pub(super) fn new(keys: u64) -> Self {
-        Self { keys: Cache::new(keys), hits: AtomicU64::new(0), copies: Mutex::new(HashMap::new()) }
+        let seed = Seeded(rand::random());
+        let shard = || Mutex::new(Shard { young: Keys::with_hasher(seed), old: Keys::with_hasher(seed) });
+        let shards = (0..SHARDS).map(|_| shard()).collect();
+        let generation = usize::try_from(keys).unwrap_or(usize::MAX).div_ceil(2 * SHARDS);
+        Self { shards, generation, hits: AtomicU64::new(0), copies: Mutex::new(HashMap::new()) }
+    }
+
+    fn shard(&self, key: &EventKey) -> MutexGuard<'_, Shard> {
+        let shard = &self.shards[usize::from(key.0[31]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells whether the key is surely taken, and by whom. Another content is the store's to judge.
     pub(super) fn look(&self, key: &EventKey, fingerprint: u32, now_ms: i64) -> Option<Accepted> {
-        let known = self.keys.get(key).filter(|known| known.expires_ms > now_ms && known.fingerprint == fingerprint)?;
+        let known = self.shard(key).get(key, self.generation);
+        let known = known.filter(|known| known.expires_ms > now_ms && known.fingerprint == fingerprint)?;
         Some(Accepted::Duplicate(known.event))
     }
 
@@ -52,7 +127,10 @@ impl Seen {
             Accepted::Duplicate(first) => first.at_ms().unwrap_or(now_ms).saturating_add(window_ms).min(now_ms + LEARNED_MS),
             Accepted::Conflict(_) => return,
         };
-        self.keys.insert(key, Known { event: accepted.event(), fingerprint, expires_ms });
+        if self.generation > 0 {
+            let known = Known { event: accepted.event(), fingerprint, expires_ms };
+            self.shard(&key).put(key, known, self.generation);
+        }
     }
 
     /// Notes that so many events were answered without the store.
@@ -61,9 +139,11 @@ impl Seen {
     }
 
     pub(super) fn memory(&self) -> Memory {
-        // The cache counts in passing; what it has not got round to is done first.
-        self.keys.run_pending_tasks();
-        Memory { keys: self.keys.entry_count(), hits: self.hits.load(Ordering::Relaxed) }
+        let held = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            (shard.young.len() + shard.old.len()) as u64
+        };
+        Memory { keys: self.shards.iter().map(held).sum(), hits: self.hits.load(Ordering::Relaxed) }
     }
 
     pub(super) fn count_copy(&self, event: EventId, conflict: bool, now_ms: i64) {
@@ -117,6 +197,22 @@ mod tests {
         seen.learn(KEY(), 7, Accepted::Duplicate(first), early, WINDOW_MS);
         assert_eq!(seen.look(&KEY(), 7, early + LEARNED_MS - 1), Some(Accepted::Duplicate(first)));
         assert_eq!(seen.look(&KEY(), 7, early + LEARNED_MS), None, "asked again now and then");
+    }
+
+    #[test]
+    fn it_holds_no_more_than_it_may_and_keeps_what_is_asked_for() {
+        let key = |number: u32| EventKey::new("gowa", "a", Kind::Message, &number.to_string(), &[]);
+        let (seen, none) = (Seen::new(1_600), Seen::new(0));
+        seen.learn(key(0), 7, Accepted::New(FIRST), 0, 500);
+        for number in 1..20_000 {
+            seen.learn(key(number), 7, Accepted::New(FIRST), 0, 500);
+            assert_eq!(seen.look(&key(0), 7, 1), Some(Accepted::Duplicate(FIRST)), "after {number}");
+            none.learn(key(number), 7, Accepted::New(FIRST), 0, 500);
+        }
+        assert!((800..=1_600).contains(&seen.memory().keys), "{:?}", seen.memory());
+        assert_eq!(seen.look(&key(19_999), 7, 1), Some(Accepted::Duplicate(FIRST)));
+        assert_eq!(seen.look(&key(1), 7, 1), None);
+        assert_eq!(none.memory().keys, 0);
     }
 
     #[test]

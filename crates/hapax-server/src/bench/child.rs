@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hapax::{StoreAddress, StoreUrl};
 use hapax_domain::{Kind, Replay, RetryPolicy, limits as bounds};
@@ -19,8 +20,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::load::{self, Measured};
 use super::no_store::NoStore;
-use super::{BenchError, requests};
+use super::requests::Script;
+use super::{BenchError, bare, requests};
 
 /// The hidden command that [`Child::start`] starts this program with.
 pub(super) const COMMAND: &str = "bench-server";
@@ -28,6 +31,8 @@ pub(super) const COMMAND: &str = "bench-server";
 /// What the server keeps its events in.
 #[derive(Clone, Copy)]
 pub(super) enum StoreKind<'p> {
+    /// No hapax at all.
+    Bare,
     None,
     Sqlite(&'p Path),
     Server(&'p StoreAddress),
@@ -61,7 +66,7 @@ impl Child {
         let mut command = tokio::process::Command::new(std::env::current_exe()?);
         command.args(arguments(store, side)).stdout(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
         match store {
-            StoreKind::None => {}
+            StoreKind::Bare | StoreKind::None => {}
             StoreKind::Sqlite(path) => drop(command.env(STORE, format!("sqlite:{}", path.display()))),
             StoreKind::Server(address) | StoreKind::NaiveClaim(address) => drop(command.env(STORE, address.expose())),
         }
@@ -71,6 +76,26 @@ impl Child {
         BufReader::new(said).read_line(&mut line).await?;
         let (address, door) = addresses(&line).ok_or("the server did not start; its reason is above")?;
         Ok(Self { process, address, door })
+    }
+
+    /// Sends everything, and says what that cost the server.
+    pub(super) async fn load(&self, scripts: Vec<Script>) -> Result<Measured, BenchError> {
+        let before = self.cpu();
+        let measured = load::run(self.address, scripts).await?;
+        Ok(self.with_cpu(measured, before))
+    }
+
+    pub(super) fn with_cpu(&self, measured: Measured, before: Duration) -> Measured {
+        let cpu_us = (self.cpu() - before).as_secs_f64() * 1e6 / measured.requests.max(1) as f64;
+        Measured { cpu_us, ..measured }
+    }
+
+    /// Processor time of all its threads so far: fields 14 and 15 of the line, in hundredths of a second. The name before them may hold anything.
+    pub(super) fn cpu(&self) -> Duration {
+        let stat = self.process.id().and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+        Duration::from_millis(ticks.sum::<u64>() * 10)
     }
 
     /// The most memory the server held so far.
@@ -85,8 +110,10 @@ impl Child {
 /// What this program is started with to be the server.
 fn arguments<'a>(store: StoreKind<'_>, side: Side<'a>) -> Vec<&'a str> {
     let mut arguments = vec![COMMAND];
-    if matches!(store, StoreKind::NaiveClaim(_)) {
-        arguments.push("--naive-claim");
+    match store {
+        StoreKind::Bare => arguments.push("--bare"),
+        StoreKind::NaiveClaim(_) => arguments.push("--naive-claim"),
+        StoreKind::None | StoreKind::Sqlite(_) | StoreKind::Server(_) => {}
     }
     match side {
         Side::Nobody => {}
@@ -103,7 +130,19 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 /// Runs the server until it is killed; says its addresses on standard output.
-pub async fn serve_child(naive_claim: bool, target: Option<String>, api_base: Option<String>) -> Result<(), BenchError> {
+pub async fn serve_child(
+    bare: bool,
+    naive_claim: bool,
+    target: Option<String>,
+    api_base: Option<String>,
+) -> Result<(), BenchError> {
+    let (public, door) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
+    let mut said = std::io::stdout();
+    let addresses = format!("{} {}", public.local_addr()?, door.local_addr()?);
+    if bare {
+        writeln!(said, "{addresses}")?;
+        return Ok(bare::serve(public).await?);
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;
     let store: Arc<dyn Store> = match url {
@@ -112,9 +151,7 @@ pub async fn serve_child(naive_claim: bool, target: Option<String>, api_base: Op
         Some(url) => hapax::open_store(&url, &OPTIONS, Arc::clone(&clock)).await?,
     };
     let server = Server::on(store, None, clock, settings(target, api_base), Telemetry::new()).await?;
-    let (public, door) = (TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?);
-    let mut said = std::io::stdout();
-    writeln!(said, "{} {}", public.local_addr()?, door.local_addr()?)?;
+    writeln!(said, "{addresses}")?;
     said.flush()?;
     server.run(Listeners { public, admin: None, dropin: None, resp: Some(door) }, CancellationToken::new()).await?;
     Ok(())
@@ -215,7 +252,7 @@ mod tests {
     use hapax_store::ThreadQuery;
     use hapax_store::memory::MemoryStore;
 
-    use super::super::{bot::Bot, load};
+    use super::super::bot::Bot;
     use super::*;
     use crate::cli::Cli;
 
@@ -224,7 +261,7 @@ mod tests {
         let Ok(StoreUrl::Postgres(address)) = StoreUrl::read("postgres://bench@127.0.0.1/bench") else {
             panic!("it is an address");
         };
-        for store in [StoreKind::None, StoreKind::Server(&address), StoreKind::NaiveClaim(&address)] {
+        for store in [StoreKind::Bare, StoreKind::None, StoreKind::Server(&address), StoreKind::NaiveClaim(&address)] {
             for side in [Side::Nobody, Side::Target("http://127.0.0.1:1/bot"), Side::Provider("http://127.0.0.1:1")] {
                 let arguments = arguments(store, side);
                 let read = Cli::try_parse_from(std::iter::once("hapax").chain(arguments.iter().copied()));

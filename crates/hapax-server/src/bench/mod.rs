@@ -1,10 +1,12 @@
-//! `hapax bench`: how fast this machine takes in webhooks, as ratios to the same server that verifies and parses but stores nothing.
+//! `hapax bench`: how fast this machine takes in webhooks, as ratios to a bare server that checks
+//! the signature, parses and does nothing else. The ingress without a store stands beside it, so that the loss before the store shows.
 //!
 //! What is sent is compared with the same calls made to the provider itself.
 //!
 //! Everything is started here and ends here: servers as child processes on loopback, the load and the bot in this process. Rounds are
 //! repeated and the phases of a round run one after the other, so that a ratio compares neighbours in time.
 
+mod bare;
 mod bot;
 mod child;
 mod claims;
@@ -36,8 +38,23 @@ pub struct Plan {
     pub preloads: Vec<u64>,
     /// Servers to measure beside the embedded store.
     pub stores: Vec<StoreUrl>,
-    /// Measure claims, and nothing else.
-    pub only_claims: bool,
+    /// What to measure.
+    pub parts: Vec<Part>,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Webhooks that nobody has seen
+    Accept,
+    /// Webhooks that came before
+    Copies,
+    /// Taken in, delivered and settled
+    Deliver,
+    /// Submitted, sent and settled
+    Send,
+    /// Claims by the Redis door
+    Claims,
 }
 
 /// One line of the table: a phase over all rounds.
@@ -49,6 +66,8 @@ pub struct Line {
     /// This phase's rate to its yardstick's of the same round.
     pub ratios: Vec<f64>,
     pub yardstick: String,
+    /// Processor time of the server for each request, in microseconds, per round; empty where nobody looked.
+    pub cpu_us: Vec<f64>,
     pub p50_us: u64,
     pub p99_us: u64,
     /// Most memory the server held.
@@ -73,6 +92,8 @@ pub type Progress<'p> = &'p mut (dyn FnMut(&str, f64) + Send);
 /// Why a benchmark ended early.
 pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
+const BARE_64: &str = "bare server, 64 connections";
+const BARE_256: &str = "bare server, 256 connections";
 const NO_STORE_64: &str = "no store, 64 connections";
 const NO_STORE_256: &str = "no store, 256 connections";
 const BARE_LOOP: &str = "bare sending loop, 64 connections";
@@ -146,12 +167,18 @@ impl Stage<'_> {
     /// All phases of one round on the embedded store.
     async fn round_of_phases(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
         let subject = Subject { name: "sqlite", server: None };
-        self.claims_by_resp(subject, progress).await?;
-        if self.plan.only_claims {
+        if self.measures(Part::Claims) {
+            self.claims_by_resp(subject, progress).await?;
+        }
+        if self.plan.parts == [Part::Claims] {
             return Ok(());
         }
-        self.fresh(NO_STORE_64, NO_STORE_64, StoreKind::None, 64, progress).await?;
-        self.fresh(NO_STORE_256, NO_STORE_256, StoreKind::None, 256, progress).await?;
+        self.fresh(BARE_64, BARE_64, StoreKind::Bare, 64, progress).await?;
+        if self.measures(Part::Accept) {
+            self.fresh(NO_STORE_64, BARE_64, StoreKind::None, 64, progress).await?;
+            self.fresh(BARE_256, BARE_256, StoreKind::Bare, 256, progress).await?;
+            self.fresh(NO_STORE_256, BARE_256, StoreKind::None, 256, progress).await?;
+        }
         self.phases(subject, progress).await?;
         for url in &self.plan.stores {
             let server = match url {
@@ -159,7 +186,9 @@ impl Stage<'_> {
                 StoreUrl::Postgres(it) | StoreUrl::Mysql(it) | StoreUrl::Redis(it) | StoreUrl::Firestore(it) => it,
             };
             let subject = Subject { name: url.engine(), server: Some(server) };
-            self.naive_claim(subject, url, progress).await?;
+            if self.measures(Part::Accept) {
+                self.naive_claim(subject, url, progress).await?;
+            }
             self.phases(subject, progress).await?;
         }
         Ok(())
@@ -167,14 +196,27 @@ impl Stage<'_> {
 
     /// The same measurements for every store.
     async fn phases(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
-        let file = self.new_store();
-        self.fresh(&subject.line("fresh keys, 64 connections"), NO_STORE_64, subject.kind(&file), 64, progress).await?;
-        let file = self.new_store();
-        self.fresh(&subject.line("fresh keys, 256 connections"), NO_STORE_256, subject.kind(&file), 256, progress).await?;
-        self.copies(subject, "half copies, 64 connections", 2, progress).await?;
-        self.copies(subject, "only copies, 64 connections", 1, progress).await?;
-        self.delivered(subject, progress).await?;
-        self.sent(subject, progress).await
+        if self.measures(Part::Accept) {
+            let file = self.new_store();
+            self.fresh(&subject.line("fresh keys, 64 connections"), BARE_64, subject.kind(&file), 64, progress).await?;
+            let file = self.new_store();
+            self.fresh(&subject.line("fresh keys, 256 connections"), BARE_256, subject.kind(&file), 256, progress).await?;
+        }
+        if self.measures(Part::Copies) {
+            self.copies(subject, "half copies, 64 connections", 2, progress).await?;
+            self.copies(subject, "only copies, 64 connections", 1, progress).await?;
+        }
+        if self.measures(Part::Deliver) {
+            self.delivered(subject, progress).await?;
+        }
+        if self.measures(Part::Send) {
+            self.sent(subject, progress).await?;
+        }
+        Ok(())
+    }
+
+    fn measures(&self, part: Part) -> bool {
+        self.plan.parts.contains(&part)
     }
 
     /// What a server does when every request takes its key by itself, beside what it does when hapax gathers them.
@@ -182,7 +224,7 @@ impl Stage<'_> {
         let Some(address) = subject.server else { return Ok(()) };
         let naive_claim = hapax::open_naive_claim(url).await?;
         let name = subject.line(&format!("{} per request, 64 connections", naive_claim.what()));
-        self.fresh(&name, NO_STORE_64, StoreKind::NaiveClaim(address), 64, progress).await?;
+        self.fresh(&name, BARE_64, StoreKind::NaiveClaim(address), 64, progress).await?;
         let tag = format!("{:x}", rand::random::<u64>());
         let yardstick = subject.line(&format!("claims, {} each, 64 connections", naive_claim.what()));
         self.say(&yardstick, progress);
@@ -236,11 +278,11 @@ impl Stage<'_> {
         let server = Child::start(subject.kind(&file), Side::Provider(&api)).await?;
         let submits = requests::submits(&tag, 64, requests);
         let count: usize = submits.iter().map(|connection| connection.len()).sum();
-        let started = Instant::now();
-        let mut measured = load::run(server.address, submits).await?;
+        let (started, before) = (Instant::now(), server.cpu());
+        let measured = load::run(server.address, submits).await?;
         self.note(&subject.line("submit, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
         tokio::time::timeout(DRAINED, provider.handled(bare.requests + count)).await?;
-        measured.seconds = started.elapsed().as_secs_f64();
+        let measured = load::Measured { seconds: started.elapsed().as_secs_f64(), ..server.with_cpu(measured, before) };
         self.note(&subject.line("submit + send + settle, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
         drop(server);
         self.sent_by_dropin(subject, &api, requests, progress).await
@@ -259,7 +301,7 @@ impl Stage<'_> {
         let file = self.new_store();
         let server = Child::start(subject.kind(&file), Side::Provider(api)).await?;
         let tag = format!("{:x}", rand::random::<u32>());
-        let measured = load::run(server.address, requests::direct_sends(&tag, 64, requests)).await?;
+        let measured = server.load(requests::direct_sends(&tag, 64, requests)).await?;
         self.note(&name, BARE_LOOP, &measured, server.peak_mb());
         Ok(())
     }
@@ -275,7 +317,7 @@ impl Stage<'_> {
 
     /// About how many measurements a round has.
     fn steps_in_all(&self) -> f64 {
-        15.0 + 11.0 * self.plan.stores.len() as f64
+        17.0 + 11.0 * self.plan.stores.len() as f64
     }
 
     async fn fresh(
@@ -290,7 +332,7 @@ impl Stage<'_> {
         let server = Child::start(store, Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&format!("{tag}w"), connections, 2_000)).await?;
-        let measured = load::run(server.address, requests::fresh(&tag, connections, self.plan.requests)).await?;
+        let measured = server.load(requests::fresh(&tag, connections, self.plan.requests)).await?;
         self.note(name, yardstick, &measured, server.peak_mb());
         Ok(())
     }
@@ -310,8 +352,8 @@ impl Stage<'_> {
         let tag = format!("{:x}", rand::random::<u32>());
         load::run(server.address, requests::fresh(&tag, 64, requests::COPIED)).await?;
         let mixed = requests::mixed(&tag, 64, self.plan.requests, one_in);
-        let measured = load::run(server.address, mixed).await?;
-        self.note(&name, NO_STORE_64, &measured, server.peak_mb());
+        let measured = server.load(mixed).await?;
+        self.note(&name, BARE_64, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -325,11 +367,11 @@ impl Stage<'_> {
         let tag = format!("{:x}", rand::random::<u32>());
         let requests = requests::fresh_on(requests::DELIVERED, &tag, 64, self.plan.requests);
         let count: usize = requests.iter().map(|connection| connection.len()).sum();
-        let started = Instant::now();
-        let mut measured = load::run(server.address, requests).await?;
+        let (started, before) = (Instant::now(), server.cpu());
+        let measured = load::run(server.address, requests).await?;
         tokio::time::timeout(DRAINED, bot.handled(count)).await?;
-        measured.seconds = started.elapsed().as_secs_f64();
-        self.note(&name, NO_STORE_64, &measured, server.peak_mb());
+        let measured = load::Measured { seconds: started.elapsed().as_secs_f64(), ..server.with_cpu(measured, before) };
+        self.note(&name, BARE_64, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -341,7 +383,7 @@ impl Stage<'_> {
         drop(server);
         let server = Child::start(StoreKind::Sqlite(path), Side::Nobody).await?;
         let tag = format!("{:x}", rand::random::<u32>());
-        let measured = load::run(server.address, requests::fresh(&tag, 64, self.plan.requests)).await?;
+        let measured = server.load(requests::fresh(&tag, 64, self.plan.requests)).await?;
         let name = format!("fresh keys, {} million in the store", keys as f64 / 1e6);
         self.line(&name, "the same, empty store", measured.rate() / yardstick.rate(), &measured, server.peak_mb());
         Ok(())
@@ -358,13 +400,14 @@ impl Stage<'_> {
     fn line(&mut self, name: &str, yardstick: &str, ratio: f64, measured: &load::Measured, peak_mb: u64) {
         let at = self.report.lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
             let (name, yardstick) = (name.to_owned(), yardstick.to_owned());
-            let new = Line { name, rates: vec![], ratios: vec![], yardstick, p50_us: 0, p99_us: 0, peak_mb: 0 };
+            let new = Line { name, rates: vec![], ratios: vec![], yardstick, cpu_us: vec![], p50_us: 0, p99_us: 0, peak_mb: 0 };
             self.report.lines.push(new);
             self.report.lines.len() - 1
         });
         let line = &mut self.report.lines[at];
         line.rates.push(measured.rate());
         line.ratios.push(ratio);
+        line.cpu_us.extend((measured.cpu_us > 0.0).then_some(measured.cpu_us));
         line.p50_us = measured.p50_us;
         line.p99_us = line.p99_us.max(measured.p99_us);
         line.peak_mb = line.peak_mb.max(peak_mb);

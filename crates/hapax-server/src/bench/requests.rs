@@ -148,6 +148,16 @@ fn append(script: &mut Script, provider: &Arc<dyn Provider>, channel: &str, id: 
     script.ends.push(script.text.len());
 }
 
+/// Like [`fresh`], with bodies that are not the signed ones.
+#[cfg(test)]
+pub(super) fn forged(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    let mut scripts = fresh(tag, connections, total);
+    for script in &mut scripts {
+        script.ends.iter().for_each(|&end| script.text[end - 1] = b' ');
+    }
+    scripts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
