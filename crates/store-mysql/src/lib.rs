@@ -1,7 +1,7 @@
 //! MariaDB 10.6+ and MySQL 8: for several instances, on a server that many already run.
 //!
-//! - A packet of statements is one round trip ([`sql`]): an accept begins, claims, looks twice and commits in five of them, however many webhooks
-//!   share it.
+//! - A packet of statements is one round trip ([`sql`]): an accept begins, claims and looks in one of them, and writes and commits in a few more,
+//!   however many webhooks share it.
 //! - A key is claimed by one multi-row INSERT that takes over what has expired and leaves the rest; whose number stands in the row afterwards
 //!   has won ([`tx`]). No SELECT before the INSERT, and no INSERT IGNORE, which would hide other errors.
 //! - Deadlocks and waits that took too long are run again, and are never taken for duplicates ([`link`]).
@@ -37,12 +37,13 @@ use tokio::sync::Notify;
 use self::link::{Links, Sets};
 use self::load::Asked;
 use self::sql::Sql;
+use self::tx::Beginning;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
 use hapax_store::pieces::Piece;
 use hapax_store::registers::Register;
 use hapax_store::steps::records::{AttemptRec, ClaimRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec};
-use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
+use hapax_store::steps::{Engine, Entry, First, Loaded, Pool, RecentCopies, ServerStore, TxError, Wanted};
 use hapax_store::{
     After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats,
     StoreError, Table, ThreadQuery,
@@ -69,6 +70,7 @@ pub struct MysqlEngine {
     /// In place of the server's clock.
     clock: Option<Arc<dyn Clock>>,
     work: Arc<Notify>,
+    copies: Arc<RecentCopies>,
 }
 
 /// Opens the database at `mysql://user:password@host/database` and brings its schema up to date. Its clock is the server's, unless one is given.
@@ -83,6 +85,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
         packet_max: server.packet_max,
         clock,
         work: Arc::default(),
+        copies: Arc::default(),
     };
     if let Err(error) = engine.follow_clock().await {
         tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
@@ -149,7 +152,12 @@ impl Engine for MysqlEngine {
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<MysqlTx, TxError> {
-        MysqlTx::begin(self.links(pool), numbers, &self.now(), self.packet_max).await
+        self.begin_for(pool, numbers, &First::default()).await
+    }
+
+    async fn begin_for(&self, pool: Pool, numbers: usize, first: &First) -> Result<MysqlTx, TxError> {
+        let (links, now, copies) = (self.links(pool), self.now(), &self.copies);
+        MysqlTx::begin(&Beginning { links, numbers, first, now: &now, packet_max: self.packet_max, copies }).await
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
@@ -157,7 +165,7 @@ impl Engine for MysqlEngine {
         if sql.is_empty() {
             return Ok(Loaded::default());
         }
-        Asked::read(&parts, self.ask(sql).await?)
+        Asked::read(&parts, self.ask(sql).await?, Loaded::default())
     }
 
     async fn list_events(&self, query: &EventQuery, before: Option<u64>, limit: usize) -> Result<Vec<EventRec>, StoreError> {

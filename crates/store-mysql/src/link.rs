@@ -80,12 +80,19 @@ impl Failure {
 }
 
 /// What one packet of statements answered: the rows of each statement.
-pub(super) struct Sets(std::vec::IntoIter<Vec<Row>>);
+pub(super) struct Sets(std::vec::IntoIter<Answer>);
+
+struct Answer {
+    rows: Vec<Row>,
+    /// How many rows an `INSERT` put or changed, and whether the server says that none of several was there.
+    affected: u64,
+    no_duplicates: bool,
+}
 
 impl Sets {
     /// The rows of the next statement, read by `read`.
     pub(super) fn read<T>(&mut self, read: impl Fn(&mut Fields) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
-        let rows = self.0.next().unwrap_or_default();
+        let rows = self.0.next().map(|answer| answer.rows).unwrap_or_default();
         rows.into_iter().map(|row| read(&mut Fields::new(row))).collect()
     }
 
@@ -107,6 +114,14 @@ impl Sets {
     /// Passes over a statement that answers no rows.
     pub(super) fn skip(&mut self) {
         let _ = self.0.next();
+    }
+
+    /// Whether the next statement, an `INSERT … ON DUPLICATE KEY UPDATE` of so many rows, found none of them there.
+    ///
+    /// A row that is new counts once, one that is changed twice and is told of as a duplicate too, and one that is left as it is not at all. Of a
+    /// single row the server tells only the count.
+    pub(super) fn all_were_new(&mut self, rows: usize) -> bool {
+        self.0.next().is_some_and(|answer| answer.affected == rows as u64 && (rows == 1 || answer.no_duplicates))
     }
 }
 
@@ -251,14 +266,6 @@ impl Link {
         self.heard(answer.map_err(|_| silence(CALL)).and_then(|answer| answer.map_err(Failure::of)))
     }
 
-    /// Whether the last statement, an `INSERT … ON DUPLICATE KEY UPDATE` of so many rows alone in its packet, found none of them there.
-    ///
-    /// A row that is new counts once, one that is changed twice and is told of as a duplicate too, and one that is left as it is not at all. Of a
-    /// single row the server tells only the count.
-    pub(super) fn all_were_new(&self, rows: usize) -> bool {
-        self.conn.affected_rows() == rows as u64 && (rows == 1 || self.conn.info().contains("Duplicates: 0 "))
-    }
-
     fn heard<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {
         if matches!(answer, Err(Failure::Lost(_))) {
             self.broken = true;
@@ -290,7 +297,9 @@ async fn query(conn: &mut Conn, sql: &str) -> Result<Sets, Error> {
     let mut result = conn.query_iter(sql).await?;
     let mut sets = Vec::new();
     while !result.is_empty() {
-        sets.push(result.collect::<Row>().await?);
+        // What is told of a statement without rows is there before they would be, and gone with the next one.
+        let (affected, no_duplicates) = (result.affected_rows(), result.info().contains("Duplicates: 0 "));
+        sets.push(Answer { rows: result.collect::<Row>().await?, affected, no_duplicates });
     }
     // An error of the last statement may still be waiting to be told.
     result.drop_result().await?;

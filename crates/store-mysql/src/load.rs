@@ -117,9 +117,8 @@ impl Asked {
         }
     }
 
-    /// Reads what the statements answered.
-    pub(super) fn read(parts: &[Part], mut sets: Sets) -> Result<Loaded, StoreError> {
-        let mut loaded = Loaded::default();
+    /// Reads what the statements answered, beside what was `loaded` before.
+    pub(super) fn read(parts: &[Part], mut sets: Sets, mut loaded: Loaded) -> Result<Loaded, StoreError> {
         for part in parts {
             read_part(*part, &mut sets, &mut loaded)?;
         }

@@ -102,7 +102,7 @@ fn save_outs(sql: &mut Sql, changes: &Changes) {
 
 /// So many events at a time are put by a statement that the server has read once and for all: reading all columns of each anew costs it more
 /// than all else it does with them. What is left goes into the text.
-const MANY: [usize; 3] = [256, 64, FEW];
+const MANY: [usize; 5] = [256, 128, 64, 32, FEW];
 const FEW: usize = 16;
 const MANY_COLUMNS: usize = EventRec::FIELDS.len() + EventRec::BESIDE.len();
 /// Beyond it they do not go into one packet.

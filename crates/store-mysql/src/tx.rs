@@ -1,13 +1,13 @@
 //! One transaction: begun with its numbers, written in one packet together with its commit, and never left in doubt.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_domain::ids;
 use hapax_store::steps::records::{ItemPlace, ItemRec, KeyRec, LaneRec, Queue};
-use hapax_store::steps::{Changes, Due, Loaded, Tx, TxError, Wanted};
+use hapax_store::steps::{Ahead, Changes, Due, First, FirstKey, Loaded, RecentCopies, Tx, TxError, Wanted};
 use hapax_store::{Redrive, StoreError};
 use tokio::time::{Instant, sleep};
 
@@ -44,34 +44,67 @@ pub struct MysqlTx {
     /// There is something to keep; without it the end costs no fsync.
     wrote: bool,
     packet_max: usize,
+    ahead: Ahead,
+    copies: Arc<RecentCopies>,
+}
+
+/// What a transaction is begun with.
+pub(super) struct Beginning<'b> {
+    pub(super) links: &'b Arc<Links>,
+    pub(super) numbers: usize,
+    pub(super) first: &'b First,
+    /// The store's clock.
+    pub(super) now: &'b str,
+    pub(super) packet_max: usize,
+    pub(super) copies: &'b Arc<RecentCopies>,
 }
 
 impl MysqlTx {
     /// Begins with as many numbers as are wanted. The ids come from one counter that is not rolled back, and is read inside the transaction:
     /// whatever ended before has lower ones.
-    pub(super) async fn begin(links: &Arc<Links>, numbers: usize, now: &str, packet_max: usize) -> Result<MysqlTx, TxError> {
-        let blocks = (numbers as u64).div_ceil(BLOCK).max(1);
+    pub(super) async fn begin(how: &Beginning<'_>) -> Result<MysqlTx, TxError> {
+        let blocks = (how.numbers as u64).div_ceil(BLOCK).max(1);
         let nonce = rand::random();
-        let sql = format!("START TRANSACTION READ WRITE; {}; SELECT LAST_INSERT_ID(), {now}", draw(blocks, nonce));
-        let begun = links.open_with(&sql).await;
+        let sql = format!(
+            "START TRANSACTION READ WRITE; {}; SET @hapax_first = LAST_INSERT_ID() * {BLOCK}, @hapax_now = {}; \
+             SELECT LAST_INSERT_ID(), @hapax_now",
+            draw(blocks, nonce),
+            how.now
+        );
+        let claimed = (1..=ROWS_MAX).contains(&how.first.claimed.len()) && blocks == 1 && !how.copies.are_many();
+        let (wanted, sql) = if claimed {
+            let wanted = Ahead::wanted(how.first);
+            let asked = Asked::new(&wanted, true);
+            let sql = format!("{sql}; {}; {}", claim_first(&how.first.claimed), asked.sql.into_packets().concat());
+            (Some((wanted, asked.parts)), sql)
+        } else {
+            (None, sql)
+        };
+        let begun = how.links.open_with(&sql).await;
         let (link, mut sets) = begun.map_err(|failure| failure.into_trouble("mysql: begin a transaction"))?;
-        sets.skip();
-        sets.skip();
+        (0..3).for_each(|_| sets.skip());
         let (id, now_ms): (u64, i64) = sets.one(|fields| Ok((fields.next()?, fields.next()?)))?;
-        let (next, end) = (id * BLOCK, (id + blocks) * BLOCK);
-        Ok(MysqlTx {
+        let mut tx = MysqlTx {
             link: Some(link),
             now_ms,
             id,
             nonce,
             blocks,
-            next,
-            end,
+            next: id * BLOCK,
+            end: (id + blocks) * BLOCK,
             pending: Vec::new(),
             expiring: Sql::default(),
             wrote: false,
-            packet_max,
-        })
+            packet_max: how.packet_max,
+            ahead: Ahead::default(),
+            copies: Arc::clone(how.copies),
+        };
+        if let Some((wanted, parts)) = wanted {
+            let keys = how.first.claimed.iter().map(|key| key.key);
+            let won = if sets.all_were_new(keys.len()) { keys.collect() } else { HashSet::new() };
+            tx.ahead = Ahead::new(how.first, won, &wanted, Asked::read(&parts, sets, Loaded::default())?);
+        }
+        Ok(tx)
     }
 
     /// Sends what was written so far and then asks. After a failure the transaction is over, and its locks are free.
@@ -146,23 +179,24 @@ impl Tx for MysqlTx {
     }
 
     /// The insert decides: it waits for whoever holds the key, takes it over when its window is past, and else leaves the row as it is. Whose
-    /// number the row has then has won; numbers are never handed out twice. `expires_ms` is set last: assignments are made from left to right,
-    /// and all of them look at what it was. When the server counted nothing but new rows, there are no others to ask for.
+    /// number the row has then has won; numbers are never handed out twice. When the server counted nothing but new rows, there are no others to ask for.
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let mut take_over = String::from(" ON DUPLICATE KEY UPDATE ");
-        for (n, column) in ["event", "at_ms", "fingerprint", "expires_ms"].into_iter().enumerate() {
-            take_over.push_str(if n == 0 { "" } else { "," });
-            take_over.push_str(&format!("{column}=IF(expires_ms<={},VALUES({column}),{column})", self.now_ms));
-        }
+        let take_over = take_over(&self.now_ms.to_string());
+        let mut tried = self.ahead.won(keys);
         let mut holders = HashMap::new();
         for some in keys.chunks(ROWS_MAX) {
-            let mut rows = Sql::default();
-            rows.add_rows(&KeyRec::texts().insert, some, &take_over, put);
-            self.ask(rows).await?;
-            if self.link.as_ref().is_some_and(|link| link.all_were_new(some.len())) {
+            let all_were_new = match tried.take() {
+                Some(won) => won.len() == some.len(),
+                None => {
+                    let mut rows = Sql::default();
+                    rows.add_rows(&KeyRec::texts().insert, some, &take_over, put);
+                    self.ask(rows).await?.all_were_new(some.len())
+                }
+            };
+            if all_were_new {
                 continue;
             }
             let mut held = Sql::default();
@@ -177,6 +211,7 @@ impl Tx for MysqlTx {
         }
         let held = keys.iter().map(|key| holders.remove(&key.key).filter(|holder: &KeyRec| holder.event != key.event));
         let held: Vec<Option<KeyRec>> = held.collect();
+        self.copies.note(&held);
         let won: Vec<&KeyRec> = keys.iter().zip(&held).filter(|(_, held)| held.is_none()).map(|(key, _)| key).collect();
         self.wrote |= !won.is_empty();
         save::put_expiring(&mut self.expiring, &won);
@@ -184,12 +219,13 @@ impl Tx for MysqlTx {
     }
 
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
-        let Asked { sql, parts } = Asked::new(wanted, true);
+        let (seen, left) = self.ahead.answer(wanted);
+        let Asked { sql, parts } = Asked::new(&left, true);
         if sql.is_empty() {
-            return Ok(Loaded::default());
+            return Ok(seen);
         }
         let sets = self.ask(sql).await?;
-        Ok(Asked::read(&parts, sets)?)
+        Ok(Asked::read(&parts, sets, seen)?)
     }
 
     /// Numbers are drawn anew once the lanes are locked: another transaction that began later may have leased one of them, and ended, before
@@ -262,6 +298,7 @@ impl Tx for MysqlTx {
             }
         }
         self.pending.extend(save::packets(changes));
+        self.ahead = Ahead::default();
         self.wrote = true;
         Ok(())
     }
@@ -315,6 +352,25 @@ impl Drop for MysqlTx {
             });
         }
     }
+}
+
+/// Takes over keys whose window is past. `expires_ms` is set last: assignments are made from left to right, and all of them look at what it was.
+fn take_over(now: &str) -> String {
+    let columns = ["event", "at_ms", "fingerprint", "expires_ms"];
+    let assigned = columns.map(|column| format!("{column}=IF(expires_ms<={now},VALUES({column}),{column})"));
+    format!(" ON DUPLICATE KEY UPDATE {}", assigned.join(","))
+}
+
+/// Claims keys with the numbers and at the time that the packet has just learned.
+fn claim_first(keys: &[FirstKey]) -> String {
+    let mut sql = KeyRec::texts().insert.clone();
+    for (n, FirstKey { key, nth, fingerprint, window_ms }) in keys.iter().enumerate() {
+        sql.push_str(if n == 0 { "(" } else { ",(" });
+        key.put(&mut sql);
+        sql.push_str(&format!(",@hapax_first+{nth},@hapax_now,{fingerprint},@hapax_now+{window_ms})"));
+    }
+    sql.push_str(&take_over("@hapax_now"));
+    sql
 }
 
 /// Draws numbers: the ids of rows that are inserted together follow each other.
@@ -377,7 +433,10 @@ mod tests {
         let Some(mut server) = Servers::Mariadb.private().await else { return };
         let opened = open::server(&server.fresh().await).await.expect("tables");
         let links = Links::new(opened.opts.clone(), opened.setup.clone(), 4);
-        let begin = async || MysqlTx::begin(&links, 1, "0", opened.packet_max).await.expect("begun");
+        let (first, copies) = (First::default(), Arc::default());
+        let how =
+            Beginning { links: &links, numbers: 1, first: &first, now: "0", packet_max: opened.packet_max, copies: &copies };
+        let begin = async || MysqlTx::begin(&how).await.expect("begun");
         let mut lost = begin().await;
         lost.wrote = true;
         server.kill9().await;

@@ -27,12 +27,20 @@ static TAKE_OVER: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// For each of the keys, who else holds it; `None` when it is ours now.
-pub(super) async fn claim(client: &ClientWrapper, keys: &[KeyRec], now_ms: i64) -> Result<Vec<Option<KeyRec>>, Failure> {
+/// For each of the keys, who else holds it; `None` when it is ours now. Those that were `tried` with the beginning are not tried again.
+pub(super) async fn claim(
+    client: &ClientWrapper,
+    keys: &[KeyRec],
+    now_ms: i64,
+    mut tried: Option<HashSet<Hash>>,
+) -> Result<Vec<Option<KeyRec>>, Failure> {
     let mut open = in_order(keys);
     let mut holders: HashMap<Hash, KeyRec> = HashMap::new();
     while !open.is_empty() {
-        let won = won(client, SqlCall::new(&**CLAIM, arrays(&open))).await?;
+        let won = match tried.take() {
+            Some(won) => won,
+            None => won(client, SqlCall::new(&**CLAIM, arrays(&open))).await?,
+        };
         open.retain(|key| !won.contains(&key.key));
         if open.is_empty() {
             break;

@@ -7,6 +7,7 @@
 //! The SQL keeps to what the distributed family shares where it can: no trigger, no advisory lock on the way of a step, no system
 //! column. See `docs/postgres.md`.
 
+mod ahead;
 mod claim;
 mod claims;
 mod clock;
@@ -44,12 +45,13 @@ use hapax_store::clock::Clock;
 use hapax_store::pieces::Piece;
 use hapax_store::registers::Register;
 use hapax_store::steps::records::{AttemptRec, ClaimRec, EventRec, Hash, ItemRec, LaneRec, OutRec, Queue, ThreadRec};
-use hapax_store::steps::{Engine, Entry, Loaded, Pool, ServerStore, TxError, Wanted};
+use hapax_store::steps::{Engine, Entry, First, Loaded, Pool, RecentCopies, ServerStore, TxError, Wanted};
 use hapax_store::{
     After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Stats,
     StoreError, Table, ThreadQuery,
 };
 use notifier::Notifier;
+use tx::Beginning;
 
 pub use naive_claim::naive_claim;
 pub use tx::PostgresTx;
@@ -61,6 +63,7 @@ pub struct PostgresEngine {
     clock: Option<Arc<dyn Clock>>,
     promise: Promise,
     notifier: Notifier,
+    copies: Arc<RecentCopies>,
 }
 
 /// Reaches the server, looks at its settings, brings the tables up to this version. Several instances may do so at once.
@@ -69,7 +72,7 @@ pub async fn open(address: &str, clock: Option<Arc<dyn Clock>>) -> Result<Server
     let found = migrate::prepare(&server).await?;
     let pools = server.pools()?;
     let notifier = Notifier::new(server, &found.schema);
-    let engine = PostgresEngine { pools, clock, promise: found.promise, notifier };
+    let engine = PostgresEngine { pools, clock, promise: found.promise, notifier, copies: Arc::default() };
     if let Err(error) = engine.follow_clock().await {
         tracing::warn!(%error, "the server's clock could not be followed; purge tries again");
     }
@@ -112,17 +115,22 @@ impl Engine for PostgresEngine {
     }
 
     async fn begin(&self, pool: Pool, numbers: usize) -> Result<PostgresTx, TxError> {
+        self.begin_for(pool, numbers, &First::default()).await
+    }
+
+    async fn begin_for(&self, pool: Pool, numbers: usize, first: &First) -> Result<PostgresTx, TxError> {
         let clock = self.clock.as_deref();
-        match PostgresTx::begin(&self.pools, pool, numbers, clock).await {
+        let how = Beginning { pools: &self.pools, pool, numbers, first, clock, copies: &self.copies };
+        match PostgresTx::begin(&how).await {
             // After a restart of the server the pool is full of connections that nobody has tried since.
-            Err(Failure::Server(_)) => Ok(PostgresTx::begin(&self.pools, pool, numbers, clock).await?),
+            Err(Failure::Server(_)) => Ok(PostgresTx::begin(&how).await?),
             begun => Ok(begun?),
         }
     }
 
     async fn peek(&self, wanted: &Wanted) -> Result<Loaded, StoreError> {
         let client = self.lend().await?;
-        let loaded = load::load(&client.0, wanted, false).await;
+        let loaded = load::load(&client.0, wanted, false, Loaded::default()).await;
         client.back(loaded)
     }
 

@@ -90,7 +90,7 @@ const WAITING: &str = "SELECT w.channel, w.account, count(o.number) FILTER (WHER
 
 /// Where the rows of a statement go.
 #[derive(Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     Lanes,
     Items,
     LowestItems,
@@ -107,17 +107,16 @@ enum Part {
     Claims,
 }
 
-/// Loads what there is; with locks where the contract wants them, or without any.
-pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool) -> Result<Loaded, Failure> {
+/// Loads what there is, beside what was `loaded` before; with locks where the contract wants them, or without any.
+pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool, mut loaded: Loaded) -> Result<Loaded, Failure> {
     let (parts, asks): (Vec<Part>, Vec<SqlCall<'_>>) = asks(wanted, lock).into_iter().unzip();
-    let mut loaded = Loaded::default();
     for (part, rows) in parts.into_iter().zip(run(client, &asks).await?) {
         put(&mut loaded, part, &rows)?;
     }
     Ok(loaded)
 }
 
-fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
+pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
     let all = [
         (Part::Lanes, LANES.get(lock), some(&wanted.lanes, hashes)),
         (Part::Items, ITEMS.get(false), some(&wanted.items, numbers)),
@@ -161,7 +160,7 @@ fn name_hashes(names: &[(String, String)]) -> Param<'_> {
     Box::new(names.iter().map(|(account, name)| name_hash(account, name).to_vec()).collect::<Vec<_>>())
 }
 
-fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
+pub(super) fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), Failure> {
     match part {
         Part::Lanes => loaded.lanes.extend(read_all::<LaneRec>(rows)?.into_iter().map(|lane| (lane.hash, lane))),
         Part::Items => loaded.items.extend(read_all::<ItemRec>(rows)?.into_iter().map(|item| (item.number, item))),

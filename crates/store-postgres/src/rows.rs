@@ -196,7 +196,12 @@ impl<'r> Fields<'r> {
     }
 
     pub(super) fn hash(&mut self) -> Result<Hash, Failure> {
-        self.take::<Vec<u8>>()?.try_into().map_err(|_| Failure::Unreadable("a hash that has not 32 bytes"))
+        self.maybe_hash()?.ok_or(Failure::Unreadable("a hash that is not there"))
+    }
+
+    pub(super) fn maybe_hash(&mut self) -> Result<Option<Hash>, Failure> {
+        let hash = self.take::<Option<Vec<u8>>>()?.map(Hash::try_from).transpose();
+        hash.map_err(|_| Failure::Unreadable("a hash that has not 32 bytes"))
     }
 }
 

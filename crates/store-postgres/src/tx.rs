@@ -1,5 +1,6 @@
 //! One transaction: few round trips, and an answer to "was it committed?" even when the server's own answer is lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,9 +10,10 @@ use futures_util::future::{BoxFuture, join, join_all};
 use hapax_store::Redrive;
 use hapax_store::clock::Clock;
 use hapax_store::steps::records::{ItemRec, KeyRec, LaneRec};
-use hapax_store::steps::{Changes, Due, Loaded, Pool, Tx, TxError, Wanted};
+use hapax_store::steps::{Ahead, Changes, Due, First, Loaded, Pool, RecentCopies, Tx, TxError, Wanted};
 use tokio_postgres::Row;
 
+use super::ahead;
 use super::claim::claim;
 use super::connect::{CONNECT, Pools};
 use super::failure::Failure;
@@ -58,6 +60,18 @@ pub struct PostgresTx {
     unsent: Option<Changes>,
     /// Something would be lost with it; a transaction that only looked needs no nonce.
     wrote: bool,
+    ahead: Ahead,
+    copies: Arc<RecentCopies>,
+}
+
+/// What a transaction is begun with.
+pub(super) struct Beginning<'b> {
+    pub(super) pools: &'b Pools,
+    pub(super) pool: Pool,
+    pub(super) numbers: usize,
+    pub(super) first: &'b First,
+    pub(super) clock: Option<&'b dyn Clock>,
+    pub(super) copies: &'b Arc<RecentCopies>,
 }
 
 /// A connection inside a transaction. However it is let go, the transaction does not stay open.
@@ -89,34 +103,37 @@ impl Drop for Held {
 }
 
 impl PostgresTx {
-    pub(super) async fn begin(
-        pools: &Pools,
-        pool: Pool,
-        numbers: usize,
-        clock: Option<&dyn Clock>,
-    ) -> Result<PostgresTx, Failure> {
-        let connection = Held(Some(pools.get(pool).await?));
-        let blocks = (numbers as u64).div_ceil(BLOCK).max(1) as i32;
+    pub(super) async fn begin(how: &Beginning<'_>) -> Result<PostgresTx, Failure> {
         let mut tx = PostgresTx {
-            connection,
-            pools: pools.clone(),
+            connection: Held(Some(how.pools.get(how.pool).await?)),
+            pools: how.pools.clone(),
             now_ms: 0,
             nonce: Nonce { drawn: 0, salt: rand::random() },
             blocks: Vec::new(),
             handed_out: 0,
             unsent: None,
             wrote: false,
+            ahead: Ahead::default(),
+            copies: Arc::clone(how.copies),
         };
-        let begun = tokio::time::timeout(CONNECT, begin_on(tx.connection.client()?, blocks)).await;
-        match begun.unwrap_or(Err(Failure::Silent)) {
-            Ok((blocks, now_ms)) => {
-                tx.nonce.drawn = blocks.first().copied().unwrap_or_default() as i64;
-                tx.blocks = blocks;
-                tx.now_ms = clock.map_or(now_ms, Clock::now_ms);
-                Ok(tx)
-            }
-            Err(failure) => Err(tx.after(failure).await),
+        let begun = tx.begun(how).await;
+        (tx.blocks, tx.now_ms) = tx.checked(begun).await?;
+        tx.nonce.drawn = tx.blocks.first().copied().unwrap_or_default() as i64;
+        Ok(tx)
+    }
+
+    async fn begun(&mut self, how: &Beginning<'_>) -> Result<(Vec<u64>, i64), Failure> {
+        let blocks = (how.numbers as u64).div_ceil(BLOCK).max(1);
+        let client = self.connection.client()?;
+        if how.first.claimed.is_empty() || blocks > 1 || how.copies.are_many() {
+            let begun = tokio::time::timeout(CONNECT, begin_on(client, blocks as i32)).await;
+            let (blocks, now_ms) = begun.unwrap_or(Err(Failure::Silent))?;
+            return Ok((blocks, how.clock.map_or(now_ms, Clock::now_ms)));
         }
+        let now_ms = how.clock.map(Clock::now_ms);
+        let (block, now_ms, ahead) = in_time(ahead::begin(client, how.first, BLOCK, now_ms)).await?;
+        self.ahead = ahead;
+        Ok((vec![block], now_ms))
     }
 
     /// Ends the transaction after a failure, before the step may be run again: its locks must not be in its own way. A connection
@@ -144,6 +161,7 @@ impl PostgresTx {
 
     async fn flush(&mut self) -> Result<(), Failure> {
         if let Some(changes) = self.unsent.take() {
+            self.ahead = Ahead::default();
             let asks = save::asks(&changes);
             self.wrote |= !asks.is_empty();
             let flushed = run(self.connection.client()?, &asks).await;
@@ -265,15 +283,21 @@ impl Tx for PostgresTx {
     }
 
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
-        let claimed = claim(self.connection.client()?, keys, self.now_ms).await;
+        let tried = self.ahead.won(keys);
+        let claimed = claim(self.connection.client()?, keys, self.now_ms, tried).await;
         let claimed = self.checked(claimed).await?;
+        self.copies.note(&claimed);
         self.wrote |= claimed.iter().any(Option::is_none);
         Ok(claimed)
     }
 
     async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
         self.flush().await?;
-        let loaded = load(self.connection.client()?, wanted, true).await;
+        let (seen, left) = self.ahead.answer(wanted);
+        if left.is_empty() {
+            return Ok(seen);
+        }
+        let loaded = load(self.connection.client()?, &left, true, seen).await;
         Ok(self.checked(loaded).await?)
     }
 
@@ -313,6 +337,12 @@ mod tests {
     use super::*;
     use hapax_testkit::servers::Engine as Servers;
 
+    async fn begin(pools: &Pools) -> Result<PostgresTx, Failure> {
+        let (first, copies) = (First::default(), Arc::default());
+        PostgresTx::begin(&Beginning { pools, pool: Pool::Workers, numbers: 1, first: &first, clock: None, copies: &copies })
+            .await
+    }
+
     /// The server dies between a draw and its sync, and draws the same again for somebody else.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lost_commit_is_not_taken_for_one_that_was_made_under_the_same_number() {
@@ -320,7 +350,7 @@ mod tests {
         let address = Server::new(&server.fresh().await).expect("an address");
         migrate::prepare(&address).await.expect("tables");
         let pools = address.pools().expect("connections");
-        let mut lost = PostgresTx::begin(&pools, Pool::Workers, 1, None).await.expect("begun");
+        let mut lost = begin(&pools).await.expect("begun");
         lost.wrote = true;
         server.kill9().await;
         server.restart().await;
@@ -329,7 +359,7 @@ mod tests {
         let client = pools.get(Pool::Admin).await.expect("a connection");
         let set = format!("SELECT setval('hapax_numbers', {}, false)", lost.nonce.drawn);
         client.batch_execute(&set).await.expect("set");
-        let mut other = PostgresTx::begin(&pools, Pool::Workers, 1, None).await.expect("begun");
+        let mut other = begin(&pools).await.expect("begun");
         other.wrote = true;
         assert_eq!(other.nonce.drawn, lost.nonce.drawn);
         assert_ne!(other.nonce, lost.nonce, "a nonce never comes again");

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Coalesce, Direction, EventId, ThreadId, ids};
 
-use super::engine::{First, Pool, Tx, TxError, Wanted};
+use super::engine::{First, FirstKey, Pool, Tx, TxError, Wanted};
 use super::records::{
     Carried, EventRec, Hash, ItemPlace, ItemRec, KeyRec, Queue, inbox_lane, outbox_lane, own_lane, thread_hash,
 };
 use super::run::Step;
-use super::threads::{Said, names_in, talker};
+use super::threads::{Said, names_in, spelt_names, talker};
 use super::work::Work;
 use crate::{Accepted, Arrival, Disposition, NewEvent, suspected};
 
@@ -34,7 +34,8 @@ impl Step for AcceptAll {
     }
 
     fn first(&self) -> First {
-        let mut first = First::default();
+        let mut first = First { claimed: self.keys(), ..First::default() };
+        first.claimed.retain(|key| !self.other_names().contains(&key.key));
         for (arrival, new) in self.arrivals.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, new))) {
             first.keys.push(new.event.key.0);
             first.keys.extend(new.event.guard.map(|guard| guard.0));
@@ -84,23 +85,34 @@ impl AcceptAll {
         self.other_names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The keys of all events, each as it first comes, sorted.
+    fn keys(&self) -> Vec<FirstKey> {
+        let all = self.arrivals.iter().flat_map(|arrival| arrival.events.iter().map(move |new| (arrival, &new.event)));
+        let all = all.enumerate().map(|(nth, (arrival, event))| FirstKey {
+            key: event.key.0,
+            nth,
+            fingerprint: event.fingerprint,
+            window_ms: arrival.window_of(event),
+        });
+        let mut keys: Vec<FirstKey> = all.collect();
+        keys.sort_unstable_by_key(|key| (key.key, key.nth));
+        keys.dedup_by_key(|key| key.key);
+        keys
+    }
+
     /// Who holds each key now, we or others.
     async fn claim<T: Tx>(&self, tx: &mut T, numbers: &[Vec<u64>], now_ms: i64) -> Result<HashMap<Hash, KeyRec>, TxError> {
-        let mut first: HashMap<Hash, KeyRec> = HashMap::new();
-        for (arrival, numbers) in self.arrivals.iter().zip(numbers) {
-            for (new, &event) in arrival.events.iter().zip(numbers) {
-                first.entry(new.event.key.0).or_insert_with(|| KeyRec {
-                    key: new.event.key.0,
-                    event,
-                    at_ms: now_ms,
-                    fingerprint: new.event.fingerprint,
-                    expires_ms: now_ms + arrival.window_of(&new.event),
-                });
-            }
-        }
-        let mut keys: Vec<KeyRec> = first.values().cloned().collect();
+        let numbers = numbers.concat();
+        let claimed = |key: &FirstKey| KeyRec {
+            key: key.key,
+            event: numbers.get(key.nth).copied().unwrap_or_default(),
+            at_ms: now_ms,
+            fingerprint: key.fingerprint,
+            expires_ms: now_ms + key.window_ms,
+        };
+        let mut keys: Vec<KeyRec> = self.keys().iter().map(claimed).collect();
+        let mut first: HashMap<Hash, KeyRec> = keys.iter().map(|key| (key.key, key.clone())).collect();
         keys.retain(|key| !self.other_names().contains(&key.key));
-        keys.sort_unstable_by_key(|key| key.key);
         for holder in tx.claim(&keys).await?.into_iter().flatten() {
             first.insert(holder.key, holder);
         }
@@ -197,7 +209,7 @@ impl AcceptAll {
             work.want_threads(&fresh, &mut wanted);
             work.load(tx, std::mem::take(&mut wanted)).await?;
             // A name that closes a circle of older data leads nowhere new, and yet elsewhere.
-            if work.names_ahead().is_empty() && work.where_names_lead(fresh()) == led {
+            if work.names.ahead().is_empty() && work.where_names_lead(fresh()) == led {
                 break;
             }
         }
@@ -217,7 +229,8 @@ impl Work {
     fn where_names_lead<'a>(&self, fresh: impl Iterator<Item = (&'a Arrival, usize, &'a NewEvent)>) -> Vec<Option<String>> {
         let peers = |new: &'a NewEvent| {
             let own = self.thread_of_event(&new.event).map(|thread| thread.peer);
-            std::iter::once(own).chain(names_in(&new.event).map(|(account, name)| self.root(&account, &name)))
+            let led = |name: &'a String| self.root(&new.event.account, name).map(str::to_owned);
+            std::iter::once(own).chain(spelt_names(&new.event).map(led))
         };
         fresh.flat_map(|(_, _, new)| peers(new)).collect()
     }
@@ -227,7 +240,7 @@ impl Work {
     where
         F: Iterator<Item = (&'a Arrival, usize, &'a NewEvent)>,
     {
-        wanted.names = self.names_ahead();
+        wanted.names = self.names.ahead();
         let mut has_news = false;
         for (arrival, _, new) in fresh() {
             let Some(thread) = self.thread_of_event(&new.event) else { continue };
@@ -235,8 +248,7 @@ impl Work {
                 wanted.lanes.push(inbox_lane(&arrival.channel, Some(&thread), 0));
             }
             for (account, name) in names_in(&new.event) {
-                let peer = self.root(&account, &name).unwrap_or(name.clone());
-                wanted.threads.push(thread_hash(&account, &peer));
+                wanted.threads.push(thread_hash(&account, self.root(&account, &name).unwrap_or(&name)));
                 wanted.sure_names.push((account, name));
             }
             has_news |= talker(&new.event).is_some() && !self.others(&new.event, &thread).is_empty();
@@ -253,14 +265,16 @@ impl Work {
             let Some(thread) = self.thread_of_event(event) else { continue };
             let others = self.others(event, &thread);
             let has_news = talker(event).is_some() && !others.is_empty();
-            for (account, name) in names_in(event) {
-                let met = self.root(&account, &name).into_iter().chain([name]);
+            for name in spelt_names(event) {
+                let met = self.root(&event.account, name).into_iter().chain([name.as_str()]);
                 // Only a message says that its names are one person's.
-                let met = met.chain(others.iter().filter(|_| has_news).cloned()).chain(has_news.then(|| thread.peer.clone()));
-                circles.meet(&account, met.collect(), &arrival.channel, has_news);
+                let met = met.chain(others.iter().filter(|_| has_news).map(String::as_str));
+                let met = met.chain(has_news.then_some(thread.peer.as_str()));
+                circles.meet(&event.account, met, &arrival.channel, has_news);
             }
         }
-        for (account, circle) in circles.with_news() {
+        for circle in circles.with_news() {
+            let account = circle.account.as_str();
             for peer in &circle.names {
                 let thread = ThreadId { account: account.to_owned(), peer: peer.clone() };
                 wanted.named.push(thread_hash(account, peer));
@@ -275,9 +289,16 @@ impl Work {
 
 /// Names that the events of a batch have to do with each other, by account: they may all become one person's.
 #[derive(Default)]
-struct Circles(Vec<(String, Circle)>);
+struct Circles {
+    all: Vec<Circle>,
+    /// Which of them a name is in.
+    of: HashMap<(String, String), usize>,
+}
 
+#[derive(Default)]
 struct Circle {
+    account: String,
+    /// Empty once it has become part of another.
     names: BTreeSet<String>,
     channels: BTreeSet<Arc<str>>,
     /// Some event says of two names that they are one, which was not known.
@@ -285,21 +306,26 @@ struct Circle {
 }
 
 impl Circles {
-    fn meet(&mut self, account: &str, names: BTreeSet<String>, channel: &Arc<str>, has_news: bool) {
-        let mut all = Circle { names, channels: BTreeSet::from([Arc::clone(channel)]), has_news };
-        let apart = |(of, circle): &(String, Circle)| of != account || circle.names.is_disjoint(&all.names);
-        let (apart, met): (Vec<_>, Vec<_>) = std::mem::take(&mut self.0).into_iter().partition(apart);
-        for (_, circle) in met {
-            all.names.extend(circle.names);
-            all.channels.extend(circle.channels);
-            all.has_news |= circle.has_news;
+    fn meet<'n>(&mut self, account: &str, names: impl Iterator<Item = &'n str>, channel: &Arc<str>, has_news: bool) {
+        let at = self.all.len();
+        let mut all = Circle { account: account.to_owned(), has_news, ..Circle::default() };
+        all.channels.insert(Arc::clone(channel));
+        for name in names {
+            let before = self.of.insert((account.to_owned(), name.to_owned()), at).filter(|before| *before != at);
+            let met = before.and_then(|before| self.all.get_mut(before)).map(std::mem::take).unwrap_or_default();
+            for name in &met.names {
+                self.of.insert((account.to_owned(), name.clone()), at);
+            }
+            all.names.insert(name.to_owned());
+            all.names.extend(met.names);
+            all.channels.extend(met.channels);
+            all.has_news |= met.has_news;
         }
-        self.0 = apart;
-        self.0.push((account.to_owned(), all));
+        self.all.push(all);
     }
 
-    fn with_news(&self) -> impl Iterator<Item = (&str, &Circle)> {
-        self.0.iter().filter(|(_, circle)| circle.has_news).map(|(account, circle)| (account.as_str(), circle))
+    fn with_news(&self) -> impl Iterator<Item = &Circle> {
+        self.all.iter().filter(|circle| circle.has_news)
     }
 }
 

@@ -88,7 +88,7 @@ impl Step for MarkRead {
         work.load(tx, Wanted { names, threads: vec![own], ..Wanted::default() }).await?;
         let mut hash = own;
         if work.threads.get(&own).is_none() {
-            work.load_names(tx, work.names_ahead()).await?;
+            work.load_names(tx, work.names.ahead()).await?;
             let thread = work.thread_of(account, peer);
             hash = thread_hash(&thread.account, &thread.peer);
             work.load(tx, Wanted { threads: vec![hash], ..Wanted::default() }).await?;

@@ -245,6 +245,8 @@ pub struct Due<'d> {
 #[derive(Clone, Debug, Default)]
 pub struct First {
     pub keys: Vec<Hash>,
+    /// Those of them that it claims before all else, all of them in one [`Tx::claim`].
+    pub claimed: Vec<FirstKey>,
     pub lanes: Vec<Hash>,
     /// (account, name)
     pub names: Vec<(String, String)>,
@@ -253,6 +255,15 @@ pub struct First {
     /// (account, request id)
     pub requests: Vec<(String, String)>,
     pub claims: Vec<Hash>,
+}
+
+/// A key that a step claims with the number it draws as its `nth`, from 0.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstKey {
+    pub key: Hash,
+    pub nth: usize,
+    pub fingerprint: u32,
+    pub window_ms: i64,
 }
 
 /// What a step needs to see. Loaded in this order.

@@ -4,6 +4,7 @@
 //! PostgreSQL, MySQL and Firestore. A step loads what it needs under locks, decides, saves, commits; when another instance was in the way
 //! it runs again from the start.
 
+mod ahead;
 pub mod engine;
 pub mod record;
 pub mod records;
@@ -11,6 +12,7 @@ pub mod records;
 mod work;
 
 mod lanes;
+mod names;
 mod threads;
 
 mod accept;
@@ -33,7 +35,8 @@ mod room;
 mod run;
 mod store;
 
-pub use engine::{Changes, Due, Engine, Entry, First, Loaded, Pool, Tx, TxError, Wanted};
+pub use ahead::{Ahead, RecentCopies};
+pub use engine::{Changes, Due, Engine, Entry, First, FirstKey, Loaded, Pool, Tx, TxError, Wanted};
 pub use store::ServerStore;
 pub use upgrade::{ONE_LANE_SINCE, UPGRADING};
 

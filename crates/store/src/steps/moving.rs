@@ -374,8 +374,7 @@ impl Work {
             Moved::Setting { .. } | Moved::Paused(_) | Moved::Key(_) | Moved::Copies(_) | Moved::Piece(_) => return false,
             Moved::Thread(thread) => self.threads.put(thread_hash(&thread.account, &thread.peer), thread),
             Moved::Name(name) => {
-                self.names.insert((name.account.clone(), name.name.clone()), name.peer.clone());
-                self.new_names.push(name);
+                self.names.learn(&name.account, name.name, &name.peer);
             }
             Moved::Event(event) => {
                 self.events.insert(event.number, EventRec { carried: None, ..event.clone() });

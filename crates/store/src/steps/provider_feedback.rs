@@ -88,7 +88,7 @@ impl Work {
     pub(super) fn home_today(&self, number: u64) -> Option<Hash> {
         let message = self.messages.get(&number)?;
         let root = self.root(&message.account, &message.peer);
-        let lane = root.map_or(message.home, |peer| outbox_lane(&message.channel, &message.account, &peer));
+        let lane = root.map_or(message.home, |peer| outbox_lane(&message.channel, &message.account, peer));
         Some(self.speaker(&lane))
     }
 

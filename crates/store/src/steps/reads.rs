@@ -8,11 +8,11 @@ use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, limits, status_of_inbound};
 
 use super::engine::{Engine, Entry, Wanted};
+use super::names::root;
 use super::records::{
     AttemptRec, EventRec, Hash, Held, ItemPlace, ItemRec, LaneRec, MessageRec, OutRec, Queue, ThreadRec, name_hash, thread_hash,
 };
 use super::store::ServerStore;
-use super::threads::root;
 use crate::{
     Answer, AttemptRow, EntryId, EventDetail, EventQuery, EventRow, EventState, InboxQuery, InboxRow, ItemState, MessageRow,
     OutboxPlace, OutboxQuery, OutboxState, Page, PausedAccount, Reads, Stats, StoreError, ThreadMessage, ThreadQuery, ThreadRow,
@@ -175,8 +175,9 @@ impl<E: Engine> ServerStore<E> {
             }
             names.extend(more);
         }
-        let Some(peer) = root(&names, &id.account, &id.peer) else { return Ok(None) };
-        let hash = thread_hash(&id.account, &peer);
+        let next = |name: &str| names.get(&(id.account.clone(), name.to_owned()));
+        let Some(peer) = root(next, &id.peer) else { return Ok(None) };
+        let hash = thread_hash(&id.account, peer);
         let mut seen = self.engine.peek(&Wanted { threads: vec![hash], ..Wanted::default() }).await?;
         Ok(seen.threads.remove(&hash))
     }

@@ -113,7 +113,7 @@ impl Work {
         }
         self.load(tx, wanted).await?;
         for _ in 0..NAME_HOPS_MAX {
-            let mut wanted = Wanted { names: self.names_ahead(), ..Wanted::default() };
+            let mut wanted = Wanted { names: self.names.ahead(), ..Wanted::default() };
             for new in messages.clone() {
                 let thread = self.thread_of(&new.account, &new.peer);
                 wanted.lanes.push(outbox_lane(&new.channel, &new.account, &new.peer));
@@ -124,7 +124,7 @@ impl Work {
             let led = self.threads_of(messages.clone());
             self.load(tx, wanted).await?;
             // A name that closes a circle of older data leads nowhere new, and yet elsewhere.
-            if self.names_ahead().is_empty() && self.threads_of(messages.clone()) == led {
+            if self.names.ahead().is_empty() && self.threads_of(messages.clone()) == led {
                 break;
             }
         }

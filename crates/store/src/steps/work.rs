@@ -6,8 +6,9 @@ use std::hash::Hash as Hashed;
 use crate::is_told;
 
 use super::engine::{Changes, Loaded, Tx, TxError, Wanted};
+use super::names::Names;
 use super::records::{
-    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, Queue,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, Held, ItemRec, LaneRec, MessageRec, OutRec, ProviderNameRec, Queue,
     ThreadRec,
 };
 use super::room::Outbox;
@@ -84,11 +85,7 @@ pub(super) struct Work {
     pub(super) provider_names: Tracked<Hash, ProviderNameRec>,
     pub(super) messages: Tracked<u64, MessageRec>,
     pub(super) outs: Tracked<u64, OutRec>,
-    /// (account, name) to the name it leads to.
-    pub(super) names: HashMap<(String, String), String>,
-    /// Names that were looked up, and those of them that were there, as they were.
-    pub(super) asked_names: HashSet<(String, String)>,
-    read_names: HashMap<(String, String), String>,
+    pub(super) names: Names,
     pub(super) sending: HashSet<String>,
     /// How many wait in the outboxes that were counted, and how many may.
     pub(super) waiting: HashMap<Outbox, usize>,
@@ -99,7 +96,6 @@ pub(super) struct Work {
     pub(super) new_events: Vec<EventRec>,
     pub(super) replays: Vec<(u64, u32)>,
     pub(super) gone_events: Vec<EventRec>,
-    pub(super) new_names: Vec<NameRec>,
     pub(super) attempts: Vec<AttemptRec>,
     pub(super) answers: Vec<AnswerRec>,
     pub(super) marked_read: Vec<(Hash, u64)>,
@@ -117,9 +113,7 @@ impl Work {
             provider_names: Tracked::default(),
             messages: Tracked::default(),
             outs: Tracked::default(),
-            names: HashMap::new(),
-            asked_names: HashSet::new(),
-            read_names: HashMap::new(),
+            names: Names::default(),
             sending: HashSet::new(),
             waiting: HashMap::new(),
             outbox_max: usize::MAX,
@@ -128,7 +122,6 @@ impl Work {
             new_events: Vec::new(),
             replays: Vec::new(),
             gone_events: Vec::new(),
-            new_names: Vec::new(),
             attempts: Vec::new(),
             answers: Vec::new(),
             marked_read: Vec::new(),
@@ -143,11 +136,11 @@ impl Work {
             return Ok(());
         }
         let loaded = tx.load(&wanted).await?;
-        let before = |name| if self.asked_names.contains(name) { self.read_names.get(name) } else { loaded.names.get(name) };
+        let before = |name| if self.names.was_asked(name) { self.names.read(name) } else { loaded.names.get(name) };
         if wanted.sure_names.iter().any(|name| before(name) != loaded.sure_names.get(name)) {
             return Err(TxError::Conflict("somebody else has learned or forgotten a name meanwhile".to_owned()));
         }
-        self.asked_names.extend(wanted.names);
+        self.names.asked(wanted.names);
         self.asked_lowest.extend(wanted.lowest_items.into_iter().chain(wanted.lowest_outs));
         self.take(loaded);
         Ok(())
@@ -163,8 +156,7 @@ impl Work {
         self.outs.loaded(loaded.outs);
         self.claims.loaded(loaded.claims);
         for (name, peer) in loaded.names {
-            self.read_names.entry(name.clone()).or_insert_with(|| peer.clone());
-            self.names.entry(name).or_insert(peer);
+            self.names.loaded(name, peer);
         }
         self.sending.extend(loaded.sending);
         self.waiting.extend(loaded.waiting);
@@ -185,9 +177,7 @@ impl Work {
         let (new_messages, messages, gone_messages) = self.messages.changes();
         let (new_outs, outs, gone_outs) = self.outs.changes();
         let (new_claims, claims, gone_claims) = self.claims.changes();
-        // One that was not there when it was looked for must not be there now: whoever was faster may have given it to somebody else.
-        let is_there = |name: &NameRec| self.read_names.contains_key(&(name.account.clone(), name.name.clone()));
-        let (names, new_names) = self.new_names.into_iter().partition(is_there);
+        let (names, new_names) = self.names.changes();
         Changes {
             new_events: self.new_events,
             replays: self.replays,
@@ -248,7 +238,7 @@ impl Work {
 }
 
 impl Wanted {
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let Wanted {
             lanes,
             items,
@@ -279,7 +269,7 @@ impl Wanted {
     }
 
     /// Every record once, in order: all instances lock in the same order.
-    fn tidy(&mut self) {
+    pub fn tidy(&mut self) {
         fn tidied<T: Ord>(list: &mut Vec<T>) {
             list.sort_unstable();
             list.dedup();

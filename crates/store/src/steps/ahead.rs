@@ -1,0 +1,134 @@
+//! What a step looks at first, asked for together with the beginning of its transaction: one round trip in place of three.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash as Hashed;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::engine::{First, Loaded, Wanted};
+use super::records::{Hash, KeyRec, LaneRec, ThreadRec, thread_hash};
+
+/// What was found, and what was not there. What is locked stays as it is until the end.
+#[derive(Default)]
+pub struct Ahead {
+    /// The keys that were claimed, and those of them that were won.
+    claimed: Vec<Hash>,
+    won: HashSet<Hash>,
+    lanes: HashMap<Hash, Option<LaneRec>>,
+    threads: HashMap<Hash, Option<ThreadRec>>,
+    /// Read once the threads were locked.
+    names: HashMap<(String, String), Option<String>>,
+}
+
+impl Ahead {
+    /// What is to be loaded behind the claim. Names come last, once the threads that they most likely lead to are locked.
+    pub fn wanted(first: &First) -> Wanted {
+        let threads = first.names.iter().map(|(account, name)| thread_hash(account, name)).collect();
+        let mut wanted = Wanted { lanes: first.lanes.clone(), threads, sure_names: first.names.clone(), ..Wanted::default() };
+        wanted.tidy();
+        wanted
+    }
+
+    /// `won` are those of the claimed keys that nobody had, `loaded` what was there of what was wanted.
+    pub fn new(first: &First, won: HashSet<Hash>, wanted: &Wanted, mut loaded: Loaded) -> Self {
+        Self {
+            claimed: first.claimed.iter().map(|key| key.key).collect(),
+            won,
+            lanes: wanted.lanes.iter().map(|lane| (*lane, loaded.lanes.remove(lane))).collect(),
+            threads: wanted.threads.iter().map(|thread| (*thread, loaded.threads.remove(thread))).collect(),
+            names: wanted.sure_names.iter().map(|name| (name.clone(), loaded.sure_names.remove(name))).collect(),
+        }
+    }
+
+    /// Those of these keys that were won when the transaction began; nothing where they are not the keys that were claimed then.
+    pub fn won(&mut self, keys: &[KeyRec]) -> Option<HashSet<Hash>> {
+        let claimed = std::mem::take(&mut self.claimed);
+        let same = !claimed.is_empty() && claimed.iter().eq(keys.iter().map(|key| &key.key));
+        same.then(|| std::mem::take(&mut self.won))
+    }
+
+    /// What of this is known already, and what is left to ask for.
+    pub fn answer(&self, wanted: &Wanted) -> (Loaded, Wanted) {
+        let (mut seen, mut left) = (Loaded::default(), wanted.clone());
+        left.lanes.retain(|lane| !known(&self.lanes, lane, &mut seen.lanes));
+        left.names.retain(|name| !known(&self.names, name, &mut seen.names));
+        left.threads.retain(|thread| !known(&self.threads, thread, &mut seen.threads));
+        // Once another thread is locked, the names that may lead to it have to be looked at again.
+        if left.threads.is_empty() {
+            left.sure_names.retain(|name| !known(&self.names, name, &mut seen.sure_names));
+        }
+        (seen, left)
+    }
+}
+
+fn known<K: Eq + Hashed + Clone, V: Clone>(ahead: &HashMap<K, Option<V>>, key: &K, seen: &mut HashMap<K, V>) -> bool {
+    let Some(found) = ahead.get(key) else { return false };
+    seen.extend(found.clone().map(|found| (key.clone(), found)));
+    true
+}
+
+/// Whether many of what came last were copies. Then nothing is loaded before that is known: it would be locked for nothing.
+#[derive(Default)]
+pub struct RecentCopies(AtomicBool);
+
+impl RecentCopies {
+    pub fn are_many(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of what a claim came to.
+    pub fn note(&self, holders: &[Option<KeyRec>]) {
+        let copies = holders.iter().filter(|holder| holder.is_some()).count();
+        self.0.store(copies * 4 > holders.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> (String, String) {
+        ("acc".to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn names_are_looked_at_again_when_they_lead_to_a_thread_that_was_not_locked() {
+        let first = First { names: vec![name("bsuid"), name("phone")], ..First::default() };
+        let wanted = Ahead::wanted(&first);
+        let names = HashMap::from([(name("bsuid"), "lid".to_owned())]);
+        let ahead = Ahead::new(&first, HashSet::new(), &wanted, Loaded { sure_names: names, ..Loaded::default() });
+
+        let asked = Wanted { names: vec![name("bsuid"), name("phone"), name("lid")], ..Wanted::default() };
+        let (seen, left) = ahead.answer(&asked);
+        assert_eq!((seen.names.len(), left.names), (1, vec![name("lid")]));
+
+        let sure_names = vec![name("bsuid"), name("phone")];
+        let asked = Wanted { threads: vec![thread_hash("acc", "phone")], sure_names: sure_names.clone(), ..Wanted::default() };
+        assert!(ahead.answer(&asked).1.is_empty(), "it is locked since before they were read");
+        let asked = Wanted { threads: vec![thread_hash("acc", "lid")], sure_names: sure_names.clone(), ..Wanted::default() };
+        let (seen, left) = ahead.answer(&asked);
+        assert_eq!((seen.sure_names.len(), left.threads, left.sure_names), (0, asked.threads, sure_names));
+    }
+
+    #[test]
+    fn other_keys_than_those_that_were_claimed_are_claimed_for_themselves() {
+        let key = |n: u8| KeyRec { key: [n; 32], event: 1, at_ms: 0, fingerprint: 0, expires_ms: 1 };
+        let claimed = |n: u8| super::super::FirstKey { key: [n; 32], nth: 0, fingerprint: 0, window_ms: 1 };
+        let first = First { claimed: vec![claimed(1), claimed(2)], ..First::default() };
+        let ahead = || Ahead::new(&first, HashSet::from([[2; 32]]), &Wanted::default(), Loaded::default());
+        assert_eq!(ahead().won(&[key(1), key(2)]), Some(HashSet::from([[2; 32]])));
+        assert_eq!(ahead().won(&[key(2)]), None);
+        let mut twice = ahead();
+        assert!(twice.won(&[key(1), key(2)]).is_some() && twice.won(&[key(1), key(2)]).is_none());
+        assert_eq!(Ahead::default().won(&[]), None);
+    }
+
+    #[test]
+    fn many_copies_are_noted_until_few_come() {
+        let holder = KeyRec { key: [0; 32], event: 1, at_ms: 0, fingerprint: 0, expires_ms: 1 };
+        let copies = RecentCopies::default();
+        copies.note(&[Some(holder), None]);
+        assert!(copies.are_many());
+        copies.note(&[None, None]);
+        assert!(!copies.are_many());
+    }
+}
