@@ -12,7 +12,7 @@ use super::{Api, Caller, Cursors, Problem, origin, send_story, thread_view};
 /// An event comes with its body: of larger ones nothing more is read than their text.
 const READ_MAX_BYTES: usize = 64 << 10;
 /// How deep media is looked for.
-const DEPTH: usize = 6;
+const DEPTH: usize = 8;
 
 pub(crate) struct Chat {
     pub(crate) thread: Thread,

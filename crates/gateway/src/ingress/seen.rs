@@ -67,7 +67,8 @@ impl Hasher for Place {
     /// An array is hashed as its length and then its bytes; the last write, the bytes, is what counts.
     fn write(&mut self, bytes: &[u8]) {
         if let Some(first) = bytes.first_chunk() {
-            let product = u128::from(u64::from_le_bytes(*first) ^ self.seed) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+            let mixed = u128::from(u64::from_le_bytes(*first) ^ self.seed);
+            let product = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
             self.place = (product >> 64) as u64 ^ product as u64;
         }
     }

@@ -333,7 +333,7 @@ async fn hostile_texts_stay_texts() {
         format!("/sign-in?next=/&{query}"),
     ] {
         let seen = browser.get(&path).await;
-        for live in ["<script>", "<img src=x", "\"><script", "onerror=alert(1)>"] {
+        for live in ["<script>", "<img src=x", "\"><script>", "onerror=alert(1)>"] {
             assert!(!seen.text.contains(live), "{path}: {}", seen.text);
         }
     }

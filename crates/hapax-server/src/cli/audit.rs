@@ -9,8 +9,9 @@ use super::{Failure, Global, Output};
 /// List who did what, newest first
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Replays, redrives, retries, cancelled messages, threads taken over, tokens, purges: by which token, from where, and what came
-of it. The newest 5,000 are kept, for 90 days.
+Replays, redrives, retries, cancelled messages, threads taken over, tokens,
+purges: by which token, from where, and what came of it. The newest 5,000 are
+kept, for 90 days.
 
 Examples:
   hapax audit

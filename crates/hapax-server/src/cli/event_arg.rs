@@ -4,8 +4,9 @@ use hapax_domain::EventId;
 
 /// Said in the help of every command that takes one.
 pub(super) const HOW: &str = "\
-An ID is what lists show: the short form (evt_1mgk0ca1a), the whole of it (--wide, --json), any beginning of the whole one that only
-one of the newest 10,000 events has, or `latest`.";
+An ID is what lists show: the short form (evt_1mgk0ca1a), the whole of it
+(--wide, --json), any beginning of the whole one that only one of the newest
+10,000 events has, or `latest`.";
 
 /// Checks the spelling; which event a beginning or `latest` means, the server knows.
 pub(super) fn read(text: &str) -> Result<String, String> {

@@ -11,7 +11,8 @@ use super::{Failure, Global, Output, event_arg};
 /// Deliver an event once more, on purpose, whatever became of it before
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
-Each replay carries a number of its own, so neither hapax nor the bot takes it for a copy.
+Each replay carries a number of its own, so neither hapax nor the bot takes it
+for a copy.
 
 Examples:
   hapax replay latest

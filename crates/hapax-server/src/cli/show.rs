@@ -26,8 +26,9 @@ Examples:
   hapax show evt_1mgk0ca1a
   hapax show latest --json | jq -r .body
 
-Signatures and secrets are not kept, so they are not shown. What the bot answered is remembered by the running server alone, the first
-kilobyte of it. `hapax story ID` tells what happened, step by step.", event_arg::HOW))]
+Signatures and secrets are not kept, so they are not shown. What the bot
+answered is remembered by the running server alone, the first kilobyte of it.
+`hapax story ID` tells what happened, step by step.", event_arg::HOW))]
 pub struct Show {
     /// The event, or `latest`
     #[arg(value_name = "ID", value_parser = event_arg::read)]

@@ -19,7 +19,7 @@ Examples:
   hapax threads --account 700001 --limit 10
   hapax threads --json | jq -r '.threads[] | select(.unread > 0) | .id'
   hapax messages 700001__5511988887777          what was said in one of them
-  hapax threads pause 700001__5511988887777     answer it yourself: the bot gets nothing of it
+  hapax threads pause 700001__5511988887777     answer it yourself
   hapax threads resume 700001__5511988887777    hand it back
 
 Columns: time of the last message, thread, channel, unread, in or out, the last

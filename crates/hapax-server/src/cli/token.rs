@@ -60,7 +60,8 @@ enum What {
     },
     /// Print a link that opens the web pages, once and within ten minutes
     #[command(after_help = "\
-Whoever opens it is signed in as the token that made it: yours, or the one you give.
+Whoever opens it is signed in as the token that made it: yours, or the one you
+give.
 
 Examples:
   hapax token link
