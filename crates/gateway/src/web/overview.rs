@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use http::HeaderMap;
 use maud::{Markup, html};
 
 use super::Web;
 use super::components::{badge, copyable, count, empty, in_query, lasting, number, when_text};
 use super::events::row;
+use super::history::{Past, charts};
 use super::hosts::host_of;
 use super::icons::icon;
 use super::layout::{Nav, page};
@@ -24,7 +26,12 @@ use crate::api::stats::{self, Stats};
 
 const NEWEST: usize = 8;
 
-pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor, headers: HeaderMap) -> Result<Markup, Trouble> {
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    past: Result<Query<Past>, QueryRejection>,
+) -> Result<Markup, Trouble> {
     let (api, caller) = (&web.api, || visitor.caller.clone());
     let Json(stats) = stats::stats(State(Arc::clone(api)), caller()).await?;
     let Json(channels) = channels::list(State(Arc::clone(api)), caller()).await;
@@ -38,9 +45,11 @@ pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor, headers:
         if newest.events.is_empty() {
             welcome(&channels.channels, &base)
         } else {
+            let names: Vec<&str> = channels.channels.iter().map(|channel| channel.name.as_str()).collect();
             html! {
                 (needs(&stats, &channels.channels, &paused.accounts, visitor.now_ms))
                 (figures(&stats))
+                (charts(api, &visitor, &past.unwrap_or_default().0, &names).await?)
                 (by_channel(&stats, &channels.channels, visitor.now_ms))
                 (latest(&web, &newest, visitor.now_ms).await?)
             }
