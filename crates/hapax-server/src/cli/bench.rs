@@ -16,13 +16,15 @@ use crate::bench::{self, Line, Part, Plan, Report};
 /// Measure this machine: webhooks a second, as ratios to a bare server that checks the signature, parses and stores nothing
 ///
 /// Beside it stands the whole way in without a store, so that what is lost before the store shows. The processor time that the server
-/// takes for each webhook says most where other programs run. /// Sends, also those of bots that call hapax in place of their provider (drop-in), are compared with the same calls made to the
+/// takes for each webhook says most where other programs run. Sends, also those of bots that call hapax in place of their provider (drop-in), are compared with the same calls made to the
 /// provider itself; claims by the Redis door with a Redis that syncs as often, where there is one. Starts its own servers, load, bot and provider on loopback and removes everything afterwards. Only the ratios
 /// mean anything on another day: both sides of a ratio are measured in the same run, one after the other. Nothing else should be
 /// busy meanwhile.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  hapax bench --quick\n  hapax bench --json > bench.json\n  hapax bench --quick \
-    --store postgres://hapax@127.0.0.1/bench --store redis://127.0.0.1/1")]
+#[command(after_help = "Examples:
+  hapax bench --quick
+  hapax bench --json > bench.json
+  hapax bench --quick --store postgres://hapax@127.0.0.1/bench")]
 pub struct Bench {
     /// Leave out the stores with 1 and 10 million keys, which take minutes to fill
     #[arg(long)]
