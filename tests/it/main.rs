@@ -5,6 +5,7 @@
 mod rig;
 
 mod acceptance;
+mod backups;
 mod bad_input;
 mod batches;
 mod chat_pages;

@@ -128,6 +128,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
+        backup: None,
         instance: Some("test".to_owned()),
         stop_grace_ms: 30_000,
         limits: Limits {

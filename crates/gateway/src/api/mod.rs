@@ -4,6 +4,7 @@
 pub(crate) mod accounts;
 pub(crate) mod audit;
 pub mod auth;
+mod backup;
 mod caller;
 mod changing;
 pub(crate) mod channels;
@@ -65,6 +66,7 @@ use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
 
+use crate::backups::Backups;
 use crate::channels::Channels;
 use crate::delivery::Pull;
 use crate::dropin::Books;
@@ -114,6 +116,8 @@ pub struct Api {
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
+    /// Copies the store, for whoever may have all of it.
+    pub backups: Arc<Backups>,
     pub telemetry: Arc<Telemetry>,
     /// The channels without a target, for workers that ask.
     pub pull: Arc<Pull>,
@@ -189,6 +193,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(events::replay))
         .routes(routes!(redrive::redrive))
         .routes(routes!(purge::purge))
+        .routes(routes!(backup::backup))
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))

@@ -152,7 +152,12 @@ impl Telemetry {
         for counter in [names::ACCEPT_FAILED, names::SPANS_EXPORTED, names::SPANS_DROPPED] {
             self.counter(counter, &[]).increment(0);
         }
-        self.gauge(names::PURGE_LAST_RUN, &[]).set(0.0);
+        for outcome in ["made", "failed"] {
+            self.counter(names::BACKUPS, &[("outcome", outcome)]).increment(0);
+        }
+        for gauge in [names::PURGE_LAST_RUN, names::BACKUP_LAST] {
+            self.gauge(gauge, &[]).set(0.0);
+        }
         for promise in ["full", "degraded"] {
             self.gauge(names::STORE_PROMISE, &[("promise", promise)]).set(0.0);
         }
@@ -347,6 +352,21 @@ impl Telemetry {
         let full = *promise == Promise::Full;
         for (name, is) in [("full", full), ("degraded", !full)] {
             self.gauge(names::STORE_PROMISE, &[("promise", name)]).set(f64::from(u8::from(is)));
+        }
+    }
+
+    /// A copy of the store was made at this time, or was not.
+    pub fn backed_up(&self, made: Result<i64, String>) {
+        match made {
+            Ok(at_ms) => {
+                self.counter(names::BACKUPS, &[("outcome", "made")]).increment(1);
+                self.gauge(names::BACKUP_LAST, &[]).set(at_ms as f64 / 1_000.0);
+                tracing::info!("a backup was made");
+            }
+            Err(why) => {
+                self.counter(names::BACKUPS, &[("outcome", "failed")]).increment(1);
+                tracing::error!(why, "a backup could not be made");
+            }
         }
     }
 
