@@ -53,6 +53,7 @@ mod redis_store;
 mod replays;
 mod replies;
 mod restart;
+mod seen_before;
 mod sending;
 mod server_away;
 mod servers;

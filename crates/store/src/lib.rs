@@ -94,8 +94,8 @@ pub trait Inbox {
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
     ///   With [`hapax_domain::Event::guard_suppresses`] it is a `Duplicate` of the first, and not recorded.
-    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
-    ///   before it answers, and counts it with `note_copies`.
+    /// - Same key with another fingerprint: `Conflict`, unless that of the first is [`hapax_domain::fingerprint::UNKNOWN`]. It is delivered
+    ///   nowhere; the caller keeps it beside the first ([`keep_beside`]) before it answers, and counts it with `note_copies`.
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError>;
 
     /// Adds suppressed copies to the count shown in an event's story, and the first event that was kept beside it. The counts are a hint:

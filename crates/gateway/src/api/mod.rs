@@ -38,6 +38,7 @@ mod purge;
 pub(crate) mod redrive;
 mod reply_story;
 mod run_story;
+mod seen;
 pub(crate) mod send;
 pub(crate) mod send_story;
 pub(crate) mod sign_in_links;
@@ -189,7 +190,9 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(claims::batch))
         .route_layer(DefaultBodyLimit::max(claims::BODY_MAX_BYTES));
     let works = OpenApiRouter::new().routes(routes!(pull::pull)).routes(routes!(pull::extend)).merge(settles).merge(claims);
+    let seen = OpenApiRouter::new().routes(routes!(seen::import)).route_layer(DefaultBodyLimit::max(seen::BODY_MAX_BYTES));
     let rules = OpenApiRouter::new()
+        .merge(seen)
         .routes(routes!(events::replay))
         .routes(routes!(redrive::redrive))
         .routes(routes!(purge::purge))

@@ -21,6 +21,7 @@ mod events;
 mod export;
 mod failure;
 mod import;
+mod import_seen;
 mod inbox;
 mod json_lines;
 mod launch;
@@ -145,6 +146,7 @@ pub enum Command {
     Restore(restore::Restore),
     Export(export::Export),
     Import(import::Import),
+    ImportSeen(import_seen::ImportSeen),
     Check(check::Check),
     Doctor(doctor::Doctor),
     Ready(ready::Ready),
@@ -188,6 +190,7 @@ impl Command {
             Command::Restore(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
+            Command::ImportSeen(command) => command.run(global, output).await,
             Command::Doctor(command) => command.run(global, output).await,
             Command::Ready(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),
