@@ -129,6 +129,7 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
         backup: None,
+        notify: None,
         instance: Some("test".to_owned()),
         stop_grace_ms: 30_000,
         limits: Limits {

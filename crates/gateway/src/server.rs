@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
@@ -23,7 +24,9 @@ use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
 use crate::api::auth::OperatorToken;
-use crate::api::{Api, Audit, Auth, Feed, History, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links};
+use crate::api::{
+    Api, Audit, Auth, Feed, History, Notices, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links,
+};
 use crate::backups::Backups;
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
@@ -164,6 +167,7 @@ impl Server {
         let history = self.history();
         let auth = self.auth();
         let bots = self.for_bots(&auth, &dropin, &polling)?;
+        let notices = self.notices()?;
 
         let stop = stop.child_token();
         let (mut sends, mut deliveries) = (Tasks::default(), Tasks::default());
@@ -180,6 +184,7 @@ impl Server {
         let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
         let backups = self.backups();
         let backing_up = tokio::spawn(Arc::clone(&backups).run(stop_upkeep.clone()));
+        let noticing = notices.map(|notices| tokio::spawn(notices.run(stop_upkeep.clone())));
         let inside = Inside { ingress, purges, history, backups, auth, pull, feed, books: dropin.books, bots };
         let listening = self.open_listeners(listeners, inside);
 
@@ -194,8 +199,9 @@ impl Server {
         if let Some(exporting) = exporting {
             in_time(exporting, times).await;
         }
-        // One that is under way is not waited for: it has no name yet.
+        // A copy that is under way has no name yet, and what was not told stands in the store.
         backing_up.abort();
+        noticing.iter().for_each(JoinHandle::abort);
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())
@@ -241,6 +247,14 @@ impl Server {
             proxies: Proxies::new(self.settings.trusted_proxies.clone()),
         };
         Arc::new(Ingress::new(&self.channels, &self.settings.limits, links))
+    }
+
+    /// Who tells what is wrong, where somebody wants to hear it.
+    fn notices(&self) -> Result<Option<Notices>, StartError> {
+        let Some(notify) = &self.settings.notify else { return Ok(None) };
+        let instance = self.settings.instance.clone().unwrap_or_else(instance_name);
+        let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Ok(Some(Notices::new(notify, store, clock, telemetry, instance)?))
     }
 
     fn backups(&self) -> Arc<Backups> {

@@ -44,6 +44,8 @@ pub struct Settings {
     /// Who collects traces; `None`: nobody.
     pub otel: Option<Otel>,
     pub backups: Backups,
+    /// Who is told what is wrong.
+    pub notify: Option<Notify>,
     /// What the Redis door shows, where it speaks TLS.
     pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
@@ -85,6 +87,21 @@ pub struct Otel {
     pub service_name: String,
     /// Of a hundred traces that begin here, so many are kept.
     pub sample_percent: u8,
+}
+
+/// Where notices go.
+#[derive(Clone)]
+pub struct Notify {
+    /// It may hold a password.
+    pub url: String,
+    /// Signs them, as Standard Webhooks are signed.
+    pub secret: SecretString,
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notify").field("url", &hide_userinfo(&self.url)).finish_non_exhaustive()
+    }
 }
 
 /// How the store is backed up.

@@ -113,6 +113,8 @@ pub const CONNECTIONS: &str = "hapax_connections";
 pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
 pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
 pub const PURGE_LAST_RUN: &str = "hapax_purge_last_run_timestamp_seconds";
+/// Notices to `notify`; label `outcome`.
+pub const NOTICES: &str = "hapax_notices_total";
 /// Copies of the store; label `outcome`.
 pub const BACKUPS: &str = "hapax_backups_total";
 /// When the last whole one was made; 0 while there is none of this run.
@@ -238,6 +240,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (PURGED_EVENTS, "Events removed after their retention"),
     (SPANS_EXPORTED, "Spans that the collector of traces took"),
     (SPANS_DROPPED, "Spans that the collector of traces did not take, or that found no room to wait for it"),
+    (NOTICES, "Notices to `notify`, by whether they were taken"),
     (BACKUPS, "Copies of the store, by how they ended"),
 ];
 

@@ -241,6 +241,7 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         stop_grace_ms: 5_000,
         limits: limits(),
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: 10_000_000 },
+        notify: None,
         backups: Backups::OwnTools("nothing of a benchmark is kept".to_owned()),
         resp_tls: None,
         otel: None,

@@ -50,6 +50,10 @@ pub(super) struct Shown {
     instance: Option<String>,
     stop_grace: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify_secret: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<ShownBackup>,
     limits: ShownLimits,
     claims: ShownClaims,
@@ -202,6 +206,8 @@ pub(super) fn show(config: &Config) -> Shown {
         spool: config.spool.display().to_string(),
         instance: config.instance.clone(),
         stop_grace: write_ms(config.stop_grace_ms),
+        notify: config.notify.as_ref().map(|notify| hide_userinfo(&notify.url)),
+        notify_secret: config.notify.as_ref().map(|_| HIDDEN),
         backup: config.backup.as_ref().map(|backup| ShownBackup {
             to: backup.to.display().to_string(),
             every: write_ms(backup.every_ms),

@@ -9,6 +9,7 @@ mod generic;
 mod headers;
 mod load;
 mod mistake;
+mod notify;
 mod otel;
 mod resp;
 mod secret;
@@ -41,7 +42,9 @@ pub use warnings::{notes, warnings};
 pub use web::Web;
 
 use hapax::{Options, StoreUrl};
-use hapax_gateway::settings::{BackupSchedule, Backups, Channel, Claims, Limits, Network, OnStoreFailure, Otel, Settings};
+use hapax_gateway::settings::{
+    BackupSchedule, Backups, Channel, Claims, Limits, Network, Notify, OnStoreFailure, Otel, Settings,
+};
 
 /// The commented default: the weakest layer of every config, and its manual.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -73,6 +76,8 @@ pub struct Config {
     pub spool: PathBuf,
     /// Copies of the embedded store that are made by themselves.
     pub backup: Option<BackupSchedule>,
+    /// Who is told what is wrong.
+    pub notify: Option<Notify>,
     /// Shown on leases; made from host and process when not set.
     pub instance: Option<String>,
     /// How long a stop may take in all.
@@ -125,6 +130,7 @@ impl Config {
             claims: self.claims,
             otel: self.otel.clone(),
             backups: self.backups(),
+            notify: self.notify.clone(),
             resp_tls: self.resp.as_ref().and_then(|resp| resp.tls.as_ref()).map(|files| files.tls.clone()),
             channels: self.channels.iter().map(resolved).collect(),
         }
