@@ -5,8 +5,10 @@
 mod rig;
 
 mod acceptance;
+mod backups;
 mod bad_input;
 mod batches;
+mod being_told;
 mod chat_pages;
 mod claims;
 mod clocks;
@@ -52,6 +54,7 @@ mod redis_store;
 mod replays;
 mod replies;
 mod restart;
+mod seen_before;
 mod sending;
 mod server_away;
 mod servers;

@@ -128,6 +128,8 @@ pub(crate) fn config(channels: Vec<Channel>) -> Config {
         admin_token: Some("an admin token for tests".into()),
         store: StoreUrl::Memory,
         spool: "hapax-spool.db".into(),
+        backup: None,
+        notify: None,
         instance: Some("test".to_owned()),
         stop_grace_ms: 30_000,
         limits: Limits {

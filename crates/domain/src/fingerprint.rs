@@ -4,6 +4,14 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+/// Stands for a content that nobody knows: of a message that was handled before hapax was there.
+pub const UNKNOWN: u32 = 0;
+
+/// Whether what came is a copy of what holds the key, and not another content under it.
+pub fn is_copy(held: u32, came: u32) -> bool {
+    held == UNKNOWN || held == came
+}
+
 /// Folds JSON into 32 bits without building a tree; the order of object members does not matter, and members named in `volatile`
 /// (at any depth) are left out, because providers change them between copies.
 ///

@@ -37,6 +37,8 @@ pub mod sender;
 
 pub mod dropin;
 
+pub mod backups;
+
 pub mod api;
 
 pub mod web;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
@@ -23,7 +24,10 @@ use self::front::{Audience, Front, InTrouble, Vitals};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::Upkeep;
 use crate::api::auth::OperatorToken;
-use crate::api::{Api, Audit, Auth, Feed, History, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links};
+use crate::api::{
+    Api, Audit, Auth, Feed, History, Notices, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links,
+};
+use crate::backups::Backups;
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
@@ -67,6 +71,7 @@ struct Inside {
     ingress: Arc<Ingress>,
     purges: Arc<PurgeLog>,
     history: Arc<History>,
+    backups: Arc<Backups>,
     auth: Arc<Auth>,
     pull: Arc<Pull>,
     feed: Arc<Feed>,
@@ -157,23 +162,12 @@ impl Server {
         let (for_sender, outcomes) = (Arc::clone(telemetry), Arc::clone(&dropin.outcomes));
         let sender = Sender::new(&self.channels, Arc::clone(store), Arc::clone(clock), for_sender, typing, outcomes)?;
         let sender = Arc::new(sender);
-        let ingress = Arc::new(Ingress::new(
-            &self.channels,
-            &self.settings.limits,
-            Links {
-                store: Arc::clone(store),
-                clock: Arc::clone(clock),
-                answers,
-                spool: self.spool.clone(),
-                delivery: Arc::clone(&delivery),
-                telemetry: Arc::clone(telemetry),
-                proxies: Proxies::new(self.settings.trusted_proxies.clone()),
-            },
-        ));
+        let ingress = self.ingress(answers, &delivery);
         let purges = Arc::new(PurgeLog::default());
         let history = self.history();
         let auth = self.auth();
         let bots = self.for_bots(&auth, &dropin, &polling)?;
+        let notices = self.notices()?;
 
         let stop = stop.child_token();
         let (mut sends, mut deliveries) = (Tasks::default(), Tasks::default());
@@ -188,7 +182,10 @@ impl Server {
         let upkeep = tokio::spawn(self.upkeep(&ingress, &purges, &history).run(stop_upkeep.clone(), stop.clone()));
         let pull = Arc::new(self.pull(stop.clone()));
         let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
-        let inside = Inside { ingress, purges, history, auth, pull, feed, books: dropin.books, bots };
+        let backups = self.backups();
+        let backing_up = tokio::spawn(Arc::clone(&backups).run(stop_upkeep.clone()));
+        let noticing = notices.map(|notices| tokio::spawn(notices.run(stop_upkeep.clone())));
+        let inside = Inside { ingress, purges, history, backups, auth, pull, feed, books: dropin.books, bots };
         let listening = self.open_listeners(listeners, inside);
 
         stop.cancelled().await;
@@ -202,6 +199,9 @@ impl Server {
         if let Some(exporting) = exporting {
             in_time(exporting, times).await;
         }
+        // A copy that is under way has no name yet, and what was not told stands in the store.
+        backing_up.abort();
+        noticing.iter().for_each(JoinHandle::abort);
         // A panic in it has been reported already, and there is nothing left to stop.
         in_time(upkeep, times).await.and_then(Result::ok).unwrap_or(Ok(()))?;
         Ok(())
@@ -234,6 +234,32 @@ impl Server {
                 .collect(),
             retention: self.channels.retention(),
         }
+    }
+
+    fn ingress(&self, answers: Arc<Answers>, delivery: &Arc<Delivery>) -> Arc<Ingress> {
+        let links = Links {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            answers,
+            spool: self.spool.clone(),
+            delivery: Arc::clone(delivery),
+            telemetry: Arc::clone(&self.telemetry),
+            proxies: Proxies::new(self.settings.trusted_proxies.clone()),
+        };
+        Arc::new(Ingress::new(&self.channels, &self.settings.limits, links))
+    }
+
+    /// Who tells what is wrong, where somebody wants to hear it.
+    fn notices(&self) -> Result<Option<Notices>, StartError> {
+        let Some(notify) = &self.settings.notify else { return Ok(None) };
+        let instance = self.settings.instance.clone().unwrap_or_else(instance_name);
+        let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Ok(Some(Notices::new(notify, store, clock, telemetry, instance)?))
+    }
+
+    fn backups(&self) -> Arc<Backups> {
+        let (store, clock, telemetry) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
+        Arc::new(Backups::new(store, clock, telemetry, self.settings.backups.clone()))
     }
 
     fn history(&self) -> Arc<History> {
@@ -283,7 +309,7 @@ impl Server {
     }
 
     fn open_listeners(&self, listeners: Listeners, inside: Inside) -> Tasks {
-        let Inside { ingress, purges, history, auth, pull, feed, books, bots } = inside;
+        let Inside { ingress, purges, history, backups, auth, pull, feed, books, bots } = inside;
         let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
         let (memory, webhooks) = (Arc::clone(&ingress), Arc::clone(&ingress));
         let api = Arc::new(Api {
@@ -300,6 +326,7 @@ impl Server {
             takeovers: Arc::clone(&self.takeovers),
             memory: Box::new(move || memory.memory()),
             spool: self.spool.clone(),
+            backups,
             telemetry: Arc::clone(&self.telemetry),
             pull,
             feed,

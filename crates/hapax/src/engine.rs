@@ -94,6 +94,24 @@ pub async fn open_embedded(path: &Path, options: &Options, clock: Arc<dyn Clock>
     Ok(Arc::new(opening.await.map_err(|_| StoreError::Closed)??))
 }
 
+/// Looks into a backup of the embedded store; refuses what is none.
+#[cfg(feature = "sqlite")]
+pub fn look_into_backup(path: &Path) -> Result<hapax_store::BackupFacts, StoreError> {
+    sqlite::look_into_backup(path)
+}
+
+/// True when nothing was ever put into the embedded store on this file, or there is none.
+#[cfg(feature = "sqlite")]
+pub fn is_empty(path: &Path) -> bool {
+    sqlite::is_empty(path)
+}
+
+/// Puts a backup in the place of the embedded store on the file `to`, which no process may have open; gives where the former one is now.
+#[cfg(feature = "sqlite")]
+pub fn restore(from: &Path, to: &Path, now_ms: i64) -> Result<Option<std::path::PathBuf>, StoreError> {
+    sqlite::restore(from, to, now_ms)
+}
+
 /// Opens the embedded engine on a file, where it is compiled in.
 #[cfg(not(feature = "sqlite"))]
 pub async fn open_embedded(_path: &Path, _options: &Options, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {

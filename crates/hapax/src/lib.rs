@@ -55,6 +55,8 @@ mod store_url;
 
 pub use claim_store::{ClaimStore, Claimed, Completed, Ran, open};
 pub use engine::{Options, open_adopting, open_embedded, open_naive_claim, open_store};
+#[cfg(feature = "sqlite")]
+pub use engine::{is_empty, look_into_backup, restore};
 pub use error::{Error, OnceError};
 pub use guard::Guard;
 pub use hapax_domain::claim::OnAbandoned;

@@ -90,6 +90,30 @@ impl StoreUrl {
         matches!(self, StoreUrl::Memory | StoreUrl::Sqlite(_))
     }
 
+    /// What backs it up, in words, where that is not `hapax backup`.
+    pub fn own_tools(&self) -> Option<&'static str> {
+        match self {
+            StoreUrl::Sqlite(_) => None,
+            StoreUrl::Memory => Some("memory: ends with its process; there is nothing to back up"),
+            StoreUrl::Postgres(_) => Some(
+                "this store is a PostgreSQL server: back it up with its own tools, `pg_dump --format=custom` or continuous archiving \
+                 (pgBackRest, WAL-G); each instance's spool file is a part of it while it holds anything",
+            ),
+            StoreUrl::Mysql(_) => Some(
+                "this store is a MySQL server: back it up with its own tools, `mysqldump --single-transaction --routines` or \
+                 `mariadb-backup`, with the binary log; each instance's spool file is a part of it while it holds anything",
+            ),
+            StoreUrl::Redis(_) => Some(
+                "this store is a Redis server: back it up with its own tools, a copy of `appendonlydir` after `BGREWRITEAOF`, or of the \
+                 file that `BGSAVE` writes; each instance's spool file is a part of it while it holds anything",
+            ),
+            StoreUrl::Firestore(_) => Some(
+                "this store is Firestore: back it up with its own tools, `gcloud firestore export gs://BUCKET` or scheduled backups \
+                 (`gcloud firestore backups schedules create`); each instance's spool file is a part of it while it holds anything",
+            ),
+        }
+    }
+
     /// Reads an address; the error says what is wrong without repeating a password.
     pub fn read(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));

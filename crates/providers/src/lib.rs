@@ -27,6 +27,7 @@ mod messenger;
 mod reading;
 mod redact;
 pub mod samples;
+pub mod seen;
 pub mod sending;
 pub mod settings;
 mod shopify;

@@ -6,7 +6,7 @@
 //! the last of them has ended, nobody looks there any more.
 
 use futures_util::future::try_join_all;
-use hapax_domain::{EventId, EventKey};
+use hapax_domain::{EventId, EventKey, fingerprint};
 use hapax_store::{Accepted, Arrival, NewEvent, Purged, StoreError};
 use uuid::Uuid;
 
@@ -51,9 +51,9 @@ impl RedisStore {
         let keys: Vec<Option<EventKey>> = arrival.events.iter().map(|new| Some(new.event.key)).collect();
         let held = self.held_by_moved(&keys, moved).await?;
         let copy = |(new, held): (&NewEvent, Option<(Seq, i64, i64)>)| {
-            let (seq, at_ms, fingerprint) = held?;
+            let (seq, at_ms, held) = held?;
             let id = EventId(seq.id(at_ms, 0));
-            let is_same = fingerprint == i64::from(new.event.fingerprint);
+            let is_same = u32::try_from(held).is_ok_and(|held| fingerprint::is_copy(held, new.event.fingerprint));
             Some(if is_same { Accepted::Duplicate(id) } else { Accepted::Conflict(id) })
         };
         Ok(arrival.events.iter().zip(held).map(copy).collect())

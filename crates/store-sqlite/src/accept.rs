@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_domain::key::KeyHasher;
-use hapax_domain::{Coalesce, Event, EventId, EventKey, Kind};
+use hapax_domain::{Coalesce, Event, EventId, EventKey, Kind, fingerprint};
 use hapax_store::{Accepted, Arrival, Copies, Disposition, NewEvent, StoreError, suspected};
 use rusqlite::{OptionalExtension, params};
 
@@ -81,7 +81,7 @@ impl Writer {
             if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
                 let number = self.keys.numbering.number_of(&self.db, held)?.unwrap_or_default();
                 let first = event_id(i64::from(held.at_s) * 1_000, number);
-                let same = held.fingerprint == new.event.fingerprint;
+                let same = fingerprint::is_copy(held.fingerprint, new.event.fingerprint);
                 accepted.push(if same { Accepted::Duplicate(first) } else { Accepted::Conflict(first) });
                 continue;
             }

@@ -5,6 +5,7 @@
 
 mod accept;
 mod admin;
+mod backup;
 mod claims;
 mod clock;
 mod disk;
@@ -41,6 +42,7 @@ use futures_util::future::BoxFuture;
 use rusqlite::Connection;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
+pub use backup::{is_empty, look_into_backup, restore};
 use clock::follow as follow_clock;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits};
 use hapax_store::clock::Clock;
@@ -93,6 +95,7 @@ impl SqliteStore {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let now_ms = clock.now_ms();
             follow_clock(&db, now_ms)?;
+            backup::begin_anew(&db, now_ms)?;
             let mut keys = keys::KeySet::load(&db, options.period, now_ms)?;
             // Keys of before a clock that was set ahead do not share a period with what comes now.
             if keys.wants_closing(now_ms) {
@@ -344,6 +347,10 @@ impl Upkeep for SqliteStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let retention = retention.to_vec();
         self.write("purging", true, move |writer| writer.purge(&retention, max)).await
+    }
+
+    async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        self.back_up(to).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

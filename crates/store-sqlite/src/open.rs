@@ -107,7 +107,7 @@ pub(super) fn real_path(folder: &Path, path: &Path) -> Result<PathBuf, StoreErro
 }
 
 /// Makes the file readable for its owner alone before anything is in it: other people's messages will be.
-fn create_private(path: &Path) -> Result<(), StoreError> {
+pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
     let mut options = File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -150,7 +150,7 @@ pub(super) fn make_durable(db: &Connection, path: &Path) -> Result<(), StoreErro
 }
 
 /// Makes the names of new files last, as far as the system can.
-fn sync_folder(path: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let synced = if cfg!(unix) { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
     synced.map_err(|error| refused(format!("{} cannot be synced: {error}", folder.display())))
@@ -171,7 +171,7 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// How many migrations the file has seen. Refuses files of other programs and of newer versions.
-fn known_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
+pub(super) fn known_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     let read = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let known = |error| cannot_open(path, error);
     let (application, version) = (read("application_id").map_err(known)?, read("user_version").map_err(known)?);
@@ -213,7 +213,7 @@ pub(super) fn log_path(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)

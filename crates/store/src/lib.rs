@@ -33,6 +33,7 @@ mod wrapper;
 pub mod memory;
 pub mod steps;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -93,8 +94,8 @@ pub trait Inbox {
     /// - The guard of a new event is claimed with its key, for the channel's window. When another event holds it, the new one is a suspected
     ///   replay: recorded and, where it was to be delivered, parked with the reason. It is heard by no thread or message; `redrive` delivers it.
     ///   With [`hapax_domain::Event::guard_suppresses`] it is a `Duplicate` of the first, and not recorded.
-    /// - Same key with another fingerprint: `Conflict`. It is delivered nowhere; the caller keeps it beside the first ([`keep_beside`])
-    ///   before it answers, and counts it with `note_copies`.
+    /// - Same key with another fingerprint: `Conflict`, unless that of the first is [`hapax_domain::fingerprint::UNKNOWN`]. It is delivered
+    ///   nowhere; the caller keeps it beside the first ([`keep_beside`]) before it answers, and counts it with `note_copies`.
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError>;
 
     /// Adds suppressed copies to the count shown in an event's story, and the first event that was kept beside it. The counts are a hint:
@@ -272,6 +273,12 @@ pub trait Upkeep {
     /// `more`. A channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
+    /// Writes all that is in it, as it is at one moment, into the new file `to` on a disk of this machine, and syncs it; nobody who uses the store
+    /// waits for that. When it fails, nothing is left there. A store on a server has tools of its own, and refuses.
+    async fn backup(&self, _to: &Path) -> Result<(), StoreError> {
+        Err(StoreError::Refused("this kind of store is backed up with tools of its own".to_owned()))
+    }
+
     /// Proves that the store can be reached and written to.
     async fn ping(&self) -> Result<(), StoreError>;
 
@@ -299,6 +306,17 @@ pub enum Redrive {
     Event(EventId),
     Channel(String),
     All,
+}
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupFacts {
+    /// When it was made, by the store's clock.
+    pub made_ms: i64,
+    pub events: u64,
+    pub keys: u64,
+    /// Messages that waited to be sent then.
+    pub unsent: u64,
 }
 
 /// What one purge step removed.

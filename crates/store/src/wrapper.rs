@@ -1,6 +1,7 @@
 //! Stores around other stores. A wrapper writes down only the calls that it treats in its own way; all others go through.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -99,6 +100,7 @@ pass_on! {
     } {}
     Upkeep {
         purge(retention: &[(String, i64)], max: usize) -> Purged;
+        backup(to: &Path) -> ();
         ping() -> ();
     } {
         fn wait(&self) -> BoxFuture<'static, ()> {

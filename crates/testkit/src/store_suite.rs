@@ -39,6 +39,7 @@ macro_rules! store_suite {
             a_new_event_is_taken_in_once
             the_same_key_twice_in_one_webhook_is_a_duplicate
             another_content_under_the_same_key_is_a_conflict
+            what_holds_a_key_unseen_has_every_content
             a_webhook_with_old_and_new_events_takes_the_new_ones
             keys_outlive_a_crash
             a_key_is_forgotten_after_its_window_and_not_before

@@ -4,6 +4,7 @@
 pub(crate) mod accounts;
 pub(crate) mod audit;
 pub mod auth;
+mod backup;
 mod caller;
 mod changing;
 pub(crate) mod channels;
@@ -25,6 +26,7 @@ pub(crate) mod inbox;
 mod lease_handle;
 pub(crate) mod list;
 pub(crate) mod messages;
+mod notices;
 pub(crate) mod openapi;
 mod origin;
 pub(crate) mod outbox;
@@ -37,6 +39,7 @@ mod purge;
 pub(crate) mod redrive;
 mod reply_story;
 mod run_story;
+mod seen;
 pub(crate) mod send;
 pub(crate) mod send_story;
 pub(crate) mod sign_in_links;
@@ -65,6 +68,7 @@ use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_store::Store;
 use hapax_store::clock::Clock;
 
+use crate::backups::Backups;
 use crate::channels::Channels;
 use crate::delivery::Pull;
 use crate::dropin::Books;
@@ -80,6 +84,7 @@ pub use codes::Code;
 use cursor::Cursors;
 pub use feed::Feed;
 pub use history::kept::{History, Range};
+pub(crate) use notices::Notices;
 pub use openapi::document_json;
 pub use problem::Problem;
 pub(crate) use problem::{nothing_here, other_method};
@@ -114,6 +119,8 @@ pub struct Api {
     /// Tells what the memory in front of the store holds.
     pub memory: Box<dyn Fn() -> Memory + Send + Sync>,
     pub spool: Option<Arc<Spool>>,
+    /// Copies the store, for whoever may have all of it.
+    pub backups: Arc<Backups>,
     pub telemetry: Arc<Telemetry>,
     /// The channels without a target, for workers that ask.
     pub pull: Arc<Pull>,
@@ -185,10 +192,13 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(claims::batch))
         .route_layer(DefaultBodyLimit::max(claims::BODY_MAX_BYTES));
     let works = OpenApiRouter::new().routes(routes!(pull::pull)).routes(routes!(pull::extend)).merge(settles).merge(claims);
+    let seen = OpenApiRouter::new().routes(routes!(seen::import)).route_layer(DefaultBodyLimit::max(seen::BODY_MAX_BYTES));
     let rules = OpenApiRouter::new()
+        .merge(seen)
         .routes(routes!(events::replay))
         .routes(routes!(redrive::redrive))
         .routes(routes!(purge::purge))
+        .routes(routes!(backup::backup))
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))

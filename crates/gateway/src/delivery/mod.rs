@@ -26,6 +26,7 @@ pub use hints::likely_cause;
 pub use passing::{Passage, Passed};
 pub use pull::{Ended, Pull, Pulled, Word};
 pub(crate) use run::PUT_OFF_MS;
+pub(crate) use standard::StandardSigner;
 
 use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};

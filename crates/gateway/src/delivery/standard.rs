@@ -8,18 +8,18 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
 /// Makes `webhook-signature` values with one secret.
-pub(super) struct StandardSigner(Hmac<Sha256>);
+pub(crate) struct StandardSigner(Hmac<Sha256>);
 
 impl StandardSigner {
     /// A secret that starts with `whsec_` holds its key in base64; any other is the key.
-    pub(super) fn new(secret: &SecretString) -> Option<Self> {
+    pub(crate) fn new(secret: &SecretString) -> Option<Self> {
         let text = secret.expose_secret();
         let key = text.strip_prefix("whsec_").and_then(|encoded| STANDARD.decode(encoded).ok());
         let mac = Hmac::<Sha256>::new_from_slice(key.as_deref().unwrap_or(text.as_bytes())).ok()?;
         Some(Self(mac))
     }
 
-    pub(super) fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> Option<HeaderValue> {
+    pub(crate) fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> Option<HeaderValue> {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{at_s}.").as_bytes());
         mac.update(body);

@@ -5,6 +5,7 @@ mod target_access;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hapax_domain::address::hide_userinfo;
@@ -42,6 +43,9 @@ pub struct Settings {
     pub claims: Claims,
     /// Who collects traces; `None`: nobody.
     pub otel: Option<Otel>,
+    pub backups: Backups,
+    /// Who is told what is wrong.
+    pub notify: Option<Notify>,
     /// What the Redis door shows, where it speaks TLS.
     pub resp_tls: Option<Tls>,
     pub channels: Vec<Channel>,
@@ -83,6 +87,44 @@ pub struct Otel {
     pub service_name: String,
     /// Of a hundred traces that begin here, so many are kept.
     pub sample_percent: u8,
+}
+
+/// Where notices go.
+#[derive(Clone)]
+pub struct Notify {
+    /// It may hold a password.
+    pub url: String,
+    /// Signs them, as Standard Webhooks are signed.
+    pub secret: SecretString,
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notify").field("url", &hide_userinfo(&self.url)).finish_non_exhaustive()
+    }
+}
+
+/// How the store is backed up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backups {
+    /// By us.
+    Here {
+        /// Where the store's own file is: there is room for a copy that somebody reads.
+        beside: PathBuf,
+        schedule: Option<BackupSchedule>,
+    },
+    /// By the server's own tools; which, in words.
+    OwnTools(String),
+}
+
+/// Copies that are made by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupSchedule {
+    /// The folder.
+    pub to: PathBuf,
+    pub every_ms: i64,
+    /// So many are kept, the youngest ones.
+    pub keep: usize,
 }
 
 /// One configured connection to a provider.

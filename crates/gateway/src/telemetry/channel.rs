@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::sparse::Sparse;
 use super::tally::{Count, Tally};
 use super::traces::Traces;
+use super::troubles::TroubleCounts;
 use super::{Happening, Telemetry, names};
 
 /// Why ingress turned a request away.
@@ -101,6 +102,7 @@ pub struct ChannelTelemetry {
     disbelief_lines: Sparse,
     refused: [Counter; RefusedWhy::ALL.len()],
     accept_seconds: Histogram,
+    troubles: Arc<TroubleCounts>,
     watch: Option<mpsc::Sender<Happening>>,
     pub(super) traces: Option<Arc<Traces>>,
 }
@@ -116,6 +118,7 @@ impl ChannelTelemetry {
             disbelief_lines: Sparse::default(),
             refused: RefusedWhy::ALL.map(|why| telemetry.counter(names::REFUSED, &[("channel", name), ("why", why.name())])),
             accept_seconds: telemetry.histogram(names::ACCEPT_SECONDS, &[("channel", name)]),
+            troubles: Arc::clone(&telemetry.troubles),
             watch: telemetry.watch.clone(),
             traces: telemetry.traces.clone(),
         }
@@ -189,6 +192,7 @@ impl ChannelTelemetry {
 
     pub fn quarantined(&self, event: EventId, why: &str) {
         self.counts.quarantined.increment(1);
+        self.troubles.parked();
         tracing::warn!(channel = &*self.channel, %event, why, "quarantined a signed part that could not be read");
         self.tell(|channel| Happening::Quarantined { channel, event, why: why.to_owned() });
     }

@@ -32,6 +32,7 @@ mod tally;
 mod target;
 mod traced;
 pub mod traces;
+mod troubles;
 mod watch;
 mod without_target;
 
@@ -51,6 +52,7 @@ pub use sending::SendTelemetry;
 pub use tally::{COUNTS, Count, Counted};
 pub use target::{DownTarget, TargetTelemetry};
 pub use traced::CallOfTarget;
+pub(crate) use troubles::Troubles;
 pub use watch::Happening;
 
 use hapax_domain::EventId;
@@ -78,6 +80,7 @@ pub struct Telemetry {
     memory_hits: Counter,
     full: outbox::FullOutboxes,
     down: Arc<target::DownTargets>,
+    troubles: Arc<troubles::TroubleCounts>,
     without_target: without_target::WithoutTarget,
     tokens_refused: Counter,
     no_channel_lines: sparse::Sparse,
@@ -128,6 +131,7 @@ impl Telemetry {
             memory_hits: counter_in(&recorder, names::MEMORY_HITS, &[]),
             full: outbox::FullOutboxes::default(),
             down: Arc::default(),
+            troubles: Arc::default(),
             bot_answers: Arc::default(),
             no_channel_lines: sparse::Sparse::default(),
             without_target: without_target::WithoutTarget::default(),
@@ -152,7 +156,15 @@ impl Telemetry {
         for counter in [names::ACCEPT_FAILED, names::SPANS_EXPORTED, names::SPANS_DROPPED] {
             self.counter(counter, &[]).increment(0);
         }
-        self.gauge(names::PURGE_LAST_RUN, &[]).set(0.0);
+        for outcome in ["taken", "failed"] {
+            self.counter(names::NOTICES, &[("outcome", outcome)]).increment(0);
+        }
+        for outcome in ["made", "failed"] {
+            self.counter(names::BACKUPS, &[("outcome", outcome)]).increment(0);
+        }
+        for gauge in [names::PURGE_LAST_RUN, names::BACKUP_LAST] {
+            self.gauge(gauge, &[]).set(0.0);
+        }
         for promise in ["full", "degraded"] {
             self.gauge(names::STORE_PROMISE, &[("promise", promise)]).set(0.0);
         }
@@ -347,6 +359,36 @@ impl Telemetry {
         let full = *promise == Promise::Full;
         for (name, is) in [("full", full), ("degraded", !full)] {
             self.gauge(names::STORE_PROMISE, &[("promise", name)]).set(f64::from(u8::from(is)));
+        }
+    }
+
+    /// How often something happened in this process that a person has to look at.
+    pub(crate) fn troubles(&self) -> Troubles {
+        self.troubles.now()
+    }
+
+    /// A notice was told, or was not taken; `status` is what was answered.
+    pub(crate) fn notice(&self, kind: &str, taken: bool, status: Option<u16>) {
+        let outcome = if taken { "taken" } else { "failed" };
+        self.counter(names::NOTICES, &[("outcome", outcome)]).increment(1);
+        match taken {
+            true => tracing::info!(kind, "told `notify`"),
+            false => tracing::warn!(kind, status, "`notify` did not take a notice; it is told again"),
+        }
+    }
+
+    /// A copy of the store was made at this time, or was not.
+    pub fn backed_up(&self, made: Result<i64, String>) {
+        match made {
+            Ok(at_ms) => {
+                self.counter(names::BACKUPS, &[("outcome", "made")]).increment(1);
+                self.gauge(names::BACKUP_LAST, &[]).set(at_ms as f64 / 1_000.0);
+                tracing::info!("a backup was made");
+            }
+            Err(why) => {
+                self.counter(names::BACKUPS, &[("outcome", "failed")]).increment(1);
+                tracing::error!(why, "a backup could not be made");
+            }
         }
     }
 

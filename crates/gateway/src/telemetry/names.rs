@@ -113,6 +113,12 @@ pub const CONNECTIONS: &str = "hapax_connections";
 pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
 pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
 pub const PURGE_LAST_RUN: &str = "hapax_purge_last_run_timestamp_seconds";
+/// Notices to `notify`; label `outcome`.
+pub const NOTICES: &str = "hapax_notices_total";
+/// Copies of the store; label `outcome`.
+pub const BACKUPS: &str = "hapax_backups_total";
+/// When the last whole one was made; 0 while there is none of this run.
+pub const BACKUP_LAST: &str = "hapax_backup_last_timestamp_seconds";
 
 /// 1 for what the store promises now; label `promise`.
 pub const STORE_PROMISE: &str = "hapax_store_promise";
@@ -234,6 +240,8 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (PURGED_EVENTS, "Events removed after their retention"),
     (SPANS_EXPORTED, "Spans that the collector of traces took"),
     (SPANS_DROPPED, "Spans that the collector of traces did not take, or that found no room to wait for it"),
+    (NOTICES, "Notices to `notify`, by whether they were taken"),
+    (BACKUPS, "Copies of the store, by how they ended"),
 ];
 
 pub(super) const GAUGES: &[(&str, &str)] = &[
@@ -242,6 +250,7 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (OUTBOX_FULL, "Accounts whose outbox was found full, and from which nothing has left since"),
     (CONNECTIONS, "Open connections"),
     (PURGE_LAST_RUN, "When purge last came to its end"),
+    (BACKUP_LAST, "When the last whole backup was made; 0 while there is none of this run"),
     (SPOOL_ITEMS, "Webhooks in the spool"),
     (SPOOL_OLDEST_SECONDS, "Age of the oldest webhook in the spool"),
     (STORE_PROMISE, "1 for what the store promises now"),

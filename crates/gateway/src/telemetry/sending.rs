@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::tally::{Count, Tally};
 use super::traces::Traces;
+use super::troubles::TroubleCounts;
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -29,6 +30,7 @@ pub struct SendTelemetry {
     counts: Counters,
     tally: Arc<Tally>,
     seconds: Histogram,
+    troubles: Arc<TroubleCounts>,
     watch: Option<mpsc::Sender<Happening>>,
     pub(super) traces: Option<Arc<Traces>>,
 }
@@ -40,6 +42,7 @@ impl SendTelemetry {
             counts: Counters::new(telemetry, &[("channel", name)]),
             tally: telemetry.tally(name),
             seconds: telemetry.histogram(names::SEND_SECONDS, &[("channel", name)]),
+            troubles: Arc::clone(&telemetry.troubles),
             watch: telemetry.watch.clone(),
             traces: telemetry.traces.clone(),
         }
@@ -75,6 +78,7 @@ impl SendTelemetry {
     pub fn unknown(&self, message: MessageId, attempt: u32, why: &str) {
         self.counts.unknown.increment(1);
         self.tally.add(Count::Unknown, 1);
+        self.troubles.unknown();
         tracing::warn!(channel = &*self.channel, %message, attempt, why, "nobody knows whether it went out; it is not sent again by itself");
         self.tell(|channel| Happening::SendUnknown { channel, message, why: why.to_owned() });
     }

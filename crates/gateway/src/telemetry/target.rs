@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::bot_answers::BotAnswers;
 use super::tally::{Count, Tally};
 use super::traces::Traces;
+use super::troubles::TroubleCounts;
 use super::{Happening, Telemetry, names};
 
 counters! {
@@ -41,6 +42,7 @@ pub struct TargetTelemetry {
     open_since: Gauge,
     down: Arc<DownTargets>,
     bot_answers: Arc<BotAnswers>,
+    troubles: Arc<TroubleCounts>,
     watch: Option<mpsc::Sender<Happening>>,
     pub(super) traces: Option<Arc<Traces>>,
 }
@@ -125,6 +127,7 @@ impl TargetTelemetry {
             open_since: telemetry.gauge(names::CIRCUIT_OPEN_SINCE, &labels),
             down: Arc::clone(&telemetry.down),
             bot_answers: Arc::clone(&telemetry.bot_answers),
+            troubles: Arc::clone(&telemetry.troubles),
             watch: telemetry.watch.clone(),
             traces: telemetry.traces.clone(),
         }
@@ -159,6 +162,7 @@ impl TargetTelemetry {
     pub fn parked(&self, event: EventId, attempt: u32, why: &str) {
         self.counts.parked.increment(1);
         self.tally.add(Count::Parked, 1);
+        self.troubles.parked();
         tracing::warn!(channel = &*self.channel, target = self.shown.as_deref(), %event, attempt, why, "parked; `hapax parked` shows it, `hapax redrive` tries again");
         self.tell(|channel| Happening::Parked { channel, event, why: why.to_owned() });
     }

@@ -96,6 +96,12 @@ impl Fixture {
             takeovers: Arc::new(Takeovers::new(Arc::new(store.clone()), clock.clone())),
             memory: Box::new(|| Memory { keys: 3, hits: 9 }),
             spool: None,
+            backups: Arc::new(hapax_gateway::backups::Backups::new(
+                Arc::new(store.clone()),
+                clock.clone(),
+                telemetry.clone(),
+                config.settings().backups,
+            )),
             telemetry,
             books: Arc::new(hapax_gateway::dropin::Books::new(Arc::new(store.clone()), 1)),
             pull: Arc::new(hapax_gateway::delivery::Pull::new(

@@ -11,7 +11,8 @@ use hapax::{StoreAddress, StoreUrl};
 use hapax_domain::{Kind, Replay, RetryPolicy, limits as bounds};
 use hapax_gateway::server::{Listeners, Server};
 use hapax_gateway::settings::{
-    Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings, TargetAccess,
+    Backups, Channel, Claims, Deliver, DropIn, Limits, Mode, OnPoison, OnStoreFailure, OnUnknown, Rate, Send, Settings,
+    TargetAccess,
 };
 use hapax_gateway::telemetry::Telemetry;
 use hapax_store::Store;
@@ -240,6 +241,8 @@ fn settings(target: Option<String>, api_base: Option<String>) -> Settings {
         stop_grace_ms: 5_000,
         limits: limits(),
         claims: Claims { ttl_ms: 86_400_000, lease_ms: 60_000, max: 10_000_000 },
+        notify: None,
+        backups: Backups::OwnTools("nothing of a benchmark is kept".to_owned()),
         resp_tls: None,
         otel: None,
         channels: std::iter::once(waiting).chain(delivered).collect(),

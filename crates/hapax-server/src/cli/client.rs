@@ -103,6 +103,32 @@ impl Client {
         self.url(path).map(String::from)
     }
 
+    /// Reads a long answer piece by piece; gives how many bytes it had. One that is shorter than it was to be is a failure.
+    pub(super) async fn download(&self, path: &str, mut put: impl FnMut(&[u8]) -> std::io::Result<()>) -> Result<u64, Failure> {
+        let mut request = self.http.get(self.url(path)?);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        let mut response = request.send().await.map_err(|why| unreachable(&self.base, &why))?;
+        let status = response.status();
+        if !status.is_success() {
+            let problem = response.json().await.unwrap_or_default();
+            return Err(refused(status, &problem));
+        }
+        let expected = response.content_length();
+        let mut bytes = 0;
+        let broke_off =
+            |why| Failure::Unreachable(format!("the answer of {} broke off ({why}); nothing is kept of it", self.base));
+        while let Some(piece) = response.chunk().await.map_err(|why| broke_off(why.to_string()))? {
+            put(&piece).map_err(|why| Failure::plain(format!("what the server sent cannot be written: {why}")))?;
+            bytes += piece.len() as u64;
+        }
+        if expected.is_some_and(|expected| expected != bytes) {
+            return Err(broke_off(format!("{bytes} bytes came")));
+        }
+        Ok(bytes)
+    }
+
     fn url(&self, path: &str) -> Result<Url, Failure> {
         self.base.join(path).map_err(|why| Failure::plain(format!("{path} does not fit {}: {why}", self.base)))
     }

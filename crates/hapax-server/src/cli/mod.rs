@@ -1,10 +1,11 @@
-//! The command line: one file per command. Commands that ask or tell a running server go over `/v1`, so they work whatever the store; `export`
-//! and `import` open the store themselves, while no server runs.
+//! The command line: one file per command. Commands that ask or tell a running server go over `/v1`, so they work whatever the store; `export`,
+//! `import` and `restore` open the store themselves, while no server runs.
 //!
 //! A new command is a file with a `clap::Args` struct and `run`, a variant in [`Command`], and an arm in [`Command::run`].
 
 mod accounts;
 mod audit;
+mod backup;
 mod bench;
 mod bot_address;
 mod check;
@@ -20,6 +21,7 @@ mod events;
 mod export;
 mod failure;
 mod import;
+mod import_seen;
 mod inbox;
 mod json_lines;
 mod launch;
@@ -36,6 +38,7 @@ mod purge;
 mod ready;
 mod redrive;
 mod replay;
+mod restore;
 mod send;
 mod serve;
 mod shadow;
@@ -139,8 +142,11 @@ pub enum Command {
     Purge(purge::Purge),
     Token(token::Token),
     Audit(audit::Audit),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Export(export::Export),
     Import(import::Import),
+    ImportSeen(import_seen::ImportSeen),
     Check(check::Check),
     Doctor(doctor::Doctor),
     Ready(ready::Ready),
@@ -180,8 +186,11 @@ impl Command {
             Command::Purge(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Audit(command) => command.run(global, output).await,
+            Command::Backup(command) => command.run(global, output).await,
+            Command::Restore(command) => command.run(global, output).await,
             Command::Export(command) => command.run(global, output).await,
             Command::Import(command) => command.run(global, output).await,
+            Command::ImportSeen(command) => command.run(global, output).await,
             Command::Doctor(command) => command.run(global, output).await,
             Command::Ready(command) => command.run(global, output).await,
             Command::Check(command) => command.run(global, output),

@@ -49,12 +49,25 @@ pub(super) struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
     stop_grace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify_secret: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup: Option<ShownBackup>,
     limits: ShownLimits,
     claims: ShownClaims,
     log: ShownLog,
     #[serde(skip_serializing_if = "Option::is_none")]
     otel: Option<ShownOtel>,
     channel: BTreeMap<String, ShownChannel>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownBackup {
+    to: String,
+    every: String,
+    keep: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -193,6 +206,13 @@ pub(super) fn show(config: &Config) -> Shown {
         spool: config.spool.display().to_string(),
         instance: config.instance.clone(),
         stop_grace: write_ms(config.stop_grace_ms),
+        notify: config.notify.as_ref().map(|notify| hide_userinfo(&notify.url)),
+        notify_secret: config.notify.as_ref().map(|_| HIDDEN),
+        backup: config.backup.as_ref().map(|backup| ShownBackup {
+            to: backup.to.display().to_string(),
+            every: write_ms(backup.every_ms),
+            keep: backup.keep,
+        }),
         limits: ShownLimits {
             connections: limits.connections,
             header_timeout: write_ms(limits.header_timeout_ms as i64),

@@ -74,7 +74,7 @@ pub(super) fn write_private(path: &Path, token: &SecretString) -> std::io::Resul
     file.sync_all()
 }
 
-fn private_file() -> std::fs::OpenOptions {
+pub(super) fn private_file() -> std::fs::OpenOptions {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

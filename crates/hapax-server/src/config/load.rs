@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use super::mistake::{Mistakes, Origin};
 use super::section::{Found, Section, join, refuse_unknown};
 use super::tree::{self, Entry, Environment, Node, Table};
-use super::{Config, DEFAULT, Log, channel, claims, dropin, otel, resp, web};
+use super::{Config, DEFAULT, Log, backup, channel, claims, dropin, notify, otel, resp, web};
 
 const TOP_KEYS: &[&str] = &[
     "listen",
@@ -31,6 +31,9 @@ const TOP_KEYS: &[&str] = &[
     "admin_token",
     "store",
     "spool",
+    "backup",
+    "notify",
+    "notify_secret",
     "instance",
     "stop_grace",
     "limits",
@@ -155,6 +158,8 @@ impl Layers {
         let admin_token = top.get("admin_token").and_then(|found| read_admin_token(&found, mistakes));
         let store = top.get("store").and_then(|found| read_store(&found, mistakes));
         let spool = top.get("spool").and_then(|found| read_spool(&found, mistakes));
+        let backup = backup::read(&top, store.as_ref(), mistakes);
+        let notify = notify::read(&top, mistakes);
         let instance = top.get("instance").and_then(|found| found.text(mistakes)).map(str::to_owned);
         let stop_grace_ms = top.get("stop_grace").and_then(|found| found.ms(1_000..=3_600_000, mistakes));
         let (limits, engine) = self.limits(mistakes);
@@ -179,6 +184,8 @@ impl Layers {
             admin_token,
             store: store?,
             spool: spool?,
+            backup,
+            notify,
             instance,
             stop_grace_ms: stop_grace_ms?,
             limits,
@@ -299,6 +306,8 @@ fn env_layer(env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
         ("HAPAX_PUBLIC_URL", "public_url"),
         ("HAPAX_STORE", "store"),
         ("HAPAX_ADMIN_TOKEN", "admin_token"),
+        ("HAPAX_NOTIFY", "notify"),
+        ("HAPAX_NOTIFY_SECRET", "notify_secret"),
     ];
     for (variable, key) in variables {
         match env.get(variable) {

@@ -1,5 +1,6 @@
 //! From a file, the environment and flags to one checked [`Config`], or to all mistakes at once with their lines.
 
+mod backup;
 mod channel;
 mod claims;
 mod dropin;
@@ -8,6 +9,7 @@ mod generic;
 mod headers;
 mod load;
 mod mistake;
+mod notify;
 mod otel;
 mod resp;
 mod secret;
@@ -40,7 +42,9 @@ pub use warnings::{notes, warnings};
 pub use web::Web;
 
 use hapax::{Options, StoreUrl};
-use hapax_gateway::settings::{Channel, Claims, Limits, Network, OnStoreFailure, Otel, Settings};
+use hapax_gateway::settings::{
+    BackupSchedule, Backups, Channel, Claims, Limits, Network, Notify, OnStoreFailure, Otel, Settings,
+};
 
 /// The commented default: the weakest layer of every config, and its manual.
 pub const DEFAULT: &str = include_str!("default.toml");
@@ -70,6 +74,10 @@ pub struct Config {
     pub store: StoreUrl,
     /// The file that webhooks wait in while the store is down, for channels with `on_store_failure = "spool"`.
     pub spool: PathBuf,
+    /// Copies of the embedded store that are made by themselves.
+    pub backup: Option<BackupSchedule>,
+    /// Who is told what is wrong.
+    pub notify: Option<Notify>,
     /// Shown on leases; made from host and process when not set.
     pub instance: Option<String>,
     /// How long a stop may take in all.
@@ -94,6 +102,18 @@ impl Config {
         }
     }
 
+    /// Who backs up the store.
+    fn backups(&self) -> Backups {
+        match (&self.store, self.store.own_tools()) {
+            (_, Some(tools)) => Backups::OwnTools(tools.to_owned()),
+            (StoreUrl::Sqlite(path), None) => {
+                let beside = path.parent().map(PathBuf::from).unwrap_or_default();
+                Backups::Here { beside, schedule: self.backup.clone() }
+            }
+            (_, None) => Backups::Here { beside: PathBuf::new(), schedule: None },
+        }
+    }
+
     /// What the gateway is to know of it.
     pub fn settings(&self) -> Settings {
         let resolved = |channel: &Channel| Channel { on_store_failure: self.on_store_failure(channel), ..channel.clone() };
@@ -109,6 +129,8 @@ impl Config {
             limits: self.limits.clone(),
             claims: self.claims,
             otel: self.otel.clone(),
+            backups: self.backups(),
+            notify: self.notify.clone(),
             resp_tls: self.resp.as_ref().and_then(|resp| resp.tls.as_ref()).map(|files| files.tls.clone()),
             channels: self.channels.iter().map(resolved).collect(),
         }

@@ -166,7 +166,8 @@ for n = 1, count do
   local event = take_event()
   local won = holder_of(event.key)
   if won then
-    local word = won[3] == event.fingerprint and 'D' or 'C'
+    -- 0: nobody knows what the first one said.
+    local word = (won[3] == 0 or won[3] == event.fingerprint) and 'D' or 'C'
     if won[5] == ARGV[2] and won[6] == n then word = redis.call('HGET', key('i', won[1]), 'suspect') and 'S' or 'N' end
     answers[n] = { word, won[1], won[2] }
   else

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_domain::age::{Dated, sift};
-use hapax_domain::{Coalesce, Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, ids};
+use hapax_domain::{Coalesce, Direction, Event, EventId, EventKey, Fence, ItemId, MessageId, ThreadId, fingerprint, ids};
 
 use super::claims::Kept;
 use super::lanes::Lanes;
@@ -127,7 +127,7 @@ impl State {
         let mut accepted = Vec::with_capacity(arrival.events.len());
         for new in &arrival.events {
             if let Some(claim) = self.keys.get(&new.event.key).filter(|claim| claim.expires_ms > now) {
-                let same = claim.fingerprint == new.event.fingerprint;
+                let same = fingerprint::is_copy(claim.fingerprint, new.event.fingerprint);
                 accepted.push(if same { Accepted::Duplicate(claim.event) } else { Accepted::Conflict(claim.event) });
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use hapax_domain::limits::NAME_HOPS_MAX;
-use hapax_domain::{Coalesce, Direction, EventId, ThreadId, ids};
+use hapax_domain::{Coalesce, Direction, EventId, ThreadId, fingerprint, ids};
 
 use super::engine::{First, FirstKey, Pool, Tx, TxError, Wanted};
 use super::records::{
@@ -344,7 +344,7 @@ fn judge(arrival: &Arrival, numbers: &[u64], holders: &HashMap<Hash, KeyRec>) ->
     let verdict = |(new, &number): (&NewEvent, &u64)| {
         let holder = holders.get(&new.event.key.0)?;
         let id = EventId(ids::numbered(holder.at_ms, holder.event));
-        Some(match (holder.event == number, holder.fingerprint == new.event.fingerprint) {
+        Some(match (holder.event == number, fingerprint::is_copy(holder.fingerprint, new.event.fingerprint)) {
             (true, _) => Accepted::New(id),
             (false, true) => Accepted::Duplicate(id),
             (false, false) => Accepted::Conflict(id),

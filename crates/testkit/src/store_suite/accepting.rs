@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use hapax_domain::{Event, EventKey, Kind};
-use hapax_store::{Accepted, Beside, Copies, EventQuery, EventState, Reason, Redrive, keep_beside, suspected};
+use hapax_domain::{Event, EventKey, Kind, fingerprint};
+use hapax_store::{Accepted, Beside, Copies, Disposition, EventQuery, EventState, Reason, Redrive, keep_beside, suspected};
 
-use crate::store_fixture::{StoreFixture, WINDOW_MS, accept, accept_one, lease, message, notice, webhook};
+use crate::store_fixture::{StoreFixture, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
 
 pub async fn a_new_event_is_taken_in_once(fixture: &dyn StoreFixture) {
     let store = fixture.open();
@@ -30,6 +30,21 @@ pub async fn another_content_under_the_same_key_is_a_conflict(fixture: &dyn Stor
     let other = Event { fingerprint: 8, ..message("m1", "ana") };
     assert_eq!(accept(&*store, webhook(vec![other])).await, [Accepted::Conflict(id)]);
     assert_eq!(lease(&*store, 10).await.len(), 1);
+}
+
+/// A message that was handled before hapax was there: its id is known, and what it said is not.
+pub async fn what_holds_a_key_unseen_has_every_content(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let unseen = Event { fingerprint: fingerprint::UNKNOWN, peer: None, ..message("m1", "ana") };
+    let kept = webhook_then(vec![(unseen, Disposition::Keep)]);
+    let id = accept(&*store, kept).await[0].event();
+    assert_eq!(accept(&*store, webhook(vec![message("m1", "ana")])).await, [Accepted::Duplicate(id)]);
+    let other = Event { fingerprint: 8, ..message("m1", "ana") };
+    assert_eq!(accept(&*store, webhook(vec![other.clone()])).await, [Accepted::Duplicate(id)]);
+    drop(store);
+    let store = fixture.crash();
+    assert_eq!(accept(&*store, webhook(vec![other])).await, [Accepted::Duplicate(id)]);
+    assert!(lease(&*store, 10).await.is_empty(), "it goes nowhere");
 }
 
 pub async fn a_webhook_with_old_and_new_events_takes_the_new_ones(fixture: &dyn StoreFixture) {
