@@ -76,11 +76,11 @@ fn filled_in(request: reqwest::RequestBuilder, form: &[(&str, &str)]) -> reqwest
 async fn one_form_is_one_message_however_often_it_is_sent(opened: Opened) {
     let phones = Phones::willing().await;
     let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
-    rig.accepted("shop", text("m1", "5511")).await;
+    rig.accepted("shop", text("m1", "5511988887777")).await;
     let browser = Browser::sign_in(&rig, TOKEN).await;
     let listed = browser.see("/threads").await.html;
-    assert!(listed.contains("href=\"/threads/700001__5511\"") && listed.contains("this is m1"), "{listed}");
-    let path = "/threads/700001__5511";
+    assert!(listed.contains("href=\"/threads/700001__5511988887777\"") && listed.contains("this is m1"), "{listed}");
+    let path = "/threads/700001__5511988887777";
     let page = browser.see(path).await.html;
     assert!(page.contains("<textarea") && page.contains("name=\"text\"") && page.contains("this is m1"), "{page}");
     let id = browser.request_id(path).await;
@@ -113,8 +113,8 @@ async fn one_form_is_one_message_however_often_it_is_sent(opened: Opened) {
 async fn a_message_in_doubt_is_explained_and_seen_to(opened: Opened) {
     let phones = Phones::start(|asked| if asked.number == 0 { Play::ActThenCut } else { Play::Act }).await;
     let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
-    rig.accepted("shop", text("m1", "5511")).await;
-    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511");
+    rig.accepted("shop", text("m1", "5511988887777")).await;
+    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511988887777");
     let id = browser.request_id(path).await;
     browser.post(&format!("{path}/send"), &[("text", "did it go?"), ("request_id", &id)]).await;
     let doubt = "Nobody knows whether it went out";
@@ -136,15 +136,15 @@ async fn a_message_in_doubt_is_explained_and_seen_to(opened: Opened) {
 async fn a_person_takes_over_and_hands_back(opened: Opened) {
     let bot = FakeBot::willing().await.expect("a bot");
     let rig = Rig::start(opened, vec![channel("shop", Some(bot.url()))]).await;
-    rig.accepted("shop", text("m1", "5511")).await;
+    rig.accepted("shop", text("m1", "5511988887777")).await;
     bot.called(1).await;
-    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511");
+    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511988887777");
     let page = browser.see(path).await.html;
     assert!(!page.contains("<textarea") && page.contains("token"), "it says why nothing can be sent: {page}");
     assert_eq!(browser.post(&format!("{path}/pause"), &[("mode", "wait")]).await.status, 303);
     assert!(browser.see(path).await.html.contains("Hand back to the bot"));
     assert!(browser.see("/threads").await.html.contains("taken over"));
-    rig.accepted("shop", text("m2", "5511")).await;
+    rig.accepted("shop", text("m2", "5511988887777")).await;
     assert_eq!(browser.post(&format!("{path}/resume"), &[]).await.status, 303);
     assert!(browser.see(path).await.html.contains("Take over"));
     bot.called(2).await;
@@ -176,11 +176,11 @@ async fn parked_items_go_back_one_by_one_and_all_at_once(opened: Opened) {
 async fn every_page_is_there_and_small_and_strangers_see_none(opened: Opened) {
     let phones = Phones::willing().await;
     let rig = Rig::start(opened, vec![sending("shop", None, &phones), channel("jobs", None)]).await;
-    rig.accepted("shop", text("m1", "5511")).await;
+    rig.accepted("shop", text("m1", "5511988887777")).await;
     let browser = Browser::sign_in(&rig, TOKEN).await;
     let pages = [
         "/threads",
-        "/threads/700001__5511",
+        "/threads/700001__5511988887777",
         "/outbox",
         "/parked",
         "/claims",
@@ -206,12 +206,12 @@ async fn every_page_is_there_and_small_and_strangers_see_none(opened: Opened) {
     let made = browser.post("/tokens", &[("name", "looker"), ("scope_read", "1")]).await;
     let token = made.html.split("data-copy=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a token").to_owned();
     let looker = Browser::sign_in(&rig, &token).await;
-    let page = looker.see("/threads/700001__5511").await.html;
+    let page = looker.see("/threads/700001__5511988887777").await.html;
     assert!(!page.contains("<textarea") && page.contains("may look, and not send"), "{page}");
     for path in ["/tokens", "/audit", "/settings"] {
         assert_eq!(looker.see(path).await.status, 403, "{path}");
     }
-    assert_eq!(looker.post("/threads/700001__5511/pause", &[]).await.status, 403);
+    assert_eq!(looker.post("/threads/700001__5511988887777/pause", &[]).await.status, 403);
     assert_eq!(browser.post("/channels/shop/trigger", &[("kind", "whatsapp.text")]).await.status, 303);
     eventually("the sample is in", async || rig.events().await.len() == 2).await;
     assert_eq!(browser.post("/tokens/looker/revoke", &[]).await.status, 303);
@@ -222,10 +222,10 @@ async fn what_people_write_stays_text(opened: Opened) {
     let phones = Phones::willing().await;
     let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
     let hostile = "</textarea><script>alert(1)</script>\"><img src=x onerror=alert(1)>";
-    let mut message = crate::rig::message("m1", "5511");
+    let mut message = crate::rig::message("m1", "5511988887777");
     message["text"]["body"] = hostile.into();
     rig.accepted("shop", crate::rig::webhook(&[crate::rig::change(&[message], &[])])).await;
-    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511");
+    let (browser, path) = (Browser::sign_in(&rig, TOKEN).await, "/threads/700001__5511988887777");
     let id = browser.request_id(path).await;
     browser.post(&format!("{path}/send"), &[("text", hostile), ("request_id", &id)]).await;
     let refused = browser.post(&format!("{path}/send"), &[("text", &format!("{hostile}!")), ("request_id", &id)]).await;

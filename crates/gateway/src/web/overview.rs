@@ -129,7 +129,7 @@ fn needed(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) 
         needs.push(Need { tone: "bad", shape: "pause", words, todo: Some(("/accounts".to_owned(), "See to it")) });
     }
     if let Some(unknown) = stats.outbox.as_ref().map(|outbox| outbox.unknown).filter(|unknown| *unknown > 0) {
-        let words = html! { strong { (count(unknown, "message", "messages")) } " in doubt: nobody knows whether they went out" };
+        let words = html! { strong { (count(unknown, "message", "messages")) } " in doubt: it may have gone out, or not" };
         needs.push(Need {
             tone: "doubt",
             shape: "question",
