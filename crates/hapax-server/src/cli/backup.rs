@@ -15,11 +15,15 @@ use crate::config::{self, Flags};
 /// Copy the whole store to a file while hapax runs
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The copy is of one moment, and nobody waits for it: webhooks are taken in meanwhile. It is written under another name first, synced, and given
-its own when it is whole; a file that is there is never overwritten. It holds everything, bodies and phone numbers among it: its owner alone may
-read it. `hapax restore FILE` puts it back. To have one made every day, see `[backup]` in the config.
+The copy is of one moment, and nobody waits for it: webhooks are taken in
+meanwhile. It is written under another name first, synced, and given its own
+when it is whole; a file that is there is never overwritten. It holds
+everything, bodies and phone numbers among it: its owner alone may read it.
+`hapax restore FILE` puts it back. To have one made every day, see `[backup]` in
+the config.
 
-This is for the embedded store (sqlite:). Where the store is a server, hapax says which of its tools to use, and ends with exit code 1.
+This is for the embedded store (sqlite:). Where the store is a server, hapax
+says which of its tools to use, and ends with exit code 1.
 
 Examples:
   hapax backup /mnt/backups/hapax.db

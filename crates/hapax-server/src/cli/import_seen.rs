@@ -14,21 +14,27 @@ use super::{Failure, Global, Output};
 /// Tell hapax which messages were handled before it was there
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Copies of these are recognised from then on, for the channel's `window`: day one does not answer old messages again. One message a line, `#` begins
-a comment. What a line must say depends on what the provider tells messages apart by (docs/operations.md has the table):
+Copies of these are recognised from then on, for the channel's `window`: day one
+does not answer old messages again. One message a line, `#` begins a comment.
+What a line must say depends on what the provider tells messages apart by
+(docs/operations.md has the table):
 
-  an id alone                     wamid.HBgM…              with --account (and --sender, --scope) for what all lines share
-  parts with tabs between them    106540352242922<TAB>wamid.HBgM…
-                                  account, then sender or scope where it takes one, then the id
-  a JSON object                   {\"account\":\"…\",\"sender\":\"…\",\"id\":\"…\",\"kind\":\"message\"}
+  an id alone        wamid.HBgM…
+                     with --account (and --sender, --scope) for what all share
+  parts with tabs    106540352242922<TAB>wamid.HBgM…
+                     account, then sender or scope where it takes one, then id
+  a JSON object      {\"account\":\"…\",\"sender\":\"…\",\"id\":\"…\",\"kind\":\"message\"}
 
-A line that says too little is named, and the others go on (exit code 1 at the end). Running it twice changes nothing more. The messages show as kept
-events without a body until the channel's `retention` is over.
+A line that says too little is named, and the others go on (exit code 1 at the
+end). Running it twice changes nothing more. The messages show as kept events
+without a body until the channel's `retention` is over.
 
 Examples:
   hapax import-seen --channel shop --account 106540352242922 ids.txt
-  redis-cli --scan --pattern 'processed:*' | sed 's/^processed://' | hapax import-seen --channel shop --account 106540352242922 -
-  psql -AtF \"$(printf '\\t')\" -c 'SELECT phone_number_id, message_id FROM seen' | hapax import-seen --channel shop -")]
+  redis-cli --scan --pattern 'processed:*' | sed 's/^processed://' |
+    hapax import-seen --channel shop --account 106540352242922 -
+  psql -AtF \"$(printf '\\t')\" -c 'SELECT account, message_id FROM seen' |
+    hapax import-seen --channel shop -")]
 pub struct ImportSeen {
     /// The channel
     #[arg(long, value_name = "NAME")]

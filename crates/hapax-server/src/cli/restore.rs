@@ -15,15 +15,18 @@ use crate::config::Flags;
 /// Put a backup in the place of the store, while hapax does not run
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Everything since the backup is gone then, and before it begins it says what that means: keys won since are forgotten, so that a copy the provider
-still sends counts as new; messages that waited for the bot or to be sent then may have been handled since. What waited to be sent is taken to be in
-doubt, and not simply sent. Fences go on above all that were handed out before.
+Everything since the backup is gone then, and before it begins it says what that
+means: keys won since are forgotten, so that a copy the provider still sends
+counts as new; messages that waited for the bot or to be sent then may have been
+handled since. What waited to be sent is taken to be in doubt, and not simply
+sent. Fences go on above all that were handed out before.
 
-The store that is there is moved aside, not removed. Where it is not empty, --force is needed, or your word on the terminal.
+The store that is there is moved aside, not removed. Where it is not empty,
+--force is needed, or your word on the terminal.
 
 Examples:
   hapax restore /mnt/backups/hapax.db
-  hapax restore --force --store sqlite:/var/lib/hapax/hapax.db hapax-20261118T030000Z.db")]
+  hapax restore --force --store sqlite:/var/lib/hapax/hapax.db copy.db")]
 pub struct Restore {
     /// What `hapax backup` has written
     #[arg(value_name = "FILE")]
