@@ -10,7 +10,7 @@ into="${CARGO_TARGET_DIR:-$here/../../target}/clients"
 is_there() { # name, file
     [ -f "$into/$1.installed" ] && cmp -s "$into/$1.installed" "$here/$2"
 }
-if is_there python requirements.txt && is_there node package-lock.json && command -v php >/dev/null; then
+if is_there python requirements.txt && is_there node package-lock.json && command -v php >/dev/null && command -v chromium >/dev/null; then
     exit 0
 fi
 
@@ -19,6 +19,8 @@ python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-ven
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v php >/dev/null || missing+=(php-cli)
+# For tests/it/browser.rs.
+command -v chromium >/dev/null || missing+=(chromium)
 if [ "${#missing[@]}" -gt 0 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
@@ -52,6 +54,7 @@ failed=()
 wait "$python" || failed+=(Python)
 wait "$node" || failed+=(Node)
 command -v php >/dev/null || failed+=(PHP)
+command -v chromium >/dev/null || failed+=(Chromium)
 if [ "${#failed[@]}" -gt 0 ]; then
     echo "no client libraries for ${failed[*]}: their tests will be skipped" >&2
     [ "${CI:-}" != true ] || exit 1

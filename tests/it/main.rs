@@ -8,6 +8,7 @@ mod acceptance;
 mod backups;
 mod bad_input;
 mod batches;
+mod browser;
 mod being_told;
 mod chat_pages;
 mod claims;

@@ -66,7 +66,7 @@ impl Nav {
 pub(super) fn page(visitor: &Visitor, title: &str, here: Nav, body: Markup) -> Markup {
     let menu = html! {
         header.side {
-            a.home href="/" { (brand()) span.word { "hapax" } }
+            a.home href="/" aria-label="hapax, overview" { (brand()) span.word { "hapax" } }
             nav aria-label="Pages" {
                 @for nav in Nav::ALL.into_iter().filter(|nav| !nav.is_for_admins() || visitor.is_admin()) {
                     @let (path, name, icon, key) = nav.about();
@@ -74,7 +74,7 @@ pub(super) fn page(visitor: &Visitor, title: &str, here: Nav, body: Markup) -> M
                 }
             }
             details.who {
-                summary { (icons::icon("person")) span.name { (visitor.caller.name) } }
+                summary aria-label={ "Signed in as " (visitor.caller.name) } { (icons::icon("person")) span.name { (visitor.caller.name) } }
                 div {
                     p.quiet { "Signed in with the token " code { (visitor.caller.name) } "." }
                     form method="post" action="/sign-out" { button type="submit" { (icons::icon("out")) "Sign out" } }
