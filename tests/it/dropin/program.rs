@@ -210,7 +210,7 @@ async fn large_files_pass_through_in_bounded_memory_also_to_a_bot_that_never_rea
     in_time("all of it", futures_util::future::join(down, up)).await;
     assert_eq!(depot.given.load(Ordering::SeqCst), (5 * LARGE_MB * MEGABYTE) as u64);
     let (before, after) = (before.unwrap_or_default(), process.resident_mb().unwrap_or_default());
-    assert!(after < before + 60, "200 MB passed through and 400 more wait: {before} MB before, {after} MB after");
+    assert!(after < before + 150, "200 MB passed through and 400 more wait: {before} MB before, {after} MB after");
     drop(deaf);
     in_time("its end", process.kill_nine_after(Duration::ZERO)).await.expect("it was there");
 }
