@@ -40,7 +40,8 @@ async fn what_a_person_sends_twice_arrives_once_and_everybody_can_read_it() {
 
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/browser.mjs");
     let arguments = [format!("http://{at}"), ADMIN_TOKEN.to_owned(), "700001__5511988887777".to_owned()];
-    let ended = Command::new("node").arg(script).args(arguments).env("HAPAX_CLIENTS", &clients).output().await.expect("node runs");
+    let ended =
+        Command::new("node").arg(script).args(arguments).env("HAPAX_CLIENTS", &clients).output().await.expect("node runs");
     let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{said}");
 
