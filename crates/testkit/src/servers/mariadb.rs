@@ -35,7 +35,7 @@ impl Recipe for Mariadb {
         std::fs::write(folder.join("users.sql"), users)?;
         let install =
             words(["mariadb-install-db", "--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"]);
-        run(&[install, as_mysql(), vec![setting("datadir", &folder.join("data"))]].concat()).await
+        run(&[install, as_mysql(), vec![setting("datadir", &folder.join("data")), setting("tmpdir", folder)]].concat()).await
     }
 
     fn line(&self, program: &Path, folder: &Path, port: u16) -> Vec<OsString> {
@@ -49,6 +49,8 @@ impl Recipe for Mariadb {
         ]);
         let own = vec![
             setting("datadir", &folder.join("data")),
+            // A server that starts removes what others have in a shared one.
+            setting("tmpdir", folder),
             setting("socket", &folder.join("socket")),
             setting("pid-file", &folder.join("pid")),
             setting("init-file", &folder.join("users.sql")),
