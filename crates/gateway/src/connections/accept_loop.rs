@@ -49,6 +49,10 @@ pub struct Closing {
 /// After a failed `accept` (out of file descriptors), the pause before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long the request of a connection that was just taken may be on its way when hapax stops.
+const FIRST_BYTES: Duration = Duration::from_secs(1);
+const FIRST_BYTES_LOOK: Duration = Duration::from_millis(5);
+
 /// Serves until it is told to stop, then finishes what is in flight until it is cut.
 pub async fn serve<H, F, B>(listener: TcpListener, allowance: Allowance, handle: H, telemetry: Arc<Telemetry>, closing: Closing)
 where
@@ -94,6 +98,15 @@ where
                 () = Seldom::new(place.cut.cancelled()) => true,
                 () = Seldom::new(closing.stop.cancelled()) => false,
             };
+            // Where nothing has come yet, a graceful shutdown closes at once, although the request may be on its way.
+            let ended = ended || {
+                tokio::select! {
+                    biased;
+                    _ = connection.as_mut() => true,
+                    () = first_bytes(&moved, stillness.min(FIRST_BYTES)) => false,
+                    () = closing.cut.cancelled() => false,
+                }
+            };
             if !ended {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
@@ -108,6 +121,16 @@ where
     drop(listener);
     open.close();
     open.wait().await;
+}
+
+/// Waits until something came, and no longer than it may take on the way.
+async fn first_bytes(moved: &Moved, at_most: Duration) {
+    let look = async {
+        while moved.bytes() == 0 {
+            tokio::time::sleep(FIRST_BYTES_LOOK).await;
+        }
+    };
+    let _ = tokio::time::timeout(at_most, look).await;
 }
 
 /// Resolves when nothing has come or gone for a while, and nobody is at work on a request that was believed: a stranger who stalls holds
@@ -187,6 +210,33 @@ mod tests {
     }
 
     /// Once we stop: a stranger who stalls is cut soon, a request that was believed has the time that is left, and not more.
+    /// A stop that comes between the connection and its request refuses nothing.
+    #[tokio::test]
+    async fn a_request_that_is_on_its_way_when_it_stops_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let handle = |_: Request<Incoming>| async { Response::new(Full::new(Bytes::from_static(b"done"))) };
+        let allowance = Allowance {
+            connections: 10,
+            header_bytes: limits::HEADER_MAX_BYTES,
+            proxies: Proxies::default(),
+            header_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            stillness: Duration::from_secs(60),
+        };
+        let (closing, telemetry) = (Closing::default(), Arc::new(Telemetry::new()));
+        let serving = tokio::spawn(serve(listener, allowance, handle, Arc::clone(&telemetry), closing.clone()));
+        let mut socket = TcpStream::connect(at).await.expect("a connection");
+        while !telemetry.render().contains("hapax_connections 1") {
+            tokio::task::yield_now().await;
+        }
+        closing.stop.cancel();
+        tokio::task::yield_now().await;
+        socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+        assert!(hears(socket).await.ends_with("done"));
+        serving.await.expect("it ends");
+    }
+
     #[tokio::test]
     async fn a_slow_request_that_was_believed_outlives_the_one_that_stalls() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
