@@ -7,7 +7,7 @@ use hapax_store::ItemState;
 use hapax_testkit::fake_bot::{FakeBot, Say};
 use tokio::sync::Notify;
 
-use crate::program::Poster;
+use crate::program::{Poster, disk_folder, program};
 use crate::rig::{Opened, Rig, STOP_GRACE, channel, eventually, in_time, text};
 
 on_every_store! {
@@ -16,6 +16,16 @@ on_every_store! {
     the_next_start_delivers_what_was_left
     a_bot_in_mid_run_still_sends_through_us_and_nothing_more_is_leased
     a_stop_has_one_deadline
+}
+
+#[tokio::test]
+async fn a_stop_as_soon_as_it_listens_is_a_clean_one() {
+    let folder = disk_folder();
+    let program = program(folder.path(), None, "");
+    for _ in 0..5 {
+        let (process, _) = program.serve().await.expect("it starts");
+        assert_eq!(process.stop().await.expect("it stops").code(), Some(0), "the signal did not end it by itself");
+    }
 }
 
 fn slow(finish: &Arc<Notify>) -> impl Fn(hapax_testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {

@@ -10,7 +10,8 @@ use owo_colors::OwoColorize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::launch::{Launch, start_logs, told_to_stop};
+use super::launch::{Launch, start_logs};
+use super::signals::StopSignals;
 use super::{Failure, Output, fresh_secret};
 use crate::config::{self, Environment, Flags, SourceFile, Sources};
 use crate::demo::{Journal, Play, Stage, Tally};
@@ -57,6 +58,7 @@ impl Drop for Folder {
 impl Demo {
     pub(super) async fn run(self, output: &Output) -> Result<(), Failure> {
         start_logs("off", false)?;
+        let mut signals = StopSignals::hear()?;
         let broken = |why: std::io::Error| Failure::plain(format!("the demo cannot be set up: {why}"));
         let folder = Folder::new().map_err(broken)?;
         let (stage, secret) = (Stage::open().await.map_err(broken)?, fresh_secret());
@@ -70,7 +72,7 @@ impl Demo {
         let serving = tokio::spawn(launch.run(stop.clone()));
         let journal = stage.journal.clone();
         let play = stage.begin(gateway, &secret);
-        let tally = watch(play, &journal, self.seconds, output).await;
+        let tally = watch(play, &journal, self.seconds, &mut signals, output).await;
         stop.cancel();
         // What it kept is removed below, so how it stopped says nothing about the messages.
         let _ = serving.await;
@@ -88,19 +90,18 @@ async fn open(text: &str, folder: &Path) -> Result<Launch, Failure> {
 }
 
 /// Shows how far it is until the time is over or somebody stops it, then lets it come to its end.
-async fn watch(play: Play, journal: &Journal, seconds: u64, output: &Output) -> Tally {
+async fn watch(play: Play, journal: &Journal, seconds: u64, signals: &mut StopSignals, output: &Output) -> Tally {
     let bar = if output.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
     let over = tokio::time::sleep(Duration::from_secs(seconds));
-    let stopped = told_to_stop();
-    tokio::pin!(over, stopped);
+    tokio::pin!(over);
     let mut redraw = tokio::time::interval(REDRAW);
     loop {
         tokio::select! {
             () = &mut over => break,
-            () = &mut stopped => break,
+            () = signals.told() => break,
             _ = redraw.tick() => show(&bar, journal),
         }
     }
@@ -113,7 +114,7 @@ async fn watch(play: Play, journal: &Journal, seconds: u64, output: &Output) -> 
                 return tally;
             }
             // Who asks twice does not want to wait for the rest.
-            () = told_to_stop() => {
+            () = signals.told() => {
                 bar.finish_and_clear();
                 return journal.tally();
             }

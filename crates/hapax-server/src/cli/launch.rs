@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
+use super::signals::StopSignals;
 use super::sockets::Sockets;
 use super::{DEFAULT_FILE, Failure, Global, Output, json_lines, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
@@ -237,17 +238,17 @@ impl Launch {
 }
 
 /// Runs until SIGTERM or Ctrl-C, then stops in order; a second signal stops at once.
-pub(super) async fn serve_until_told(launch: Launch) -> Result<(), Failure> {
+pub(super) async fn serve_until_told(launch: Launch, mut signals: StopSignals) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     tell_service_manager(&[NotifyState::Ready]);
     tokio::spawn({
         let stop = stop.clone();
         async move {
-            told_to_stop().await;
+            signals.told().await;
             tell_service_manager(&[NotifyState::Stopping]);
             tracing::info!("stopping: nothing more is leased, deliveries under way get time to end");
             stop.cancel();
-            told_to_stop().await;
+            signals.told().await;
             std::process::exit(130);
         }
     });
@@ -259,19 +260,6 @@ fn tell_service_manager(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "the service manager could not be told; it may believe that hapax did not start");
     }
-}
-
-pub(super) async fn told_to_stop() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = interrupt => {}
-            _ = terminate.recv() => {}
-        }
-        return;
-    }
-    let _ = interrupt.await;
 }
 
 /// What to send to see it work: a message that people know, to a channel that there is.

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::bot_address::{self, BotAddress};
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
 use super::output::{printable, terminal_width};
+use super::signals::StopSignals;
 use super::table::{brief_words, cut};
 use super::{Failure, Global, Output, sources};
 use crate::config::{Config, Flags};
@@ -85,13 +86,14 @@ pub(super) async fn run(
     let (telemetry, happenings) = Telemetry::watched(LINES_WAITING);
     let hints = Hints::new(&config, target.is_some_and(|target| target.guessed));
     let launch = Launch::open(config, telemetry, file).await?;
+    let signals = StopSignals::hear()?;
     launch.banner(written, played.as_deref(), output);
     if !output.json {
         output.line("");
     }
     let json = output.json;
     let showing = tokio::spawn(show(happenings, hints, json));
-    serve_until_told(launch).await?;
+    serve_until_told(launch, signals).await?;
     // The server is gone, so the line of happenings ends.
     if let Ok(counts) = showing.await
         && !json

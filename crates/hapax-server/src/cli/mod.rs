@@ -44,6 +44,7 @@ mod serve;
 mod shadow;
 mod show;
 mod shown;
+mod signals;
 mod sockets;
 mod sources;
 mod stats;

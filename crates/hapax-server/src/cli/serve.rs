@@ -6,6 +6,7 @@ use clap::Args;
 use hapax_gateway::telemetry::Telemetry;
 
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
+use super::signals::StopSignals;
 use super::{Failure, Global, Output, json_lines, sources};
 use crate::config::{Config, Flags};
 
@@ -48,6 +49,7 @@ impl Serve {
 /// Serves a checked config. `written` names the config file when it was made just now.
 pub(super) async fn run(config: Config, file: Option<&Path>, written: Option<&str>, output: &Output) -> Result<(), Failure> {
     let launch = Launch::open(config, Telemetry::new(), file).await?;
+    let signals = StopSignals::hear()?;
     launch.banner(written, None, output);
-    serve_until_told(launch).await
+    serve_until_told(launch, signals).await
 }

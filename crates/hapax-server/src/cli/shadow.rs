@@ -12,7 +12,7 @@ use hapax_providers::settings::{EvolutionProof, Settings, SignatureRule};
 use serde_json::{Value, json};
 
 use super::bot_address::read_server;
-use super::launch::told_to_stop;
+use super::signals::StopSignals;
 use super::sockets::bind;
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Flags};
@@ -79,15 +79,15 @@ impl Shadow {
         };
         let listens =
             |listener: &tokio::net::TcpListener| listener.local_addr().map(|at| format!("http://{at}")).unwrap_or_default();
+        let mut signals = StopSignals::hear()?;
         announce(&plan, &listens(&webhooks), sends.as_ref().map(listens).as_deref(), &shadow.counts(), output);
         let closing = Closing::default();
         let serving = shadow.serve(webhooks, sends, closing.clone());
         let telling = async {
-            let mut stopped = std::pin::pin!(told_to_stop());
             let every = Duration::from_millis(self.every.max(1_000).unsigned_abs());
             loop {
                 tokio::select! {
-                    () = &mut stopped => break,
+                    () = signals.told() => break,
                     () = tokio::time::sleep(every) => report(&plan, &shadow, "running", output),
                 }
             }

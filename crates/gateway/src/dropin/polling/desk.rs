@@ -78,6 +78,13 @@ struct Waiting {
     looking_since: Instant,
 }
 
+impl Waiting {
+    /// What the store says to a question from before the poll, or from before something was moved out of its way, is no answer to it.
+    fn is_answered_by(&self, began: Instant) -> bool {
+        began >= self.looking_since
+    }
+}
+
 /// A leased update, until something has become of it.
 pub(super) struct Held {
     pub(super) lease: Arc<InboxLease>,
@@ -219,12 +226,11 @@ impl Desk {
         waiting.limit.max(state.forgotten.len().min(FORGOTTEN_AT_ONCE)).saturating_sub(ready)
     }
 
-    /// The store was asked, and gave so many.
-    pub(super) fn looked(&self, leased: usize) {
+    /// The store was asked at this time, and gave so many.
+    pub(super) fn looked(&self, leased: usize, began: Instant) {
         let mut state = self.lock();
-        match &mut state.waiting {
-            Some(waiting) if leased == 0 => waiting.looked = true,
-            _ => {}
+        if let Some(waiting) = &mut state.waiting {
+            waiting.looked |= leased == 0 && waiting.is_answered_by(began);
         }
         if leased > 0 {
             state.expected += leased;
@@ -516,5 +522,19 @@ impl Held {
     fn tell(self, verdict: Verdict) {
         // Whoever has ended meanwhile needs no verdict.
         let _ = self.verdict.send(verdict);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The store was asked while the last item before this poll's was being parked, and says "nothing" after that.
+    #[test]
+    fn an_answer_to_an_older_question_does_not_end_a_poll() {
+        let asked = Instant::now();
+        let waiting = Waiting { turn: 1, limit: 1, looked: false, looking_since: asked + Duration::from_millis(1) };
+        assert!(!waiting.is_answered_by(asked));
+        assert!(waiting.is_answered_by(waiting.looking_since));
     }
 }

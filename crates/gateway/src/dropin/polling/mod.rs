@@ -184,11 +184,11 @@ impl Work for Polling {
     const EXTEND: &'static str = "extend";
 
     async fn lease(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
-        let wants = ask.wants.clone();
+        let (wants, began) = (ask.wants.clone(), Instant::now());
         let leases = self.store.lease_inbox(ask).await?;
         for (channel, _) in wants {
             if let Some(desk) = self.desks.get(&channel) {
-                desk.looked(leases.iter().filter(|lease| lease.channel == channel).count());
+                desk.looked(leases.iter().filter(|lease| lease.channel == channel).count(), began);
             }
         }
         Ok(leases)
