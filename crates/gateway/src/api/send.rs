@@ -145,6 +145,9 @@ async fn queue(
     })?;
     let id = submitted.message();
     api.telemetry.traces().inspect(|traces| traces.asked(id, headers));
+    if matches!(submitted, Submitted::New(_)) {
+        api.telemetry.queued(&receipt.channel);
+    }
     let row = match submitted {
         Submitted::Mismatch(known) => return Err(mismatch(known, &receipt.request_id)),
         Submitted::Replayed(_) | Submitted::New(_) if wait.is_some() => prefer::outcome(&*api.store, id, wait).await,

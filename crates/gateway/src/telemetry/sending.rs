@@ -63,6 +63,7 @@ impl SendTelemetry {
 
     pub fn retried(&self, message: MessageId, attempt: u32, wait_ms: i64, why: &str) {
         self.counts.retried.increment(1);
+        self.tally.stir();
         tracing::info!(channel = &*self.channel, %message, attempt, wait_ms, why, "it did not go out; it is tried again");
         self.tell(|channel| Happening::SendRetried { channel, message, attempt, wait_ms, why: why.to_owned() });
     }
@@ -90,6 +91,7 @@ impl SendTelemetry {
 
     pub fn reconciled(&self, message: MessageId) {
         self.counts.reconciled.increment(1);
+        self.tally.stir();
         tracing::info!(channel = &*self.channel, %message, "the provider knows the message that was in doubt: it was sent");
         self.tell(|channel| Happening::Reconciled { channel, message });
     }
@@ -102,6 +104,7 @@ impl SendTelemetry {
     /// The account's name may be a phone number: it is shown to whoever watches, and not logged.
     pub fn account_paused(&self, account: &str, why: &str) {
         self.counts.account_paused.increment(1);
+        self.tally.stir();
         tracing::error!(
             channel = &*self.channel,
             why,

@@ -32,11 +32,20 @@ pub const COUNTS: usize = 11;
 pub type Counted = [u64; COUNTS];
 
 #[derive(Debug, Default)]
-pub(super) struct Tally([AtomicU64; COUNTS]);
+pub(super) struct Tally {
+    counts: [AtomicU64; COUNTS],
+    /// How often anything happened that an open page shows.
+    stirs: AtomicU64,
+}
 
 impl Tally {
     pub(super) fn add(&self, count: Count, n: u64) {
-        self.0[count as usize].fetch_add(n, Ordering::Relaxed);
+        self.counts[count as usize].fetch_add(n, Ordering::Relaxed);
+        self.stir();
+    }
+
+    pub(super) fn stir(&self) {
+        self.stirs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The bot did its work.
@@ -52,7 +61,7 @@ impl Tally {
     }
 
     fn take(&self) -> Counted {
-        std::array::from_fn(|place| self.0[place].swap(0, Ordering::Relaxed))
+        std::array::from_fn(|place| self.counts[place].swap(0, Ordering::Relaxed))
     }
 }
 
@@ -64,6 +73,18 @@ impl Telemetry {
     pub(super) fn tally(&self, channel: &str) -> Arc<Tally> {
         let mut tallies = self.tallies.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(tallies.entry(channel.to_owned()).or_default())
+    }
+
+    /// A message of the channel is written down, and waits to be sent.
+    pub fn queued(&self, channel: &str) {
+        self.tally(channel).stir();
+    }
+
+    /// A number that grows whenever something happens in one of these channels, on this instance.
+    pub(crate) fn stirs(&self, mut of: impl FnMut(&str) -> bool) -> u64 {
+        let tallies = self.tallies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stirs = tallies.iter().filter(|(channel, _)| of(channel)).map(|(_, tally)| tally.stirs.load(Ordering::Relaxed));
+        stirs.fold(0, u64::wrapping_add)
     }
 
     /// What has been counted since the last call, of channels where that is anything.

@@ -155,6 +155,7 @@ impl TargetTelemetry {
 
     pub fn retried(&self, event: EventId, attempt: u32, wait_ms: i64, why: &str) {
         self.counts.retried.increment(1);
+        self.tally.stir();
         tracing::info!(channel = &*self.channel, target = self.shown.as_deref(), %event, attempt, wait_ms, why, "delivery failed; it comes again");
         self.tell(|channel| Happening::Retried { channel, event, attempt, wait_ms, why: why.to_owned() });
     }
@@ -192,6 +193,7 @@ impl TargetTelemetry {
     pub fn circuit_opened(&self, wait_ms: i64, why: &str, now_ms: i64) {
         self.counts.circuit_opened.increment(1);
         self.circuit_open.set(1.0);
+        self.tally.stir();
         self.open_since.set(now_ms as f64 / 1_000.0);
         let down = Down { since_ms: now_ms, next_ms: now_ms + wait_ms, why: why.to_owned() };
         self.down.opened(&self.channel, self.target.as_ref(), down);
@@ -212,6 +214,7 @@ impl TargetTelemetry {
 
     pub fn circuit_closed(&self) {
         self.circuit_open.set(0.0);
+        self.tally.stir();
         self.open_since.set(0.0);
         self.down.closed(&self.channel, self.target.as_ref());
         tracing::info!(channel = &*self.channel, target = self.shown.as_deref(), "the target answers again");
@@ -221,6 +224,7 @@ impl TargetTelemetry {
     /// The handler answered with messages; they are in the outbox.
     pub fn replied(&self, event: EventId, replies: u64) {
         self.counts.replies.increment(replies);
+        self.tally.stir();
         tracing::debug!(channel = &*self.channel, target = self.shown.as_deref(), %event, replies, "the handler answered with messages");
     }
 

@@ -26,6 +26,10 @@ use crate::api::{Caller, Problem, Scope};
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What comes within this time is told at once.
 const GATHER: Duration = Duration::from_millis(300);
+/// Each page that is told asks for itself again. With many of them open, each is told less often.
+const GATHER_PER_PAGE: Duration = Duration::from_millis(50);
+/// How often it is looked whether something was sent, delivered or parked here.
+const STIR: Duration = Duration::from_millis(500);
 /// What browsers wait before they come again, and the sign that they are through.
 const OPENING: &str = "retry: 2000\n\nevent: open\ndata:\n\n";
 
@@ -44,6 +48,9 @@ struct Open {
     session: String,
     news: broadcast::Receiver<Arc<EventRow>>,
     heart: Interval,
+    stir: Interval,
+    /// How much had happened when the page was told last.
+    stirs: u64,
     opened: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -58,7 +65,11 @@ pub(super) async fn stream(State(web): State<Arc<Web>>, visitor: Visitor) -> Res
     let news = web.api.feed.listen().await?;
     let mut heart = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let open = Open { web, caller: visitor.caller, session: visitor.session, news, heart, opened: false, _place: place };
+    let mut stir = tokio::time::interval(STIR);
+    stir.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (caller, session) = (visitor.caller, visitor.session);
+    let stirs = web.api.telemetry.stirs(|channel| caller.sees(channel));
+    let open = Open { web, caller, session, news, heart, stir, stirs, opened: false, _place: place };
     let frames =
         stream::unfold(open, |mut open| async move { open.next().await.map(|frame| (Ok::<_, StoreError>(frame), open)) });
     let mut response = Response::new(Body::from_stream(frames));
@@ -80,25 +91,35 @@ impl Open {
                 () = stop.cancelled() => return None,
                 _ = self.heart.tick() => return self.beat().await,
                 news = self.news.recv() => match news {
-                    Ok(row) if self.caller.sees(&row.channel) => return Some(self.gather(&row).await),
+                    Ok(row) if self.caller.sees(&row.channel) => return self.gather(Some(&row)).await,
                     Ok(_) => {}
                     // It fell behind: one look catches up with everything.
                     Err(RecvError::Lagged(_)) => return Some(told(&BTreeSet::new())),
                     Err(RecvError::Closed) => return None,
                 },
+                _ = self.stir.tick() => if self.stirs() != self.stirs {
+                    return self.gather(None).await;
+                },
             }
         }
     }
 
+    fn stirs(&self) -> u64 {
+        self.web.api.telemetry.stirs(|channel| self.caller.sees(channel))
+    }
+
     /// One word for all that comes within a moment, whatever its number.
-    async fn gather(&mut self, first: &EventRow) -> Bytes {
-        let mut channels = BTreeSet::from([first.channel.clone()]);
-        tokio::time::sleep(GATHER).await;
+    async fn gather(&mut self, first: Option<&EventRow>) -> Option<Bytes> {
+        let mut channels: BTreeSet<String> = first.map(|row| row.channel.clone()).into_iter().collect();
+        let pages = LIVE_PAGES_MAX - self.web.live.0.available_permits();
+        let wait = GATHER.max(GATHER_PER_PAGE * u32::try_from(pages).unwrap_or(u32::MAX));
+        self.web.api.feed.stop().run_until_cancelled(tokio::time::sleep(wait)).await?;
+        self.stirs = self.stirs();
         loop {
             match self.news.try_recv() {
                 Ok(row) if self.caller.sees(&row.channel) => drop(channels.insert(row.channel.clone())),
                 Ok(_) | Err(TryRecvError::Lagged(_)) => {}
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return told(&channels),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Some(told(&channels)),
             }
         }
     }

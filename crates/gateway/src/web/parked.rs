@@ -65,8 +65,9 @@ fn bulk(visitor: &Visitor, stats: &Stats) -> Markup {
         div.actions #bulk data-live="replace" {
             @if visitor.is_admin() {
                 @for channel in &channels {
-                    @let words = format!("{} of {} back in line, with their failures forgotten; the bot is called again for each. Suspected \
-                                          replays stay: those go back one by one.", count(channel.parked, "item goes", "items go"), channel.channel);
+                    @let words = format!("{} of {} {} back in line, with their failures forgotten; the bot is called again for each. Suspected \
+                                          replays stay: those go back one by one.", count(channel.parked, "item", "items"), channel.channel,
+                                          if channel.parked == 1 { "goes" } else { "go" });
                     (confirm("/parked/redrive", &format!("Redrive {} of {}", number(channel.parked), channel.channel), "up", &words,
                         &[("channel", &channel.channel)]))
                 }

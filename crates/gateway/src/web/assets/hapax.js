@@ -140,7 +140,7 @@ tellTimes();
 showCopies();
 listen();
 setInterval(tellTimes, 5_000);
-setInterval(() => { if (!document.hidden && regions().length > 0) look(); }, POLL_MS);
+setInterval(() => { if (!document.hidden && regions().length > 0 && Date.now() - lastLook >= POLL_MS) look(); }, 1_000);
 
 // The box of a chat. What is written has a name from its first letter on, kept with this tab: double clicks, going back, reloading and a copy of
 // the tab send it once. Sent texts are remembered by their name, so that one that is changed afterwards gets a new one.
