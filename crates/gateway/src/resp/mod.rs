@@ -11,6 +11,8 @@
 mod codec;
 mod command;
 mod connection;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod plan;
 mod script;
 mod session;

@@ -87,16 +87,12 @@ impl Child {
     }
 
     pub(super) fn with_cpu(&self, measured: Measured, before: Duration) -> Measured {
-        let cpu_us = (self.cpu() - before).as_secs_f64() * 1e6 / measured.requests.max(1) as f64;
-        Measured { cpu_us, ..measured }
+        measured.with_cpu(self.cpu() - before)
     }
 
-    /// Processor time of all its threads so far: fields 14 and 15 of the line, in hundredths of a second. The name before them may hold anything.
+    /// Processor time so far.
     pub(super) fn cpu(&self) -> Duration {
-        let stat = self.process.id().and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
-        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
-        Duration::from_millis(ticks.sum::<u64>() * 10)
+        cpu_of(self.process.id())
     }
 
     /// The most memory the server held so far.
@@ -106,6 +102,15 @@ impl Child {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         peak.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) / 1_024
     }
+}
+
+/// Processor time of all threads of a process so far: fields 14 and 15 of the line, in hundredths of a second. The name before them may hold
+/// anything.
+pub(super) fn cpu_of(process: Option<u32>) -> Duration {
+    let stat = process.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
 /// What this program is started with to be the server.

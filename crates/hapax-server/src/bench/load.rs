@@ -1,7 +1,7 @@
 //! The load: every connection sends its next request when the answer to the last one is there.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,6 +25,11 @@ impl Measured {
         took.sort_unstable();
         let at = |part: f64| took.get((took.len() as f64 * part) as usize).copied().unwrap_or_default().into();
         Self { requests: took.len(), seconds, p50_us: at(0.5), p99_us: at(0.99), cpu_us: 0.0 }
+    }
+
+    /// With the processor time that the server took for all of it.
+    pub(super) fn with_cpu(self, took: Duration) -> Self {
+        Self { cpu_us: took.as_secs_f64() * 1e6 / self.requests.max(1) as f64, ..self }
     }
 
     pub(super) fn rate(&self) -> f64 {

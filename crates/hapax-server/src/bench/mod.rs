@@ -53,7 +53,7 @@ pub enum Part {
     Deliver,
     /// Submitted, sent and settled
     Send,
-    /// Claims by the Redis door
+    /// Claims by the Redis door, over HTTP and in Rust
     Claims,
 }
 
@@ -168,7 +168,7 @@ impl Stage<'_> {
     async fn round_of_phases(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
         let subject = Subject { name: "sqlite", server: None };
         if self.measures(Part::Claims) {
-            self.claims_by_resp(subject, progress).await?;
+            self.claims(subject, progress).await?;
         }
         if self.plan.parts == [Part::Claims] {
             return Ok(());
@@ -238,31 +238,6 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// `SET NX EX` at the door, beside the same commands to a Redis that keeps them as well.
-    async fn claims_by_resp(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
-        let redis = resp::Redis::start(&self.plan.folder).await?;
-        if redis.is_none() && self.round == 0 {
-            let why = "there is no redis-server on this machine, so claims by the Redis door are compared with nothing";
-            self.report.notes.push(why.to_owned());
-        }
-        for connections in [64, 256] {
-            let name = subject.line(&format!("claims by the Redis door, {connections} connections"));
-            let mut yardstick = name.clone();
-            if let Some(redis) = &redis {
-                yardstick = format!("Redis, appendfsync always: SET NX EX, {connections} connections");
-                self.say(&yardstick, progress);
-                let measured = resp::claims(redis.address, None, connections, self.plan.requests).await?;
-                self.note(&yardstick, &yardstick, &measured, 0);
-            }
-            self.say(&name, progress);
-            let file = self.new_store();
-            let server = Child::start(subject.kind(&file), Side::Nobody).await?;
-            let measured = resp::claims(server.door, Some(requests::TOKEN), connections, self.plan.requests).await?;
-            self.note(&name, &yardstick, &measured, server.peak_mb());
-        }
-        Ok(())
-    }
-
     /// Submitting and sending, against a client that makes the same calls to the provider itself, one after the other per connection.
     async fn sent(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
         self.say(&subject.line("sending"), progress);
@@ -317,7 +292,7 @@ impl Stage<'_> {
 
     /// About how many measurements a round has.
     fn steps_in_all(&self) -> f64 {
-        17.0 + 11.0 * self.plan.stores.len() as f64
+        23.0 + 11.0 * self.plan.stores.len() as f64
     }
 
     async fn fresh(

@@ -97,6 +97,14 @@ pub(super) fn submits(tag: &str, connections: usize, total: usize) -> Vec<Script
     })
 }
 
+/// Claims of fresh keys.
+pub(super) fn claims(tag: &str, connections: usize, total: usize) -> Vec<Script> {
+    plain_scripts(connections, total, |connection, n| {
+        let body = format!(r#"{{"key":"{tag}:{connection}:{n}","holder":"host-1","ttl":3600}}"#);
+        (format!("POST /v1/claims HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"), body)
+    })
+}
+
 fn plain_scripts(connections: usize, total: usize, request: impl Fn(usize, usize) -> (String, String)) -> Vec<Script> {
     let each = total.div_ceil(connections);
     let script = |connection: usize| {

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::BenchError;
+use super::child::cpu_of;
 use super::load::Measured;
 
 /// How long Redis may take to start.
@@ -19,7 +20,7 @@ const STARTED: Duration = Duration::from_secs(20);
 
 /// A Redis of our own that syncs its log before it answers.
 pub(super) struct Redis {
-    _process: tokio::process::Child,
+    process: tokio::process::Child,
     pub(super) address: SocketAddr,
 }
 
@@ -37,7 +38,7 @@ impl Redis {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let redis = Self { _process: process, address: (Ipv4Addr::LOCALHOST, port).into() };
+        let redis = Self { process, address: (Ipv4Addr::LOCALHOST, port).into() };
         let started = Instant::now();
         while TcpStream::connect(redis.address).await.is_err() {
             if started.elapsed() > STARTED {
@@ -47,22 +48,36 @@ impl Redis {
         }
         Ok(Some(redis))
     }
+
+    /// Processor time so far.
+    pub(super) fn cpu(&self) -> Duration {
+        cpu_of(self.process.id())
+    }
 }
 
-/// `total` fresh keys by `SET key value NX EX`, each connection its next one when the last was answered.
+/// How the keys are asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Callers {
+    pub(super) connections: usize,
+    /// Commands that each sends before it reads their answers.
+    pub(super) at_once: usize,
+}
+
+/// About `total` fresh keys by `SET key value NX EX`, each connection its next ones when the last were answered.
 pub(super) async fn claims(
     address: SocketAddr,
     token: Option<&str>,
-    connections: usize,
+    callers: Callers,
     total: usize,
 ) -> Result<Measured, BenchError> {
+    let Callers { connections, at_once } = callers;
     let tag: Arc<str> = format!("{:x}", rand::random::<u64>()).into();
     let mut streams = Vec::with_capacity(connections);
     for _ in 0..connections {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         if let Some(token) = token {
-            ask(&mut stream, &["AUTH", token]).await?;
+            ask(&mut stream, &command(&["AUTH", token]), 1).await?;
         }
         streams.push(stream);
     }
@@ -74,13 +89,16 @@ pub(super) async fn claims(
             tokio::spawn(async move {
                 let mut took = Vec::new();
                 loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= total {
+                    let first = next.fetch_add(at_once, Ordering::Relaxed);
+                    if first >= total {
                         return Ok::<_, BenchError>(took);
                     }
+                    let sent: String = (first..first + at_once)
+                        .map(|n| command(&["SET", &format!("{tag}:{n}"), "host-1", "NX", "EX", "3600"]))
+                        .collect();
                     let begun = Instant::now();
-                    ask(&mut stream, &["SET", &format!("{tag}:{n}"), "host-1", "NX", "EX", "3600"]).await?;
-                    took.push(begun.elapsed().as_micros() as u32);
+                    ask(&mut stream, &sent, at_once).await?;
+                    took.extend(std::iter::repeat_n(begun.elapsed().as_micros() as u32, at_once));
                 }
             })
         })
@@ -92,24 +110,31 @@ pub(super) async fn claims(
     Ok(Measured::new(took, started.elapsed().as_secs_f64()))
 }
 
-/// Sends a command that must be answered `OK`.
-async fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<(), BenchError> {
+/// As it is sent.
+fn command(words: &[&str]) -> String {
     let mut sent = format!("*{}\r\n", words.len());
     for word in words {
         sent += &format!("${}\r\n{word}\r\n", word.len());
     }
+    sent
+}
+
+/// Sends so many commands, each of which must be answered `OK`.
+async fn ask(stream: &mut TcpStream, sent: &str, commands: usize) -> Result<(), BenchError> {
+    const OK: &[u8] = b"+OK\r\n";
     stream.write_all(sent.as_bytes()).await?;
     let (mut heard, mut filled) = ([0; 256], 0);
-    while !heard[..filled].ends_with(b"\r\n") {
+    while filled < commands * OK.len() {
         match stream.read(&mut heard[filled..]).await? {
             0 => return Err("the server closed the connection".into()),
             read => filled += read,
         }
+        // A refusal is longer or shorter than an `OK`, and nothing else need come after it.
+        if !heard[..filled].chunks(OK.len()).all(|answer| OK.starts_with(answer)) {
+            return Err(format!("a fresh key was answered: {}", String::from_utf8_lossy(&heard[..filled])).into());
+        }
     }
-    match &heard[..filled] {
-        b"+OK\r\n" => Ok(()),
-        other => Err(format!("a fresh key was answered: {}", String::from_utf8_lossy(other)).into()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -120,7 +145,9 @@ mod tests {
     async fn redis_takes_every_key_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let Some(redis) = Redis::start(folder.path()).await.expect("it starts") else { return };
-        let measured = claims(redis.address, None, 4, 100).await.expect("all are answered");
-        assert_eq!(measured.requests, 100);
+        for at_once in [1, 5] {
+            let measured = claims(redis.address, None, Callers { connections: 4, at_once }, 100).await.expect("all are answered");
+            assert_eq!(measured.requests, 100);
+        }
     }
 }

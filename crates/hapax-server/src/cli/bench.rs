@@ -17,7 +17,7 @@ use crate::bench::{self, Line, Part, Plan, Report};
 ///
 /// Beside it stands the whole way in without a store, so that what is lost before the store shows. The processor time that the server
 /// takes for each webhook says most where other programs run. Sends, also those of bots that call hapax in place of their provider (drop-in), are compared with the same calls made to the
-/// provider itself; claims by the Redis door with a Redis that syncs as often, where there is one. Starts its own servers, load, bot and provider on loopback and removes everything afterwards. Only the ratios
+/// provider itself; claims (by the Redis door, over HTTP, in a Rust program) with a Redis that syncs as often, where there is one. Starts its own servers, load, bot and provider on loopback and removes everything afterwards. Only the ratios
 /// mean anything on another day: both sides of a ratio are measured in the same run, one after the other. Nothing else should be
 /// busy meanwhile.
 #[derive(Args, Debug)]

@@ -119,6 +119,12 @@ impl Decoder {
         !matches!(self.state, State::Start)
     }
 
+    /// What is held of a command that is not whole yet: the arguments that there is room for, and the bytes of those that came.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.words.capacity(), self.words.iter().map(Bytes::len).sum())
+    }
+
     fn array(&mut self, bytes: &mut BytesMut, bounds: &Bounds) -> Result<bool, ProtocolError> {
         let Some(line) = self.line(bytes, NUMBER_LINE_MAX).map_err(|_| ProtocolError::ArrayLength)? else { return Ok(false) };
         let count = number(&line).ok_or(ProtocolError::ArrayLength)?;

@@ -1,26 +1,10 @@
-//! The decoder against any split of its input, and against what is no input at all.
+//! What the decoder makes of what it is given; that nothing breaks it is shown in `fuzz.rs`.
 
-use proptest::prelude::*;
-
+use super::super::fuzz::{self, SMALL as BOUNDS};
 use super::*;
 
-const BOUNDS: Bounds = Bounds { arguments: 4, argument_bytes: 64, command_bytes: 128, line_bytes: 48 };
-
-/// All commands of what comes in these pieces, and how it ended.
 fn decode<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Vec<Words>, Option<ProtocolError>) {
-    let (mut decoder, mut bytes, mut commands) = (Decoder::default(), BytesMut::new(), Vec::new());
-    for piece in pieces {
-        bytes.extend_from_slice(piece);
-        loop {
-            match decoder.next(&mut bytes, &BOUNDS) {
-                Ok(Some(words)) => commands.push(words),
-                Ok(None) => break,
-                Err(error) => return (commands, Some(error)),
-            }
-        }
-        assert!(bytes.len() <= BOUNDS.argument_bytes.max(BOUNDS.line_bytes) + 2, "it holds no more than it may: {}", bytes.len());
-    }
-    (commands, None)
+    fuzz::decode(pieces, &BOUNDS)
 }
 
 fn texts(commands: &[Words]) -> Vec<Vec<&str>> {
@@ -65,42 +49,4 @@ fn the_rest_of_a_long_argument_is_asked_for() {
     let (mut decoder, mut bytes) = (Decoder::default(), BytesMut::from(&b"*1\r\n$10\r\nabc"[..]));
     assert_eq!(decoder.next(&mut bytes, &BOUNDS), Ok(None));
     assert_eq!(decoder.wants(&bytes), 9);
-}
-
-/// Commands as clients send them, and what may come in their place.
-fn input() -> impl Strategy<Value = Vec<u8>> {
-    let word = prop::collection::vec(any::<u8>(), 0..12);
-    let array = prop::collection::vec(word, 1..5).prop_map(|words| {
-        let mut sent = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            sent.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            sent.extend_from_slice(&word);
-            sent.extend_from_slice(b"\r\n");
-        }
-        sent
-    });
-    let line = "[ -~]{0,30}\r?\n".prop_map(String::into_bytes);
-    let header = "[*$+:_][0-9-]{0,12}\r\n".prop_map(String::into_bytes);
-    let garbage = prop::collection::vec(any::<u8>(), 0..20);
-    let part = prop_oneof![6 => array, 2 => line, 1 => header, 1 => garbage];
-    prop::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
-}
-
-proptest! {
-    #[test]
-    fn any_split_is_read_alike(input in input(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12)) {
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
-        cuts.extend([0, input.len()]);
-        cuts.sort_unstable();
-        let pieces = cuts.windows(2).map(|cut| &input[cut[0]..cut[1]]);
-        let whole = decode([&input[..]]);
-        prop_assert_eq!(&whole, &decode(pieces));
-        prop_assert_eq!(&whole, &decode(input.chunks(1)));
-    }
-
-    #[test]
-    fn garbage_is_an_error_or_waits_for_more(input in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (commands, _) = decode([&input[..]]);
-        prop_assert!(commands.iter().all(|words| !words.is_empty() && words.len() <= BOUNDS.arguments));
-    }
 }

@@ -3,11 +3,14 @@
 //!
 //! What is equal afterwards does the same. What is not recognised is refused, so the form need not be complete.
 
+/// No script that is known has more words and signs, also when its locals are written out.
+const TOKENS_MAX: usize = 1_000;
+
 /// The script in one form; `None` when it cannot be read.
 pub(super) fn normalize(text: &str) -> Option<String> {
     let tokens = tokens(text)?;
     let tokens = without_noise(tokens);
-    let tokens = inlined(tokens);
+    let tokens = inlined(tokens)?;
     let tokens = renamed(tokens);
     let mut written = tokens.join(" ");
     // The last branch that returns needs no `else`.
@@ -48,6 +51,9 @@ fn tokens(text: &str) -> Option<Vec<String>> {
             (Some(sign.to_owned()), &rest[sign.len()..])
         };
         tokens.extend(token);
+        if tokens.len() > TOKENS_MAX {
+            return None;
+        }
         rest = after.trim_start();
     }
     Some(tokens)
@@ -101,8 +107,8 @@ fn closing(tokens: &[String], at: usize) -> Option<usize> {
 }
 
 /// Puts a local that is set once in the places where it is used, when it stands for an argument or for what `get` has said of the first key.
-/// No known form has a `get` behind a write, so one that was carried past a write is equal to none.
-fn inlined(mut tokens: Vec<String>) -> Vec<String> {
+/// No known form has a `get` behind a write, so one that was carried past a write is equal to none. `None`: there is no end to it.
+fn inlined(mut tokens: Vec<String>) -> Option<Vec<String>> {
     let mut from = 0;
     while let Some(at) = tokens[from..].iter().position(|token| token == "local").map(|at| from + at) {
         from = at + 1;
@@ -117,9 +123,12 @@ fn inlined(mut tokens: Vec<String>) -> Vec<String> {
         for token in rest {
             if token == name { tokens.extend_from_slice(&value) } else { tokens.push(token) }
         }
+        if tokens.len() > TOKENS_MAX {
+            return None;
+        }
         from = at;
     }
-    tokens
+    Some(tokens)
 }
 
 /// How many tokens `KEYS[1]`, `ARGV[n]` or a `get` of the first key have that begins here, if one does.

@@ -29,6 +29,18 @@ fn the_memory_of_texts_is_bounded() {
     assert!(scripts.known().len() <= REMEMBERED_MAX);
 }
 
+/// Each local stands for the next one: written out, a few kilobytes would be many megabytes.
+#[test]
+fn locals_that_grow_when_they_are_written_out_are_given_up() {
+    let text = |locals: usize, uses: usize| {
+        let locals: String = (0..locals).map(|n| format!("local a{n}=ARGV[a{}]\n", n + 1)).collect();
+        format!("{locals}{}", "a0 ".repeat(uses))
+    };
+    assert_eq!(lua::normalize(&text(200, 1_000)), None);
+    assert!(lua::normalize(&text(10, 10)).is_some());
+    assert_eq!(lua::normalize(&text(10, 100)), None);
+}
+
 #[test]
 fn a_script_that_names_its_first_key_looks_at_no_other() {
     let one = b"return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])";
