@@ -122,7 +122,8 @@ async fn a_paused_workers_late_answer_is_refused(opened: Opened) {
     let store = Arc::clone(&opened.store);
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
-    let ask = |worker: &str, hold_ms| LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms };
+    let ask =
+        |worker: &str, hold_ms| LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms, outside: false };
     let paused = store.lease_inbox(ask("paused", 1)).await.expect("leases").remove(0);
     let mut taken = None;
     eventually("the lease ran out", async || {

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use crate::program::{Poster, program};
 use crate::rig::{Opened, Rig, channel, in_time, text};
 
 on_every_store! {
@@ -107,4 +108,38 @@ async fn one_look_serves_all_who_wait(opened: Opened) {
     ids.dedup();
     assert_eq!(ids.len(), 20, "each got one, and no two the same");
     rig.stop().await;
+}
+
+/// The embedded store has one owner, and that is killed; the workers are other processes, and go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_hand_stays_so_when_hapax_is_killed_or_stopped() {
+    let folder = crate::quick_folder();
+    let (program, poster) = (program(folder.path(), None, ""), Poster::new());
+    let (process, address) = program.serve().await.expect("it starts");
+    for (id, from) in [("m1", "5511"), ("m2", "5512"), ("m3", "5513")] {
+        assert_eq!(poster.post_until_taken(address, text(id, from)).await.status, 200);
+    }
+    let pull = json!({"channel": "shop", "max": 10});
+    let pulled = poster.ask(address, "/v1/pull", &pull).await.expect("an answer");
+    let items = pulled["items"].as_array().expect("items").clone();
+    assert_eq!(items.len(), 3, "{pulled}");
+    process.kill_nine().await.expect("it ended");
+
+    let (process, address) = program.serve().await.expect("it starts");
+    assert_eq!(poster.ask(address, "/v1/pull", &pull).await, Some(json!({"items": []})), "all of them are in hand");
+    let done = |item: &Value| json!({"lease": item["lease"], "outcome": "done"});
+    let settled = poster.ask(address, "/v1/settle", &done(&items[0])).await.expect("it counts");
+    assert_eq!((&settled["status"], &settled["repeated"]), (&json!("done"), &json!(false)));
+    poster.ask(address, "/v1/extend", &json!({"lease": items[1]["lease"]})).await.expect("it lasts");
+    assert!(process.stop().await.expect("it stops").success());
+
+    let (process, address) = program.serve().await.expect("it starts");
+    let settled = poster.ask(address, "/v1/settle", &done(&items[1])).await.expect("it counts");
+    assert_eq!((&settled["status"], &settled["repeated"]), (&json!("done"), &json!(false)));
+    let back = json!({"lease": items[2]["lease"], "outcome": "hand_back"});
+    poster.ask(address, "/v1/settle", &back).await.expect("it counts");
+    let again = poster.ask(address, "/v1/pull", &pull).await.expect("an answer");
+    assert_eq!((&again["items"][0]["event_id"], &again["items"][0]["attempt"]), (&items[2]["event_id"], &json!(2)), "{again}");
+    assert_eq!(again["items"].as_array().map(Vec::len), Some(1));
+    assert!(process.stop().await.expect("it stops").success());
 }

@@ -64,11 +64,12 @@ impl SqliteStore {
         if self.is_half_filled().await? {
             return Err(half_filled());
         }
-        let leased = "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM out_leases)";
+        let leased = "SELECT EXISTS (SELECT 1 FROM leases WHERE NOT outside) OR EXISTS (SELECT 1 FROM out_leases)";
         if self.read("looking for leases", move |db| db.query_row(leased, [], |row| row.get(0))).await? {
             let why = "somebody is at work on the store; stop that first, then export";
             return Err(StoreError::Refused(why.to_owned()));
         }
+        self.write("ending leases", true, |writer| Ok(writer.end_outside_leases()?)).await?;
         self.write_threads().await
     }
 

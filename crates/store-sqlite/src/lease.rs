@@ -70,14 +70,15 @@ impl Writer {
             leased: self.now_ms,
             ends: self.now_ms + ask.hold_ms,
         };
-        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
             channel,
             item,
             held.attempt,
             held.fence,
             &*held.worker,
             held.leased,
-            held.ends
+            held.ends,
+            ask.outside
         ])?;
         self.close_turn_of(channel, item)?;
         self.lanes.lease(&self.db, lane, held.clone())?;
@@ -317,15 +318,25 @@ impl Writer {
         self.work_made |= wait_ms <= 0;
     }
 
-    /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file.
-    pub(super) fn end_all_leases(&self) -> rusqlite::Result<()> {
-        let left: Vec<Held> = self
-            .db
-            .prepare("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases")?
-            .query_map([], Held::read)?
-            .collect::<Result<_, _>>()?;
+    /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file. Those of workers outside go on
+    /// until they run out.
+    pub(super) fn end_old_leases(&self) -> rusqlite::Result<()> {
+        self.lose_where("NOT outside", i64::MAX, "hapax stopped")?;
+        self.lose_where("outside", self.now_ms, "the lease ran out")
+    }
+
+    /// Ends those of workers outside as well: what they hold is moved to another store, and waits there.
+    pub(super) fn end_outside_leases(&mut self) -> rusqlite::Result<()> {
+        self.lose_where("outside", i64::MAX, "it was moved to another store")?;
+        self.lanes.forget_all();
+        Ok(())
+    }
+
+    fn lose_where(&self, whose: &str, ended_by: i64, why: &str) -> rusqlite::Result<()> {
+        let sql = format!("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE {whose} AND ends <= ?1");
+        let left: Vec<Held> = self.db.prepare(&sql)?.query_map([ended_by], Held::read)?.collect::<Result<_, _>>()?;
         for held in left {
-            self.lose(&held, "hapax stopped")?;
+            self.lose(&held, why)?;
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ impl SqliteStore {
                 uncounted,
             })?;
             writer.join_old_lanes()?;
-            writer.end_all_leases()?;
+            writer.end_old_leases()?;
             writer.end_all_tries()?;
             writer.db.execute_batch("COMMIT")?;
             writer.keys.committed();

@@ -39,6 +39,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_5.sql"),
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
+    include_str!("schema_8.sql"),
 ];
 
 /// "hpax", so that a file of another program is never taken for ours.

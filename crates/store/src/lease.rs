@@ -19,6 +19,8 @@ pub struct LeaseRequest {
     /// Most items wanted, per channel.
     pub wants: Vec<(Arc<str>, usize)>,
     pub hold_ms: i64,
+    /// Whoever does the work is no part of the process that asks: its leases outlive that, also in an engine that one process owns.
+    pub outside: bool,
 }
 
 /// One inbox item, held by one worker until `until_ms` of the store's clock.

@@ -110,6 +110,8 @@ pub trait Inbox {
     /// - Each lease raises the fence above every fence handed out before, and counts one attempt. Attempts only ever grow: one is taken
     ///   back only by a [`Outcome::HandBack`] of what was not called. A lease that ran out keeps its attempt; it charges nothing.
     /// - Taking over expired work is part of leasing; there is no separate rescuer.
+    /// - An engine whose data one process owns ends the leases of the process before when it is opened; those of workers
+    ///   [outside](LeaseRequest::outside) go on.
     /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
     async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError>;
 

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use hapax_domain::{Event, EventId, EventKey, ItemId, MessageId, Status, ThreadId};
 use hapax_store::clock::Clock;
 use hapax_store::{
-    Accepted, Answer, Arrival, Disposition, EventQuery, InboxLease, InboxQuery, MessageRow, NewEvent, NewMessage, OutboxLease,
-    OutboxQuery, Outcome, Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery,
+    Accepted, Answer, Arrival, Disposition, EventQuery, InboxLease, InboxQuery, LeaseRequest, MessageRow, NewEvent, NewMessage,
+    OutboxLease, OutboxQuery, Outcome, Page, Redrive, SendOutcome, Stats, Store, StoreError, Submitted, ThreadMessage,
+    ThreadQuery,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -89,7 +90,7 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
                 let coalesce = random_coalesce(&mut random, seed);
                 pair.accept(Arrival { coalesce, ..arrival }).await;
             }
-            34..52 => pair.lease(random.random_range(0..4)).await,
+            34..52 => pair.lease(random.random_range(0..4), random.random_bool(0.3)).await,
             52..70 => pair.settle(&mut random).await,
             70..74 => pair.extend(&mut random).await,
             74..78 => pair.redrive(&mut random).await,
@@ -161,10 +162,11 @@ impl Pair {
         }
     }
 
-    async fn lease(&mut self, max: usize) {
-        self.call = format!("lease {max}");
-        let model = self.fine(self.model.lease_inbox(ask(max)).await);
-        let engine = self.fine(self.engine.lease_inbox(ask(max)).await);
+    async fn lease(&mut self, max: usize, outside: bool) {
+        self.call = format!("lease {max}{}", if outside { " for a worker outside" } else { "" });
+        let ask = || LeaseRequest { outside, ..ask(max) };
+        let model = self.fine(self.model.lease_inbox(ask()).await);
+        let engine = self.fine(self.engine.lease_inbox(ask()).await);
         self.same(model.len(), engine.len());
         for (model, engine) in model.into_iter().zip(engine) {
             self.pair_up(model.item.0, engine.item.0);

@@ -163,7 +163,7 @@ pub fn ask(max: usize) -> LeaseRequest {
 }
 
 pub fn ask_as(worker: &str, max: usize) -> LeaseRequest {
-    LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS }
+    LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS, outside: false }
 }
 
 /// Accepts and expects the store to work.

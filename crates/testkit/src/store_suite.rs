@@ -65,6 +65,7 @@ macro_rules! store_suite {
             two_instances_never_hold_the_same_lane
             a_dead_instances_lease_holds_until_it_ends
             a_crash_gives_the_work_back_with_a_higher_fence
+            a_worker_outside_keeps_its_lease_over_a_crash
             new_work_wakes_who_waits
             a_story_of_many_attempts_stays_short
             what_is_leased_is_with_the_bot

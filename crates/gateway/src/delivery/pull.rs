@@ -127,7 +127,12 @@ impl Pull {
     ) -> Result<Vec<Pulled>, StoreError> {
         let Some((name, of)) = self.channels.get_key_value(channel) else { return Ok(Vec::new()) };
         let deadline = Instant::now() + wait;
-        let ask = LeaseRequest { worker: worker.into(), wants: vec![(Arc::clone(name), max)], hold_ms: of.settings.lease_ms };
+        let ask = LeaseRequest {
+            worker: worker.into(),
+            wants: vec![(Arc::clone(name), max)],
+            hold_ms: of.settings.lease_ms,
+            outside: true,
+        };
         let first = self.lease(ask.clone()).await?;
         if !first.is_empty() || wait.is_zero() {
             return Ok(first);

@@ -94,7 +94,8 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let wants = slots.wants(|channel| work.allowance(channel));
         let (mut failed, mut more) = (false, false);
         if !wants.is_empty() {
-            let ask = LeaseRequest { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms };
+            let ask =
+                LeaseRequest { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms, outside: false };
             let asked = Moment::now(&*plan.clock);
             match work.lease(ask).await {
                 Ok(leases) => {

@@ -36,6 +36,7 @@ pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) leased_ms: i64,
     pub(super) until_ms: i64,
+    pub(super) outside: bool,
 }
 
 impl Lanes {
@@ -162,8 +163,13 @@ impl Lanes {
 
     /// Ends all leases of the lane and of those that were joined into it; by rising item.
     pub(super) fn unhold_all(&mut self, number: u64) -> Vec<Held> {
+        self.unhold_if(number, |_| true)
+    }
+
+    /// Ends those for which it holds.
+    pub(super) fn unhold_if(&mut self, number: u64, ends: impl Fn(&Held) -> bool) -> Vec<Held> {
         let group: Vec<u64> = self.group(number).map(|(number, _)| number).collect();
-        let leases = group.iter().filter_map(|number| self.lanes.get_mut(number)?.lease.take());
+        let leases = group.iter().filter_map(|number| self.lanes.get_mut(number)?.lease.take_if(|held| ends(held)));
         let mut lost: Vec<Held> = leases.collect();
         lost.sort_by_key(|held| held.item);
         group.iter().for_each(|number| self.tidy(*number));

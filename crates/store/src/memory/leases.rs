@@ -39,7 +39,10 @@ impl State {
         let item = self.items.get_mut(&id).filter(|item| item.due_ms <= now)?;
         self.last_fence += 1;
         let (fence, until_ms) = (Fence(self.last_fence), now + ask.hold_ms);
-        self.lanes.hold(number, Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms });
+        self.lanes.hold(
+            number,
+            Held { item: id, fence, worker: Arc::clone(&ask.worker), leased_ms: now, until_ms, outside: ask.outside },
+        );
         item.attempt += 1;
         if self.lanes.turn(number) == Some(id) {
             self.lanes.set_turn(number, None);

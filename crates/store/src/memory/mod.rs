@@ -40,7 +40,7 @@ impl MemoryStore {
         Self { state: Arc::default(), clock, work: Arc::default() }
     }
 
-    /// Ends all leases, as an engine with a single owner does when it opens its data after a crash.
+    /// Ends the leases of the process that is gone, as an engine with a single owner does when it opens its data after a crash.
     pub fn reopen(&self) {
         let now = self.clock.now_ms();
         let mut state = self.lock();

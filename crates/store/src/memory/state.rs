@@ -281,8 +281,9 @@ impl State {
 
     pub(super) fn end_all_leases(&mut self, now: i64) {
         for lane in self.lanes.all() {
-            for lost in self.lanes.unhold_all(lane) {
-                self.log_attempt(&lost, now, "lost", "hapax stopped");
+            for lost in self.lanes.unhold_if(lane, |held| !held.outside || held.until_ms <= now) {
+                let why = if lost.outside { "the lease ran out" } else { "hapax stopped" };
+                self.log_attempt(&lost, now, "lost", why);
             }
         }
         self.outbox.end_all_leases(now, &self.threads);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hapax_domain::{Event, Kind};
 use hapax_store::{InboxLease, LeaseRequest, Outcome, Settled};
 
-use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask_as, ids, lease, message, notice, webhook};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask, ask_as, ids, lease, message, notice, webhook};
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
 
@@ -180,6 +180,34 @@ pub async fn a_crash_gives_the_work_back_with_a_higher_fence(fixture: &dyn Store
     assert_eq!((ids(&after), after.attempt), (vec![id], 2));
     assert!(after.fence > before.fence);
     assert_eq!(store.settle_inbox(before.lane, before.fence, DELIVERED).await.ok(), Some(Settled::Lost));
+}
+
+/// The process that leased for it is gone, the worker is not: it may still say how it went, and nobody else gets its item meanwhile.
+pub async fn a_worker_outside_keeps_its_lease_over_a_crash(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    for (id, peer) in [("m1", "ana"), ("m2", "ben")] {
+        accept_one(&*store, message(id, peer)).await;
+    }
+    let asked = store.lease_inbox(LeaseRequest { outside: true, ..ask(10) }).await;
+    let held = asked.unwrap_or_else(|error| unreachable!("{error}"));
+    assert_eq!(held.len(), 2);
+    drop(store);
+    let store = fixture.crash();
+    assert!(lease(&*store, 10).await.is_empty(), "both are at work");
+    assert_eq!(store.settle_inbox(held[0].lane, held[0].fence, DELIVERED).await.ok(), Some(Settled::Done));
+    fixture.clock().advance(HOLD_MS / 2);
+    assert_eq!(store.extend(vec![(held[1].lane, held[1].fence)], HOLD_MS).await.ok(), Some(vec![true]));
+    fixture.clock().advance(HOLD_MS / 2);
+    drop(store);
+    let store = fixture.crash();
+    assert!(lease(&*store, 10).await.is_empty(), "one of them still is");
+    fixture.clock().advance(HOLD_MS / 2);
+    drop(store);
+    let store = fixture.crash();
+    let again = lease(&*store, 10).await.remove(0);
+    assert_eq!((ids(&again), again.attempt), (ids(&held[1]), 2));
+    assert!(again.fence > held[1].fence);
+    assert_eq!(store.settle_inbox(held[1].lane, held[1].fence, DELIVERED).await.ok(), Some(Settled::Lost));
 }
 
 pub async fn new_work_wakes_who_waits(fixture: &dyn StoreFixture) {
