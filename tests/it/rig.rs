@@ -16,6 +16,7 @@ use hapax_store::memory::MemoryStore;
 use hapax_store::{EventQuery, EventRow, InboxQuery, InboxRow, Store};
 use hapax_store_sqlite as sqlite;
 use hapax_store_sqlite::SqliteStore;
+use hapax_testkit::servers::Engine;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tokio::net::TcpListener;
@@ -72,6 +73,22 @@ impl Opened {
         let opened = SqliteStore::open(&folder.path().join("it.db"), Arc::clone(&clock), &sqlite::Options::default());
         Self { store: Arc::new(opened.expect("a fresh store opens")), clock, folder: Some(Arc::new(folder)) }
     }
+}
+
+/// Tries something on two instances that share a database of this engine; nothing happens where there is no such server, which was said.
+pub(crate) async fn on_two_instances<F: Future<Output = ()>>(engine: Engine, tried: impl FnOnce(Vec<Opened>) -> F) {
+    let Some(server) = engine.shared().await else { return };
+    let url = server.fresh().await;
+    let address = StoreUrl::read(&url).expect("an address");
+    let mut opened = Vec::new();
+    for _ in 0..2 {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let options = hapax::Options { queue: 10_000, disk_floor_bytes: 0 };
+        let store = hapax::open_store(&address, &options, Arc::clone(&clock)).await.expect("it opens");
+        opened.push(Opened { store, clock, folder: None });
+    }
+    tried(opened).await;
+    server.remove(&url).await;
 }
 
 pub(crate) struct Rig {

@@ -32,13 +32,13 @@ export class Hapax {
 
   async claim(key, { scope, ttl, lease = DEFAULT_LEASE, fingerprint, onAbandoned, wait = 0, heartbeat = true } = {}) {
     const body = { key, scope, ttl, lease, fingerprint, on_abandoned: onAbandoned };
-    const interval = seconds(lease) / 3;
+    const leaseS = seconds(lease);
     const until = Date.now() + seconds(wait) * 1000;
     for (;;) {
       const left = Math.max(0, until - Date.now()) / 1000;
       try {
         const answer = await this.#wire.post('/v1/claims', body, { wait: Math.min(left, WAIT_MAX_S) });
-        return new Claim(this.#wire, { key, scope }, answer, heartbeat ? interval : undefined);
+        return new Claim(this.#wire, { key, scope }, answer, leaseS, heartbeat);
       } catch (error) {
         const still = (until - Date.now()) / 1000;
         if (!(error instanceof ClaimInProgress) || still <= 0) throw error;
@@ -59,9 +59,11 @@ export class Claim {
   #open;
   #over = new AbortController();
   #lost = new AbortController();
+  #leaseS;
 
-  constructor(wire, name, answer, interval) {
+  constructor(wire, name, answer, leaseS, heartbeat) {
     this.#wire = wire;
+    this.#leaseS = leaseS;
     this.key = name.key;
     this.scope = name.scope;
     this.completed = answer.status === 'completed';
@@ -71,7 +73,7 @@ export class Claim {
     this.abandoned = answer.previous === 'abandoned';
     this.#name = { key: name.key, scope: name.scope, token: this.token };
     this.#open = !this.completed;
-    if (this.#open && interval !== undefined) this.#beat(interval);
+    if (this.#open && heartbeat) this.#beat(leaseS / 3);
   }
 
   get lost() {
@@ -93,12 +95,12 @@ export class Claim {
       [why, kept] = [error, undefined];
     }
     try {
-      await this.#wire.postRepeatable('/v1/claims/complete', { ...this.#name, result: kept, keep });
+      await this.#wire.postRepeatable('/v1/claims/complete', { ...this.#name, result: kept, keep }, this.#leaseS);
     } catch (error) {
       const refused = error instanceof Problem && !(error instanceof ClaimLost) && [400, 413, 422].includes(error.status);
       if (kept === undefined || !refused) throw error;
       // Its job ran: it must not run again because its result is too large.
-      await this.#wire.postRepeatable('/v1/claims/complete', { ...this.#name, keep });
+      await this.#wire.postRepeatable('/v1/claims/complete', { ...this.#name, keep }, this.#leaseS);
       why = error;
     }
     if (why) throw new ResultNotKept(`the job of ${this.key} ran, but its result was not stored: ${why.message}`, { cause: why });

@@ -48,7 +48,7 @@ export class Event {
 
   async #settle(settlement) {
     if (this.settled) return;
-    await this.#wire.postRepeatable('/v1/settle', { lease: this.lease, ...settlement });
+    await this.#wire.postRepeatable('/v1/settle', { lease: this.lease, ...settlement }, this.leaseMs / 1000);
     this.settled = true;
   }
 }

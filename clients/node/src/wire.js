@@ -5,6 +5,9 @@ export const DEFAULT_LEASE = '60s';
 export const WAIT_MAX_S = 30;
 const TRIES = 5;
 const FIRST_PAUSE_S = 0.1;
+const PAUSE_MAX_S = 5;
+/** How work ended is told for as long as its lease lasts, and no longer than this. */
+const TOLD_MAX_S = 60;
 const UNITS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
 
 /** Reads `"90s"`, `"5m"`, `"1h"`, `"7d"`, `"250ms"` or a number of seconds. */
@@ -64,15 +67,16 @@ export class Wire {
     }
   }
 
-  /** For requests that change nothing more when they are made twice. */
-  async postRepeatable(path, body) {
+  /** For requests that change nothing more when they are made twice; those that say how work ended, for long. */
+  async postRepeatable(path, body, forS = 0) {
+    const until = Date.now() + Math.min(forS, TOLD_MAX_S) * 1000;
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.post(path, body);
       } catch (error) {
         const passing = error instanceof Unreachable || (error instanceof Problem && [429, 502, 503, 504].includes(error.status));
-        if (attempt === TRIES || !passing) throw error;
-        await pause(error.retryAfter ? Math.min(error.retryAfter, 5) : FIRST_PAUSE_S * 2 ** (attempt - 1));
+        if (!passing || (attempt >= TRIES && Date.now() >= until)) throw error;
+        await pause(Math.min(error.retryAfter || FIRST_PAUSE_S * 2 ** (attempt - 1), PAUSE_MAX_S));
       }
     }
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once as emitted } from 'node:events';
+import { createServer } from 'node:http';
 import { beforeEach, describe, test } from 'node:test';
 
 import { ClaimHeld, ClaimInProgress, ClaimLost, FingerprintMismatch } from '../src/index.js';
@@ -150,6 +151,25 @@ describe('claims', needsServer, () => {
 });
 
 describe('without a server', () => {
+  test('a job that is done is told until hapax is back', async () => {
+    let completions = 0;
+    const server = createServer((request, response) => {
+      const claims = request.url === '/v1/claims';
+      if (!claims) completions += 1;
+      const status = claims ? 201 : completions > 20 ? 200 : 503;
+      response.writeHead(status, { 'content-type': 'application/json', 'retry-after': '0.01' });
+      response.end(JSON.stringify(claims ? { status: 'claimed', token: 't', fence: 1 } : {}));
+    });
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      assert.equal(await new Hapax(`http://127.0.0.1:${server.address().port}`).once('k', () => 1), 1);
+      assert.equal(completions, 21);
+    } finally {
+      server.closeAllConnections?.();
+      server.close();
+    }
+  });
+
   test('nobody there', async () => {
     await assert.rejects(new Hapax('http://127.0.0.1:1').claim('k'), Unreachable);
   });

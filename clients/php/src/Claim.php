@@ -23,16 +23,17 @@ final class Claim
         public readonly string $key,
         public readonly ?string $scope,
         array $answer,
-        ?float $interval,
+        private readonly float $leaseS,
+        bool $heartbeat,
     ) {
         $this->completed = ($answer['status'] ?? null) === 'completed';
         $this->result = $answer['result'] ?? null;
         $this->token = (string) ($answer['token'] ?? '');
         $this->fence = (int) ($answer['fence'] ?? 0);
         $this->abandoned = ($answer['previous'] ?? null) === 'abandoned';
-        if (!$this->completed && $interval !== null) {
-            $extend = $this->body() + ['lease' => $interval * 3];
-            $this->heartbeat = Heartbeat::start($wire, '/v1/claims/extend', [$extend], $interval);
+        if (!$this->completed && $heartbeat) {
+            $extend = $this->body() + ['lease' => $leaseS];
+            $this->heartbeat = Heartbeat::start($wire, '/v1/claims/extend', [$extend], $leaseS / 3);
         }
     }
 
@@ -53,14 +54,15 @@ final class Claim
             [$why, $result] = [$error, null];
         }
         try {
-            $this->wire->postRepeatable('/v1/claims/complete', $this->body() + ['result' => $result, 'keep' => $keep]);
+            $ended = $this->body() + ['result' => $result, 'keep' => $keep];
+            $this->wire->postRepeatable('/v1/claims/complete', $ended, $this->leaseS);
         } catch (Problem $error) {
             $refused = !($error instanceof ClaimLost) && in_array($error->status, [400, 413, 422], true);
             if ($result === null || !$refused) {
                 throw $error;
             }
             // Its job ran: it must not run again because its result is too large.
-            $this->wire->postRepeatable('/v1/claims/complete', $this->body() + ['keep' => $keep]);
+            $this->wire->postRepeatable('/v1/claims/complete', $this->body() + ['keep' => $keep], $this->leaseS);
             $why = $error;
         }
         if ($why !== null) {

@@ -81,7 +81,7 @@ final class Event
     private function settle(array $settlement): void
     {
         if (!$this->settled) {
-            $this->wire->postRepeatable('/v1/settle', ['lease' => $this->lease] + $settlement);
+            $this->wire->postRepeatable('/v1/settle', ['lease' => $this->lease] + $settlement, $this->leaseMs / 1000);
             $this->settled = true;
         }
     }

@@ -82,13 +82,13 @@ final class Hapax
     ): Claim {
         $ask = ['key' => $key, 'scope' => $scope, 'ttl' => $ttl, 'lease' => $lease, 'fingerprint' => $fingerprint,
             'on_abandoned' => $onAbandoned];
-        $interval = Wire::seconds($lease) / 3;
+        $leaseS = Wire::seconds($lease);
         $until = microtime(true) + Wire::seconds($wait);
         for (;;) {
             $left = max(0.0, $until - microtime(true));
             try {
                 $answer = $this->wire->post('/v1/claims', $ask, min($left, Wire::WAIT_MAX_S));
-                return new Claim($this->wire, $key, $scope, $answer, $heartbeat ? $interval : null);
+                return new Claim($this->wire, $key, $scope, $answer, $leaseS, $heartbeat);
             } catch (ClaimInProgress $busy) {
                 $left = $until - microtime(true);
                 if ($left <= 0) {

@@ -11,6 +11,9 @@ final class Wire
     public const WAIT_MAX_S = 30.0;
     private const TRIES = 5;
     private const FIRST_PAUSE_S = 0.1;
+    private const PAUSE_MAX_S = 5.0;
+    /** How work ended is told for as long as its lease lasts, and no longer than this. */
+    private const TOLD_MAX_S = 60.0;
     private const UNITS = ['ms' => 0.001, 's' => 1.0, 'm' => 60.0, 'h' => 3600.0, 'd' => 86400.0];
 
     public function __construct(
@@ -70,13 +73,14 @@ final class Wire
     }
 
     /**
-     * For requests that change nothing more when they are made twice.
+     * For requests that change nothing more when they are made twice; those that say how work ended, for long.
      *
      * @param array<string, mixed> $body
      * @return array<string, mixed>
      */
-    public function postRepeatable(string $path, array $body): array
+    public function postRepeatable(string $path, array $body, float $forS = 0.0): array
     {
+        $until = microtime(true) + min($forS, self::TOLD_MAX_S);
         for ($attempt = 1; ; $attempt++) {
             try {
                 return $this->post($path, $body);
@@ -84,10 +88,10 @@ final class Wire
                 $after = $error instanceof Problem ? $error->retryAfter : null;
                 $passing = $error instanceof Unreachable
                     || ($error instanceof Problem && in_array($error->status, [429, 502, 503, 504], true));
-                if ($attempt === self::TRIES || !$passing) {
+                if (!$passing || ($attempt >= self::TRIES && microtime(true) >= $until)) {
                     throw $error;
                 }
-                self::pause($after !== null ? min($after, 5.0) : self::FIRST_PAUSE_S * 2 ** ($attempt - 1));
+                self::pause(min($after ?: self::FIRST_PAUSE_S * 2 ** min($attempt - 1, 10), self::PAUSE_MAX_S));
             }
         }
     }

@@ -139,6 +139,24 @@ final class ClaimsTest
         Rig::same(401, $refused->status);
     }
 
+    public function testAJobThatIsDoneIsToldUntilHapaxIsBack(): void
+    {
+        $count = tempnam(sys_get_temp_dir(), 'hapax');
+        $code = '<?php header("Content-Type: application/json"); header("Retry-After: 0.01");
+            if ($_SERVER["REQUEST_URI"] === "/v1/claims") { http_response_code(201); exit(\'{"status":"claimed","token":"t","fence":1}\'); }
+            file_put_contents(' . var_export($count, true) . ', "x", FILE_APPEND);
+            http_response_code(filesize(' . var_export($count, true) . ') > 20 ? 200 : 503); echo "{}";';
+        [$process, $url] = Rig::serve($code);
+        try {
+            Rig::same(1, (new Hapax($url))->once('k', fn () => 1, heartbeat: false));
+            Rig::same(21, filesize($count));
+        } finally {
+            proc_terminate($process);
+            proc_close($process);
+            unlink($count);
+        }
+    }
+
     public function testNobodyThere(): void
     {
         Rig::throws(Unreachable::class, fn () => (new Hapax('http://127.0.0.1:1'))->claim('k'));

@@ -48,6 +48,24 @@ final class Rig
         return array_values(array_filter($items, static fn (array $row): bool => $row['key'] === $key))[0];
     }
 
+    /**
+     * A server that answers every request with this program; its process and its address.
+     *
+     * @return array{resource, string}
+     */
+    public static function serve(string $code): array
+    {
+        $free = stream_socket_server('tcp://127.0.0.1:0');
+        $address = stream_socket_get_name($free, false);
+        fclose($free);
+        $router = tempnam(sys_get_temp_dir(), 'hapax');
+        file_put_contents($router, $code);
+        $null = ['file', '/dev/null', 'w'];
+        $process = proc_open([PHP_BINARY, '-S', $address, $router], [['file', '/dev/null', 'r'], $null, $null], $pipes);
+        self::eventually(static fn (): bool => @fsockopen("tcp://$address") !== false);
+        return [$process, "http://$address"];
+    }
+
     /** Runs a program that uses the client, in a process of its own. */
     public static function start(string $code, string ...$arguments): mixed
     {

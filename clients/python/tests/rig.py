@@ -1,8 +1,10 @@
 """A running hapax: its address and token are in HAPAX_SERVER and HAPAX_TOKEN."""
 
+import http.server
 import json
 import os
 import sys
+import threading
 import time
 import unittest
 import urllib.parse
@@ -37,3 +39,39 @@ def stored(key: str) -> dict:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {os.environ['HAPAX_TOKEN']}"})
     with urllib.request.urlopen(request) as answer:
         return next(row for row in json.load(answer)["items"] if row["key"] == key)
+
+
+class Restarting:
+    """A hapax that gives a claim, and is away when it is to be completed: so many times it cannot be reached."""
+
+    def __init__(self, away: int) -> None:
+        self.completions = 0
+        stage = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/v1/claims":
+                    return self.answer(201, {"status": "claimed", "token": "t", "fence": 1})
+                stage.completions += 1
+                status = 503 if stage.completions <= away else 200
+                self.answer(status, {"code": "stopping"} if status == 503 else {"status": "completed"})
+
+            def answer(self, status: int, body: dict) -> None:
+                raw = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(raw)))
+                self.send_header("Retry-After", "0.01")
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,7 +1,7 @@
 import asyncio
 import unittest
 
-from .rig import SERVER, needs_server, new_key
+from .rig import SERVER, Restarting, needs_server, new_key
 
 from hapax import AsyncHapax, ClaimInProgress, ClaimLost, ResultNotKept, Unreachable
 
@@ -87,6 +87,16 @@ class AsyncClaims(unittest.IsolatedAsyncioTestCase):
 
 
 class AsyncWithoutServer(unittest.IsolatedAsyncioTestCase):
+    async def test_a_job_that_is_done_is_told_until_hapax_is_back(self):
+        hapax = Restarting(away=20)
+        self.addCleanup(hapax.stop)
+
+        async def job():
+            return 1
+
+        self.assertEqual(await AsyncHapax(hapax.url).once("k", job), 1)
+        self.assertEqual(hapax.completions, 21)
+
     async def test_nobody_there(self):
         with self.assertRaises(Unreachable):
             await AsyncHapax("http://127.0.0.1:1").claim("k")

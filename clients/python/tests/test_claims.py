@@ -6,7 +6,7 @@ import threading
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from .rig import SERVER, eventually, needs_server, new_key, stored
+from .rig import SERVER, Restarting, eventually, needs_server, new_key, stored
 
 import hapax as package
 from hapax import ClaimHeld, ClaimInProgress, ClaimLost, FingerprintMismatch, Hapax, Problem, ResultNotKept, Unreachable
@@ -169,6 +169,12 @@ class Claims(unittest.TestCase):
 
 
 class WithoutServer(unittest.TestCase):
+    def test_a_job_that_is_done_is_told_until_hapax_is_back(self):
+        hapax = Restarting(away=20)
+        self.addCleanup(hapax.stop)
+        self.assertEqual(Hapax(hapax.url).once("k", lambda: 1), 1)
+        self.assertEqual(hapax.completions, 21)
+
     def test_nobody_there(self):
         with self.assertRaises(Unreachable):
             Hapax("http://127.0.0.1:1").claim("k")

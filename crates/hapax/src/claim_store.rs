@@ -18,9 +18,10 @@ use crate::{Error, OnceError, Options, StoreUrl, open_store};
 
 /// Of the embedded store: writes that may wait, and the free disk below which nothing is taken.
 const OPTIONS: Options = Options { queue: 8_192, disk_floor_bytes: 64 << 20 };
-/// Times that a call is made before its error is the caller's.
+/// Times that a call is made before its error is the caller's, at least.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const SLOWEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often a key is looked at that another holds: polling is the truth, a completion in this process a hint.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const SLOWEST_LOOK: Duration = Duration::from_secs(1);
@@ -360,15 +361,20 @@ impl std::fmt::Debug for ClaimStore {
 impl Shared {
     /// Asks the store, again when it was busy or away: every op decides the same when it is made twice.
     pub(crate) async fn ask(&self, key: &ClaimKey, op: ClaimOp) -> Result<ClaimAnswer, Error> {
-        let mut pause = FIRST_PAUSE;
-        for _ in 1..TRIES {
+        self.ask_for(key, op, Duration::ZERO).await
+    }
+
+    /// .. for so long, if that is longer.
+    pub(crate) async fn ask_for(&self, key: &ClaimKey, op: ClaimOp, patience: Duration) -> Result<ClaimAnswer, Error> {
+        let (until, mut pause, mut left) = (Instant::now() + patience, FIRST_PAUSE, TRIES);
+        loop {
+            left = left.saturating_sub(1);
             match self.ask_once(key, &op).await {
-                Err(error) if error.retryable() => sleep(pause).await,
+                Err(error) if error.retryable() && (left > 0 || Instant::now() < until) => sleep(pause).await,
                 answered => return answered.map_err(Error::Store),
             }
-            pause *= 2;
+            pause = (pause * 2).min(SLOWEST_PAUSE);
         }
-        self.ask_once(key, &op).await.map_err(Error::Store)
     }
 
     pub(crate) async fn ask_once(&self, key: &ClaimKey, op: &ClaimOp) -> Result<ClaimAnswer, StoreError> {

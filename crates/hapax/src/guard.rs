@@ -14,6 +14,8 @@ use crate::Error;
 use crate::claim_store::{Shared, in_ms, unexpected};
 
 const FASTEST_BEAT: Duration = Duration::from_millis(5);
+/// That a job was done is told for as long as its lease lasts, and no longer than this.
+const TOLD_MAX: Duration = Duration::from_secs(60);
 
 /// A key that this caller holds.
 ///
@@ -29,6 +31,7 @@ pub struct Guard {
     previous: Previous,
     lost: watch::Receiver<bool>,
     heartbeat: AbortHandle,
+    lease: Duration,
 }
 
 impl Guard {
@@ -43,7 +46,7 @@ impl Guard {
         let (tell, lost) = watch::channel(false);
         let beat = heartbeat(Arc::downgrade(&shared), key.clone(), token.clone(), lease, tell);
         let heartbeat = tokio::spawn(beat).abort_handle();
-        Self { shared, key, token, fence, previous, lost, heartbeat }
+        Self { shared, key, token, fence, previous, lost, heartbeat, lease }
     }
 
     /// The key.
@@ -156,7 +159,8 @@ impl Guard {
 
     async fn finish(self, result: Option<ClaimResult>) -> Result<(), Error> {
         let op = ClaimOp::Complete { token: self.token.clone(), result, keep_ms: None };
-        let answer = self.shared.ask(&self.key, op).await?;
+        // The job was done: a store that is away is waited for, because another would do it again after the lease.
+        let answer = self.shared.ask_for(&self.key, op, self.lease.min(TOLD_MAX)).await?;
         self.shared.note_end();
         match answer {
             ClaimAnswer::Done { .. } => Ok(()),

@@ -1,14 +1,15 @@
 //! Claims as a Rust program uses them: races, errors, panics, cancelled futures, takeovers and leases that are outlived.
 
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hapax::{ClaimStore, Claimed, Error, Guard, OnAbandoned, OnceError, Ran};
 use hapax_domain::claim::ClaimKey;
-use hapax_store::Store;
 use hapax_store::memory::MemoryStore;
+use hapax_store::{Claims, Moving, Outbox, Promise, Store, StoreError, StoreWrapper, Upkeep};
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::servers::Engine;
 use tokio::sync::Notify;
@@ -124,6 +125,11 @@ async fn of_200_tasks_on_two_opens_of_redis_one_wins() {
     race_on_two_opens(Engine::Redis).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_200_tasks_on_two_opens_of_firestore_one_wins() {
+    race_on_two_opens(Engine::Firestore).await;
+}
+
 #[tokio::test]
 async fn an_error_releases() {
     let Turned { store, .. } = turned();
@@ -226,6 +232,57 @@ async fn a_job_whose_claim_is_lost_is_dropped() {
     assert!(turned.store.forget("k").await.expect("an answer"));
     let lost = in_time(job).await.expect("no panic");
     assert!(matches!(lost, Err(OnceError::Claim(Error::Lost))), "{lost:?}");
+}
+
+/// Turns away as many calls as it is told to.
+struct Away {
+    inner: MemoryStore,
+    calls: Arc<AtomicU32>,
+}
+
+impl StoreWrapper for Away {
+    async fn reach(&self) -> Result<&dyn Store, StoreError> {
+        match self.calls.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Err(StoreError::Busy),
+            Err(_) => Ok(&self.inner),
+        }
+    }
+
+    fn wait(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Upkeep::wait(&self.inner)
+    }
+
+    fn promise(&self) -> Promise {
+        Upkeep::promise(&self.inner)
+    }
+
+    fn limit_outbox(&self, most: usize) {
+        Outbox::limit_outbox(&self.inner, most);
+    }
+
+    fn limit_claims(&self, most: usize) {
+        Claims::limit_claims(&self.inner, most);
+    }
+
+    fn moving(&self) -> Result<&dyn Moving, StoreError> {
+        Upkeep::moving(&self.inner)
+    }
+}
+
+/// The store is away when the job is done, for longer than other calls would wait: what was done is written down when it is back.
+#[tokio::test]
+async fn a_job_that_is_done_is_told_until_the_store_is_back() {
+    let clock = HandClock::at(1_760_000_000_000);
+    let calls = Arc::new(AtomicU32::new(0));
+    let away = Away { inner: MemoryStore::new(Arc::new(clock)), calls: Arc::clone(&calls) };
+    let store = ClaimStore::over(Arc::new(away));
+    let job = || async {
+        calls.store(6, Ordering::SeqCst);
+        Ok::<_, Error>(1)
+    };
+    assert_eq!(in_time(store.once("k", job)).await.expect("it was written down"), 1);
+    let again = store.run("k", || async { Ok::<_, Error>(2) }).await.expect("an answer");
+    assert_eq!(again, Ran::Before(1));
 }
 
 #[tokio::test]

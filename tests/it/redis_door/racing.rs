@@ -1,18 +1,18 @@
 //! 200 callers with redis-py, one key, two instances: one winner.
 
-use std::sync::Arc;
-
-use hapax::StoreUrl;
-use hapax_store::clock::{Clock, SystemClock};
 use hapax_testkit::servers::Engine;
 
 use super::clients::{client, said_json};
 use super::{OpenDoor, TOKEN};
-use crate::rig::Opened;
+use crate::rig::{Opened, on_two_instances};
 
 const CALLERS: &str = "200";
 
-async fn one_of_many_wins(doors: Vec<OpenDoor>) {
+async fn one_of_many_wins(opened: Vec<Opened>) {
+    let mut doors = Vec::new();
+    for opened in opened {
+        doors.push(OpenDoor::start(opened).await);
+    }
     let ports: Vec<u16> = doors.iter().map(|door| door.at.port()).collect();
     for key in ["first", "second"] {
         let Some(mut python) = client("redis_door.py", &ports, TOKEN) else { return };
@@ -27,38 +27,27 @@ async fn one_of_many_wins(doors: Vec<OpenDoor>) {
     }
 }
 
-/// A second instance on one database.
-async fn two_on(engine: Engine) {
-    let Some(server) = engine.shared().await else { return };
-    let url = server.fresh().await;
-    let address = StoreUrl::read(&url).expect("an address");
-    let mut doors = Vec::new();
-    for _ in 0..2 {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let options = hapax::Options { queue: 10_000, disk_floor_bytes: 0 };
-        let store = hapax::open_store(&address, &options, Arc::clone(&clock)).await.expect("it opens");
-        doors.push(OpenDoor::start(Opened { store, clock, folder: None }).await);
-    }
-    one_of_many_wins(doors).await;
-    server.remove(&url).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_the_embedded_store() {
-    one_of_many_wins(vec![OpenDoor::start(Opened::sqlite()).await]).await;
+    one_of_many_wins(vec![Opened::sqlite()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_two_instances_of_postgres() {
-    two_on(Engine::Postgres).await;
+    on_two_instances(Engine::Postgres, one_of_many_wins).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_two_instances_of_mariadb() {
-    two_on(Engine::Mariadb).await;
+    on_two_instances(Engine::Mariadb, one_of_many_wins).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_two_instances_of_redis() {
-    two_on(Engine::Redis).await;
+    on_two_instances(Engine::Redis, one_of_many_wins).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_two_instances_of_firestore() {
+    on_two_instances(Engine::Firestore, one_of_many_wins).await;
 }

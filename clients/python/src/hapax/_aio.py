@@ -14,16 +14,14 @@ from ._events import AsyncEvent, pull_events_async
 from ._wire import (
     ANSWER_MAX_BYTES,
     DEFAULT_LEASE,
-    TRIES,
     WAIT_MAX_S,
     Ask,
     ClaimFacts,
     Duration,
+    Repeats,
     Server,
     encode,
-    may_repeat,
     parse_response,
-    pause_s,
     read_answer,
     seconds,
 )
@@ -138,15 +136,13 @@ class AsyncHapax:
             raise Unreachable(f"hapax at {server.host}:{server.port} did not answer: {error!r}") from error
         return read_answer(*parse_response(raw))
 
-    async def _post_repeatable(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        for attempt in range(1, TRIES + 1):
+    async def _post_repeatable(self, path: str, body: dict[str, Any], for_s: float = 0.0) -> dict[str, Any]:
+        repeats = Repeats(for_s)
+        while True:
             try:
                 return await self._post(path, body)
             except HapaxError as error:
-                if attempt == TRIES or not may_repeat(error):
-                    raise
-                await asyncio.sleep(pause_s(attempt, error))
-        raise AssertionError("unreachable")
+                await asyncio.sleep(repeats.pause_s(error))
 
 
 async def _exchange(server: Server, path: str, body: bytes, wait: float) -> bytes:
@@ -199,11 +195,11 @@ class AsyncClaim:
         except (TypeError, ValueError) as error:
             why, result = error, None
         try:
-            await self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(result=result, keep=keep))
+            await self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(result=result, keep=keep), self._facts.lease_s)
         except Problem as error:
             if result is None or isinstance(error, ClaimLost) or error.status not in (400, 413, 422):
                 raise
-            await self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(keep=keep))
+            await self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(keep=keep), self._facts.lease_s)
             why = error
         if why is not None:
             raise ResultNotKept(f"the job of {self.key!r} ran, but its result was not stored: {why}") from why

@@ -15,15 +15,13 @@ from ._events import Event, pull_events
 from ._wire import (
     ANSWER_MAX_BYTES,
     DEFAULT_LEASE,
-    TRIES,
     WAIT_MAX_S,
     Ask,
     ClaimFacts,
     Duration,
+    Repeats,
     Server,
     encode,
-    may_repeat,
-    pause_s,
     read_answer,
     seconds,
 )
@@ -166,16 +164,14 @@ class Hapax:
         finally:
             connection.close()
 
-    def _post_repeatable(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """For requests that change nothing more when they are made twice."""
-        for attempt in range(1, TRIES + 1):
+    def _post_repeatable(self, path: str, body: dict[str, Any], for_s: float = 0.0) -> dict[str, Any]:
+        """For requests that change nothing more when they are made twice; those that say how work ended, for long."""
+        repeats = Repeats(for_s)
+        while True:
             try:
                 return self._post(path, body)
             except HapaxError as error:
-                if attempt == TRIES or not may_repeat(error):
-                    raise
-                time.sleep(pause_s(attempt, error))
-        raise AssertionError("unreachable")
+                time.sleep(repeats.pause_s(error))
 
 
 class Claim:
@@ -233,12 +229,12 @@ class Claim:
         except (TypeError, ValueError) as error:
             why, result = error, None
         try:
-            self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(result=result, keep=keep))
+            self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(result=result, keep=keep), self._facts.lease_s)
         except Problem as error:
             if result is None or isinstance(error, ClaimLost) or error.status not in (400, 413, 422):
                 raise
             # Its job ran: it must not run again because its result is too large.
-            self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(keep=keep))
+            self._hapax._post_repeatable("/v1/claims/complete", self._facts.body(keep=keep), self._facts.lease_s)
             why = error
         if why is not None:
             raise ResultNotKept(f"the job of {self.key!r} ran, but its result was not stored: {why}") from why

@@ -91,7 +91,7 @@ class Event(_Item):
         self, outcome: str, after: Duration | None = None, why: str | None = None, replies: Sequence[Any] | None = None
     ) -> None:
         if not self.settled:
-            self._hapax._post_repeatable("/v1/settle", self._settlement(outcome, after, why, replies))
+            self._hapax._post_repeatable("/v1/settle", self._settlement(outcome, after, why, replies), self.lease_s)
             self.settled = True
 
 
@@ -131,7 +131,7 @@ class AsyncEvent(_Item):
         self, outcome: str, after: Duration | None = None, why: str | None = None, replies: Sequence[Any] | None = None
     ) -> None:
         if not self.settled:
-            await self._hapax._post_repeatable("/v1/settle", self._settlement(outcome, after, why, replies))
+            await self._hapax._post_repeatable("/v1/settle", self._settlement(outcome, after, why, replies), self.lease_s)
             self.settled = True
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Any, Union
 from urllib.parse import urlsplit
@@ -20,9 +21,12 @@ DEFAULT_LEASE: Duration = "60s"
 ANSWER_MAX_BYTES = 64 << 20
 #: Longest time that one request waits for a key; longer waits are several requests.
 WAIT_MAX_S = 30.0
-#: Tries of a request that may be repeated, and the pause before the second.
+#: Tries of a request that may be repeated, at least, and the pauses before the second and between the last.
 TRIES = 5
 FIRST_PAUSE_S = 0.1
+PAUSE_MAX_S = 5.0
+#: How work ended is told for as long as its lease lasts, and no longer than this.
+TOLD_MAX_S = 60.0
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -102,14 +106,21 @@ def read_answer(status: int, retry_after: str | None, body: bytes) -> dict[str, 
     raise problem(status, code, detail, after)
 
 
-def may_repeat(error: HapaxError) -> bool:
-    """Whether a request that changes nothing when it is repeated is worth another try."""
-    return isinstance(error, Unreachable) or getattr(error, "status", 0) in (429, 502, 503, 504)
+class Repeats:
+    """How often a request is made that changes nothing when it is repeated: some times, and for some seconds."""
 
+    def __init__(self, for_s: float) -> None:
+        self._until = time.monotonic() + min(for_s, TOLD_MAX_S)
+        self._made = 0
 
-def pause_s(attempt: int, error: HapaxError) -> float:
-    asked: float | None = getattr(error, "retry_after", None)
-    return min(asked, 5.0) if asked else FIRST_PAUSE_S * 2 ** (attempt - 1)
+    def pause_s(self, error: HapaxError) -> float:
+        """How long to wait before the next try; raises ``error`` when none is worth it."""
+        self._made += 1
+        passing = isinstance(error, Unreachable) or getattr(error, "status", 0) in (429, 502, 503, 504)
+        if not passing or (self._made >= TRIES and time.monotonic() >= self._until):
+            raise error
+        asked: float | None = getattr(error, "retry_after", None)
+        return min(asked or FIRST_PAUSE_S * 2 ** min(self._made - 1, 10), PAUSE_MAX_S)
 
 
 class _Bytes:
@@ -170,6 +181,7 @@ class ClaimFacts:
     fence: int
     #: True when the last holder died without completing: part of the job may have happened.
     abandoned: bool
+    lease_s: float
 
     @staticmethod
     def read(ask: Ask, answer: dict[str, Any]) -> ClaimFacts:
@@ -181,6 +193,7 @@ class ClaimFacts:
             token=str(answer.get("token") or ""),
             fence=int(answer.get("fence") or 0),
             abandoned=answer.get("previous") == "abandoned",
+            lease_s=seconds(ask.lease),
         )
 
     def body(self, **more: Any) -> dict[str, Any]:

@@ -21,6 +21,9 @@ use super::{Failure, Global, Output};
 /// The longest that one request waits at the server.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(30);
 
+/// Who waits looks so often whether a server that is away is back.
+const AWAY: Duration = Duration::from_secs(1);
+
 /// Exit codes of `sysexits.h`: it runs elsewhere, or waits for a person; it was ended, because the claim was lost.
 const NOT_NOW: u8 = 75;
 const LOST: u8 = 70;
@@ -155,7 +158,15 @@ impl Once {
             // A moment less than a second is worth a last look.
             let wait = format!("wait={}", left.as_secs_f64().ceil() as u64);
             let asked = Instant::now();
-            let (status, answer) = client.post_any("/v1/claims", ask.clone(), &[("prefer", &wait)]).await?;
+            let answered = client.post_any("/v1/claims", ask.clone(), &[("prefer", &wait)]).await;
+            let (status, answer) = match answered {
+                // A server that is away may come back. If it took the claim for us and could not say so, it is free after the lease.
+                Err(Failure::Unreachable(_)) | Ok((502..=504, _)) if Instant::now() + AWAY < deadline => {
+                    tokio::time::sleep(AWAY).await;
+                    continue;
+                }
+                answered => answered?,
+            };
             match (status, answer["code"].as_str().unwrap_or_default()) {
                 (200 | 201, _) => return Ok((asked, answer)),
                 (409, "claim_in_progress") if Instant::now() < deadline => {}
