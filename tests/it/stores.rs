@@ -170,7 +170,7 @@ async fn on_the_embedded_store_claims_that_are_over_take_no_place() {
     let store = fixture.open();
     store.limit_claims(2);
     let set = async |key: &str| {
-        let op = ClaimOp::Set { value: "x".into(), condition: Condition::Always, ends: Ends::In(1_000) };
+        let op = ClaimOp::Set { value: "x".into(), condition: Condition::Always, ends: Ends::In(1_000), tell: false };
         store.claims(vec![(ClaimKey::new("redis", key), op)]).await.expect("asked").remove(0)
     };
     assert!(matches!((set("a").await, set("b").await), (ClaimAnswer::Set { .. }, ClaimAnswer::Set { .. })));

@@ -199,8 +199,8 @@ pub enum ClaimOp {
     /// Removes whatever is there; for admins.
     Delete,
 
-    /// Puts a value.
-    Set { value: Bytes, condition: Condition, ends: Ends },
+    /// Puts a value. What was there is told if `tell` says so; else only whether there was anything: it may be long, and there may be many.
+    Set { value: Bytes, condition: Condition, ends: Ends, tell: bool },
     /// The value, and how long it still lasts.
     Get,
     /// Changes the end of a value.
@@ -272,11 +272,11 @@ pub enum ClaimAnswer {
     Lost,
     /// Of `Delete`, `Remove` and `DeleteIfEquals`: whether anything went.
     Removed(bool),
-    /// Of `Set`, with what was there before.
+    /// Of `Set`, with what was there before; empty unless it was to be told.
     Set {
         previous: Option<Bytes>,
     },
-    /// The condition of `Set` was not met; with what is there.
+    /// The condition of `Set` was not met; with what is there, empty likewise.
     NotSet {
         found: Option<Bytes>,
     },

@@ -121,7 +121,9 @@ const PURGED_WHEN_FULL: usize = 100;
 
 impl Writer {
     fn ask_claims(&mut self, ops: &[(ClaimKey, ClaimOp)]) -> Result<Vec<ClaimAnswer>, StepError> {
-        if ops.iter().any(|(_, op)| op.may_add()) && !self.disk.has_room() {
+        // What is there is answered on a full disk too: who asks for what was done must not be made to wait.
+        let adds = |(key, op): &(ClaimKey, ClaimOp)| op.may_add() && self.claims.get(&short(&key.to_name())).is_none();
+        if ops.iter().any(adds) && !self.disk.has_room() {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
         ops.iter().map(|(key, op)| self.ask_claim(key, op)).collect()
@@ -309,4 +311,42 @@ pub(super) fn dump(db: &Connection, after: Option<&After>, limit: usize, now_ms:
         }
     }
     Ok((records, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_testkit::hand_clock::HandClock;
+    use hapax_testkit::store_fixture::START_MS;
+
+    use super::*;
+    use crate::Options;
+
+    #[tokio::test]
+    async fn on_a_full_disk_what_is_there_is_answered_and_nothing_is_added() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = |disk_floor_bytes| {
+            let options = Options { disk_floor_bytes, ..Options::default() };
+            SqliteStore::open(&folder.path().join("s.db"), Arc::new(HandClock::at(START_MS)), &options).expect("it opens")
+        };
+        let claim = |key: &str| {
+            let op = ClaimOp::Claim {
+                token: "mine".to_owned(),
+                ttl_ms: 1_000,
+                lease_ms: 1_000,
+                fingerprint: None,
+                on_abandoned: OnAbandoned::Takeover,
+                holder: None,
+            };
+            vec![(ClaimKey::new("jobs", key), op)]
+        };
+        let store = open(0);
+        store.claims(claim("done")).await.expect("claimed");
+        let complete = ClaimOp::Complete { token: "mine".to_owned(), result: None, keep_ms: None };
+        store.claims(vec![(ClaimKey::new("jobs", "done"), complete)]).await.expect("completed");
+        drop(store);
+        let full = open(u64::MAX);
+        let told = full.claims(claim("done")).await.expect("an answer");
+        assert!(matches!(told[..], [ClaimAnswer::Completed { .. }]), "{told:?}");
+        assert!(matches!(full.claims(claim("new")).await, Err(StoreError::Full { .. })));
+    }
 }

@@ -1,6 +1,9 @@
 //! Guests who behave badly: they are hung up on, and cost little.
 
-use hapax_testkit::process::Program;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use hapax_testkit::process::{Process, Program};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -14,6 +17,19 @@ async fn last_words(mut talk: TcpStream) -> String {
     let mut heard = Vec::new();
     let _ = in_time("the end of a connection", talk.read_to_end(&mut heard)).await;
     String::from_utf8_lossy(&heard).into_owned()
+}
+
+/// The program with a door, which is at this address; `more` are lines of its config.
+async fn serve(folder: &Path, more: &str) -> (Process, SocketAddr) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let config = format!(
+        "listen = \"127.0.0.1:0\"\nresp_listen = \"127.0.0.1:{port}\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"sqlite:{}\"\n\
+         [log]\nfilter = \"off\"\n{more}",
+        store_path(folder).display()
+    );
+    let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file");
+    let (process, _) = program.serve().await.expect("it starts");
+    (process, SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 async fn sends(door: &OpenDoor, bytes: &[u8]) -> String {
@@ -68,15 +84,7 @@ async fn what_is_too_much_is_refused_to_everybody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_half_open_connections_keep_nobody_out() {
     let folder = crate::quick_folder();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-    let config = format!(
-        "listen = \"127.0.0.1:0\"\nresp_listen = \"127.0.0.1:{port}\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"sqlite:{}\"\n\
-         [log]\nfilter = \"off\"\n[limits]\nconnections = 400\n",
-        store_path(folder.path()).display()
-    );
-    let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), &config).expect("a config file");
-    let (process, _) = program.serve().await.expect("it starts");
-    let at = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let (process, at) = serve(folder.path(), "[limits]\nconnections = 400\n").await;
     let mut worker = Talk::open(at).await;
     assert_eq!(worker.ask(&["AUTH", ADMIN_TOKEN]).await, "+OK\r\n");
     let before = process.resident_mb().expect("its size");
@@ -99,6 +107,33 @@ async fn ten_thousand_half_open_connections_keep_nobody_out() {
     let after = process.resident_mb().expect("its size");
     assert!(after < before + 64, "{before} MB before, {after} MB after");
     drop(open);
+    assert!(process.stop().await.expect("it stops").success());
+}
+
+/// Who asks for long values and does not read them holds no more memory than there is room for, however many do so, and keeps nobody from
+/// claiming.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_stall_hold_bounded_memory() {
+    const READERS: usize = 60;
+    let folder = crate::quick_folder();
+    let (process, at) = serve(folder.path(), "").await;
+    let mut worker = Talk::open(at).await;
+    assert_eq!(worker.ask(&["AUTH", ADMIN_TOKEN]).await, "+OK\r\n");
+    assert_eq!(worker.ask(&["SET", "long", &"v".repeat(1 << 20)]).await, "+OK\r\n");
+    let before = process.resident_mb().expect("its size");
+    let mut stalled = Vec::new();
+    for n in 0..READERS {
+        let mut reader = Talk::open(at).await;
+        assert_eq!(reader.ask(&["AUTH", ADMIN_TOKEN]).await, "+OK\r\n");
+        let ask = if n % 2 == 0 { "GET long\r\n".repeat(16) } else { format!("MGET{}\r\n", " long".repeat(15)) };
+        reader.send(ask.as_bytes()).await;
+        stalled.push(reader);
+        assert_eq!(worker.line(&format!("SET k{n} v NX EX 60")).await, "+OK\r\n", "who claims does not wait for them");
+    }
+    let after = process.resident_mb().expect("its size");
+    assert!(after < before + 600, "{before} MB before, {after} MB after");
+    drop(stalled);
+    assert_eq!(worker.line("GET k0").await, "$1\r\nv\r\n", "there is room again");
     assert!(process.stop().await.expect("it stops").success());
 }
 

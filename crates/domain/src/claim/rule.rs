@@ -29,7 +29,7 @@ pub fn decide(record: Option<&Claim>, key: &ClaimKey, op: &ClaimOp, now_ms: i64,
             None => (ClaimChange::Keep, ClaimAnswer::Lost),
         },
         ClaimOp::Delete => (removal(record), ClaimAnswer::Removed(there.is_some())),
-        ClaimOp::Set { value, condition, ends } => set(there, key, value, (*condition, *ends), now_ms, fence),
+        ClaimOp::Set { .. } => set(there, key, op, now_ms, fence),
         ClaimOp::Get => match value_of(there) {
             Found::Nothing => (ClaimChange::Keep, ClaimAnswer::Value(None)),
             Found::Value(value, claim) => {
@@ -175,18 +175,13 @@ fn value_of(there: Option<&Claim>) -> Found<'_> {
     }
 }
 
-fn set(
-    there: Option<&Claim>,
-    key: &ClaimKey,
-    value: &Bytes,
-    (condition, ends): (Condition, Ends),
-    now_ms: i64,
-    fence: u64,
-) -> (ClaimChange, ClaimAnswer) {
+fn set(there: Option<&Claim>, key: &ClaimKey, op: &ClaimOp, now_ms: i64, fence: u64) -> (ClaimChange, ClaimAnswer) {
+    let ClaimOp::Set { value, condition, ends, tell } = op else { return (ClaimChange::Keep, ClaimAnswer::Lost) };
+    let (condition, ends) = (*condition, *ends);
     let found = match (value_of(there), condition) {
         (Found::Claim, Condition::IfAbsent) => return (ClaimChange::Keep, ClaimAnswer::NotSet { found: None }),
         (Found::Claim, _) => return (ClaimChange::Keep, ClaimAnswer::WrongKind),
-        (Found::Value(found, _), _) => Some(found.clone()),
+        (Found::Value(found, _), _) => Some(if *tell { found.clone() } else { Bytes::new() }),
         (Found::Nothing, _) => None,
     };
     match (condition, found) {

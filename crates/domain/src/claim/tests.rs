@@ -57,7 +57,7 @@ fn release(token: &str) -> ClaimOp {
 }
 
 fn set(value: &'static str, condition: Condition, ends: Ends) -> ClaimOp {
-    ClaimOp::Set { value: Bytes::from_static(value.as_bytes()), condition, ends }
+    ClaimOp::Set { value: Bytes::from_static(value.as_bytes()), condition, ends, tell: true }
 }
 
 /// The answer in a word.
@@ -298,5 +298,22 @@ proptest! {
                 _ => {}
             }
         }
+    }
+}
+
+#[test]
+fn what_was_there_is_told_only_when_it_is_asked_for() {
+    let key = ClaimKey::new("redis", "k");
+    let put = |there: Option<&Claim>, condition, tell| {
+        let op = ClaimOp::Set { value: Bytes::from_static(b"long"), condition, ends: Ends::Never, tell };
+        decide(there, &key, &op, 0, 1)
+    };
+    let (ClaimChange::Put(there), ClaimAnswer::Set { previous: None }) = put(None, Condition::Always, true) else {
+        unreachable!("it is set")
+    };
+    for (tell, told) in [(true, Bytes::from_static(b"long")), (false, Bytes::new())] {
+        let previous = ClaimAnswer::Set { previous: Some(told.clone()) };
+        assert_eq!(put(Some(&there), Condition::Always, tell).1, previous);
+        assert_eq!(put(Some(&there), Condition::IfAbsent, tell).1, ClaimAnswer::NotSet { found: Some(told) });
     }
 }

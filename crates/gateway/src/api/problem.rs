@@ -190,7 +190,12 @@ impl From<JsonRejection> for Problem {
             StatusCode::UNPROCESSABLE_ENTITY => Code::Unprocessable,
             _ => Code::InvalidRequest,
         };
-        Self::new(code, rejection.body_text())
+        match code {
+            Code::TooLarge => {
+                Self::new(code, "the body is longer than this request takes; send less, or keep what is long elsewhere")
+            }
+            _ => Self::new(code, rejection.body_text()),
+        }
     }
 }
 

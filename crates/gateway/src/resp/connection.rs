@@ -17,8 +17,12 @@ use crate::connections::places::Standing;
 
 /// Commands that are carried out together.
 const COMMANDS_AT_ONCE: usize = 128;
-/// .. and how many of them may ask for a value each: their replies are held together.
-const READS_AT_ONCE: usize = 16;
+/// .. and how many values they may ask for, or somewhat more: these are held together until they are written.
+const VALUES_AT_ONCE: usize = 16;
+/// The longest value. There is room for so many of that length, in all connections together.
+const VALUE_BYTES: usize = 1 << 20;
+/// Less than this is not worth counting.
+const SHORT_BYTES: usize = 64 << 10;
 /// Read at once from a stranger, from others, and of a long argument.
 const STRANGER_READ: usize = 512;
 const READ: usize = 4 << 10;
@@ -31,6 +35,7 @@ pub(super) struct Connection {
     standing: Standing,
     allowance: Allowance,
     long: Arc<Semaphore>,
+    values: Arc<Semaphore>,
     decoder: Decoder,
     came: BytesMut,
     replies: BytesMut,
@@ -44,9 +49,16 @@ enum Read {
 }
 
 impl Connection {
-    pub(super) fn new(session: Session, standing: Standing, allowance: Allowance, long: Arc<Semaphore>) -> Self {
+    /// `long` has places for commands with a long argument, `values` for values that are told.
+    pub(super) fn new(
+        session: Session,
+        standing: Standing,
+        allowance: Allowance,
+        long: Arc<Semaphore>,
+        values: Arc<Semaphore>,
+    ) -> Self {
         let (decoder, came, replies) = Default::default();
-        Self { session, standing, allowance, long, decoder, came, replies }
+        Self { session, standing, allowance, long, values, decoder, came, replies }
     }
 
     /// Serves until the client leaves, says something that cannot be read, or `stop`.
@@ -97,11 +109,11 @@ impl Connection {
         let mut commands = Vec::new();
         // A stranger's are taken one by one: who has proved himself by one may send more with the next.
         let most = if self.session.is_known() { COMMANDS_AT_ONCE } else { 1 };
-        let mut reads = 0;
-        while commands.len() < most && reads < READS_AT_ONCE {
+        let mut values = 0;
+        while commands.len() < most && values < VALUES_AT_ONCE {
             match self.decoder.next(&mut self.came, self.session.bounds()) {
                 Ok(Some(words)) => {
-                    reads += usize::from(words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"get")));
+                    values += values_of(&words);
                     commands.push(words);
                 }
                 Ok(None) => break,
@@ -119,7 +131,13 @@ impl Connection {
             self.standing.asks()
         }
         let was_known = self.session.is_known();
+        let mut room = self.room_for(&commands).await;
         let replies = self.session.run(commands).await;
+        // What turned out to be short needs no room, and what is long has it until it is written.
+        let bytes: usize = replies.iter().map(Reply::value_bytes).sum();
+        let long = if bytes < SHORT_BYTES { 0 } else { bytes.div_ceil(VALUE_BYTES) };
+        let _room = room.as_mut().and_then(|room| room.split(long.min(room.num_permits())));
+        drop(room);
         for reply in replies {
             reply.write(self.session.protocol, &mut self.replies);
             if self.replies.len() >= WRITE {
@@ -132,6 +150,15 @@ impl Connection {
         }
         self.standing.answered();
         Ok(())
+    }
+
+    /// Waits until there is room for the values that are asked for, as long as they may be. Who has proved nothing is told none.
+    async fn room_for(&self, commands: &[Words]) -> Option<OwnedSemaphorePermit> {
+        let values: usize = commands.iter().map(values_of).sum();
+        if values == 0 || !self.session.is_known() {
+            return None;
+        }
+        Arc::clone(&self.values).acquire_many_owned(u32::try_from(values).ok()?).await.ok()
     }
 
     async fn write<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
@@ -176,5 +203,23 @@ impl Connection {
             },
         };
         Ok(if read == 0 { Read::End } else { Read::Some })
+    }
+}
+
+/// How many values a command is told, or the store has to look at for it; of many keys, as many as it looks at together.
+fn values_of(words: &Words) -> usize {
+    let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
+    let keys = |from: usize| words.len().saturating_sub(from).min(VALUES_AT_ONCE);
+    if is("get") || is("ttl") || is("pttl") {
+        1
+    } else if is("mget") || is("exists") {
+        keys(1)
+    } else if is("eval") || is("evalsha") {
+        let named = words.get(2).and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok());
+        named.unwrap_or(0).min(keys(3))
+    } else if is("set") {
+        usize::from(words.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get")))
+    } else {
+        0
     }
 }

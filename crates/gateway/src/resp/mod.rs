@@ -44,6 +44,8 @@ pub const SCOPE: &str = "redis";
 
 /// Commands with a long argument that are read at the same time, in all.
 const LONG_AT_ONCE: usize = 64;
+/// Values of full length that are on their way to clients at the same time, in all.
+const VALUES_AT_ONCE: usize = 256;
 
 /// What the door works with.
 pub struct Door {
@@ -55,6 +57,7 @@ pub struct Door {
     usual_ttl_ms: i64,
     tls: Option<Tls>,
     long: Arc<Semaphore>,
+    values: Arc<Semaphore>,
     clients: AtomicU64,
 }
 
@@ -71,7 +74,8 @@ pub struct Allowance {
 impl Door {
     pub fn new(store: Arc<dyn Store>, auth: Arc<Auth>, telemetry: &Telemetry, usual_ttl_ms: i64, tls: Option<Tls>) -> Self {
         let (telemetry, scripts, clients) = (telemetry.resp(), Scripts::default(), AtomicU64::new(1));
-        Self { store, auth, telemetry, scripts, usual_ttl_ms, tls, long: Arc::new(Semaphore::new(LONG_AT_ONCE)), clients }
+        let (long, values) = (Arc::new(Semaphore::new(LONG_AT_ONCE)), Arc::new(Semaphore::new(VALUES_AT_ONCE)));
+        Self { store, auth, telemetry, scripts, usual_ttl_ms, tls, long, values, clients }
     }
 
     /// Serves until it is told to stop; commands that were read are then carried out, until they are cut.
@@ -92,7 +96,8 @@ impl Door {
             };
             let _ = stream.set_nodelay(true);
             let session = Session::new(Arc::clone(&self), peer, self.clients.fetch_add(1, Ordering::Relaxed));
-            let connection = Connection::new(session, place.standing(), allowance.clone(), Arc::clone(&self.long));
+            let (long, values) = (Arc::clone(&self.long), Arc::clone(&self.values));
+            let connection = Connection::new(session, place.standing(), allowance.clone(), long, values);
             let (door, closing, telemetry) = (Arc::clone(&self), closing.clone(), Arc::clone(&telemetry));
             let (sign_in, patience) = (allowance.sign_in, allowance.patience);
             open.spawn(async move {

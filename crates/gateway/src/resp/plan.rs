@@ -57,7 +57,8 @@ impl Plan {
         };
         // A copy: the bytes that came are part of a larger block, which a store must not keep.
         let value = Bytes::copy_from_slice(&set.value);
-        let ask = |condition, ends| ask(&set.key, ClaimOp::Set { value: value.clone(), condition, ends });
+        let tell = set.answer == Answer::Before;
+        let ask = |condition, ends| ask(&set.key, ClaimOp::Set { value: value.clone(), condition, ends, tell });
         let asks = match (set.lifetime, condition) {
             // The end of a key that is there is kept, and one that is new has the usual one: one of the two finds what it is for.
             (Lifetime::Kept, Condition::Always) => {

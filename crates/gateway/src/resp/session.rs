@@ -230,7 +230,7 @@ impl Waiting {
 }
 
 fn reads(asks: &[(ClaimKey, ClaimOp)]) -> usize {
-    asks.iter().filter(|(_, op)| matches!(op, ClaimOp::Get)).count()
+    asks.iter().filter(|(_, op)| matches!(op, ClaimOp::Get | ClaimOp::Set { tell: true, .. })).count()
 }
 
 impl Door {
@@ -303,6 +303,7 @@ impl Door {
 fn value_bytes(answer: &ClaimAnswer) -> usize {
     match answer {
         ClaimAnswer::Value(Some(ValueLeft { value, .. })) => value.len(),
+        ClaimAnswer::Set { previous: Some(value) } | ClaimAnswer::NotSet { found: Some(value) } => value.len(),
         _ => 0,
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn begin(recipe: Recipe, call: Call, usual_ttl_ms: i64) -> Result<Pla
     }
     let argument = |n: usize| arguments.get(n - 1).ok_or_else(|| Reply::error("ERR this script takes more arguments"));
     let value = Bytes::copy_from_slice(argument(recipe.value)?);
-    let take = |ends| ClaimOp::Set { value: value.clone(), condition: Condition::IfAbsent, ends };
+    let take = |ends| ClaimOp::Set { value: value.clone(), condition: Condition::IfAbsent, ends, tell: false };
     let extend = |ends| ClaimOp::ExpireIfEquals { value: value.clone(), ends };
     let each = |ops: Vec<ClaimOp>| keys.iter().flat_map(|key| ops.iter().map(move |op| ask(key, op.clone()))).collect();
     let lasts = |time| lasts(time, &arguments);
@@ -192,7 +192,7 @@ impl Step {
             return self.no();
         }
         let (gone, put) = (ClaimOp::DeleteIfEquals { value: there.clone() }, self.value.clone());
-        let put = ClaimOp::Set { value: put, condition: Condition::IfAbsent, ends };
+        let put = ClaimOp::Set { value: put, condition: Condition::IfAbsent, ends, tell: false };
         let asks = vec![ask(&self.keys[0], gone), ask(&self.keys[0], put)];
         Told::Next(Plan { asks, tell: Tell::Script(Step { kind: Kind::Replace, ..self }) })
     }

@@ -106,6 +106,7 @@ async fn bad_input_is_told_what_to_change() {
         let large = json!({"key": "mine", "token": mine["token"], "result": "x".repeat(megabytes << 20)});
         let (status, answer) = fixture.post("/v1/claims/complete", large).await;
         assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("too_large")), "{megabytes} MB");
+        assert!(answer["detail"].as_str().is_some_and(|detail| detail.contains("elsewhere")), "{answer}");
     }
     let (status, answer) = fixture.post("/v1/claims/extend", json!({"key": "mine"})).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
@@ -126,6 +127,25 @@ async fn many_are_claimed_at_once_and_each_is_answered() {
     for claims in [json!([]), json!(vec![json!({"key": "k"}); 501])] {
         assert_eq!(fixture.post("/v1/claims/batch", json!({ "claims": claims })).await.0, StatusCode::BAD_REQUEST);
     }
+}
+
+#[tokio::test]
+async fn the_results_of_a_batch_are_bounded_together() {
+    let fixture = Fixture::new();
+    let keys: Vec<String> = (0..20).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        let (_, _, held) = claim(&fixture, "/v1/claims", json!({ "key": key }), None).await;
+        let done = json!({"key": key, "token": held["token"], "result": "x".repeat(1_000_000)});
+        assert_eq!(fixture.post("/v1/claims/complete", done).await.0, StatusCode::OK);
+    }
+    let new = (0..480).map(|n| json!({"key": format!("new{n}")}));
+    let claims: Vec<Value> = keys.iter().map(|key| json!({ "key": key })).chain(new).collect();
+    let (status, answer) = fixture.post("/v1/claims/batch", json!({ "claims": claims })).await;
+    assert_eq!(status, StatusCode::OK);
+    let told = |name: &str, word: &str| {
+        answer["answers"].as_array().expect("answers").iter().filter(|answer| answer[name] == word).count()
+    };
+    assert_eq!((told("status", "completed"), told("code", "too_large"), told("status", "claimed")), (16, 4, 480));
 }
 
 #[tokio::test]

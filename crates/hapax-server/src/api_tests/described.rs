@@ -51,6 +51,24 @@ async fn what_is_described_is_there_and_takes_the_scope_that_is_named() {
     }
 }
 
+/// Claims and leases are named by themselves, a message by its `request_id`; every other POST is done once under a key.
+#[tokio::test]
+async fn every_post_without_a_name_of_its_own_takes_a_key() {
+    let fixture = Fixture::new();
+    let (token, too_long) = (format!("Bearer {TOKEN}"), "k".repeat(300));
+    let named = ["/v1/claims", "/v1/pull", "/v1/settle", "/v1/extend"];
+    let (mut keyed, mut others) = (0, 0);
+    for (_, path, _) in operations().iter().filter(|(method, path, _)| method == "POST" && path != "/v1/messages") {
+        let headers = [("authorization", &*token), ("content-type", "application/json"), ("idempotency-key", &too_long)];
+        let (status, _, body) = fixture.ask("POST", path, &headers).await;
+        let refused = status == StatusCode::UNPROCESSABLE_ENTITY && String::from_utf8_lossy(&body).contains("a request id has");
+        let own = named.iter().any(|named| path.starts_with(named));
+        assert_eq!(refused, !own, "{path}: {status}");
+        (keyed, others) = (keyed + usize::from(!own), others + usize::from(own));
+    }
+    assert!(keyed >= 8 && others >= 8, "{keyed} take a key, {others} have names");
+}
+
 #[tokio::test]
 async fn the_document_needs_no_token_and_other_methods_are_told_which_there_are() {
     let fixture = Fixture::new();

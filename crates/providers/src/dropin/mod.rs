@@ -182,6 +182,19 @@ impl Refusal {
             _ => None,
         }
     }
+
+    /// As the gateways that are written for Node say it: the status, and words beside the status's own.
+    fn as_node_says_it(&self) -> (StatusCode, String) {
+        match self {
+            Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized".to_owned()),
+            Refusal::NotFound => (StatusCode::NOT_FOUND, "Not Found".to_owned()),
+            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "request entity too large".to_owned()),
+            Refusal::Unreadable(why) => (StatusCode::BAD_REQUEST, why.clone()),
+            Refusal::Refused(why) => (StatusCode::FORBIDDEN, why.clone()),
+            Refusal::SlowDown { seconds } => (StatusCode::TOO_MANY_REQUESTS, format!("retry after {} s", (*seconds).max(1))),
+            Refusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable".to_owned()),
+        }
+    }
 }
 
 impl Reply {

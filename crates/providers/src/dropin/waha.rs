@@ -148,17 +148,8 @@ impl DropIn for Waha {
     }
 
     fn reply(&self, refusal: &Refusal) -> Reply {
-        let (status, error, words) = match refusal {
-            Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned()),
-            Refusal::NotFound => (StatusCode::NOT_FOUND, "Not Found", "Not Found".to_owned()),
-            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", "request entity too large".to_owned()),
-            Refusal::Unreadable(why) => (StatusCode::BAD_REQUEST, "Bad Request", why.clone()),
-            Refusal::Refused(why) => (StatusCode::FORBIDDEN, "Forbidden", why.clone()),
-            Refusal::SlowDown { seconds } => {
-                (StatusCode::TOO_MANY_REQUESTS, "Too Many Requests", format!("retry after {} s", (*seconds).max(1)))
-            }
-            Refusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", "Service Unavailable".to_owned()),
-        };
+        let (status, words) = refusal.as_node_says_it();
+        let error = status.canonical_reason();
         let body = json!({ "statusCode": status.as_u16(), "message": words, "error": error });
         Reply { retry_after_s: refusal.retry_after_s(), ..Reply::json(status, body.to_string()) }
     }

@@ -57,7 +57,7 @@ fn random_op(random: &mut StdRng) -> ClaimOp {
         13 => ClaimOp::DeleteIfEquals { value },
         _ => {
             let condition = [Condition::Always, Condition::IfAbsent, Condition::IfPresent][random.random_range(0..3)];
-            ClaimOp::Set { value, condition, ends }
+            ClaimOp::Set { value, condition, ends, tell: random.random_bool(0.5) }
         }
     }
 }

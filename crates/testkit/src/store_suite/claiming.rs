@@ -55,7 +55,7 @@ fn complete(token: &str, bytes: &'static str) -> ClaimOp {
 }
 
 fn set(value: &'static str, condition: Condition, ends: Ends) -> ClaimOp {
-    ClaimOp::Set { value: Bytes::from_static(value.as_bytes()), condition, ends }
+    ClaimOp::Set { value: Bytes::from_static(value.as_bytes()), condition, ends, tell: true }
 }
 
 async fn ask(store: &dyn Store, name: &str, op: ClaimOp) -> ClaimAnswer {

@@ -47,6 +47,15 @@ impl Reply {
         Reply::Error(text.into())
     }
 
+    /// Bytes of the values in it.
+    pub(in crate::resp) fn value_bytes(&self) -> usize {
+        match self {
+            Reply::Bulk(bytes) => bytes.len(),
+            Reply::Array(replies) => replies.iter().map(Reply::value_bytes).sum(),
+            _ => 0,
+        }
+    }
+
     pub(in crate::resp) fn write(&self, protocol: Protocol, out: &mut BytesMut) {
         match self {
             Reply::Simple(word) => line(out, b'+', word),
