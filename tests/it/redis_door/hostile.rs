@@ -19,12 +19,12 @@ async fn last_words(mut talk: TcpStream) -> String {
     String::from_utf8_lossy(&heard).into_owned()
 }
 
-/// The program with a door, which is at this address; `more` are lines of its config.
-async fn serve(folder: &Path, more: &str) -> (Process, SocketAddr) {
+/// The program with a door, which is at this address; `more` are lines of its config, and `limits` those of that section.
+async fn serve(folder: &Path, more: &str, limits: &str) -> (Process, SocketAddr) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
     let config = format!(
         "listen = \"127.0.0.1:0\"\nresp_listen = \"127.0.0.1:{port}\"\nadmin_token = \"{ADMIN_TOKEN}\"\nstore = \"sqlite:{}\"\n\
-         [log]\nfilter = \"off\"\n{more}",
+         {more}[log]\nfilter = \"off\"\n[limits]\n{limits}\n",
         store_path(folder).display()
     );
     let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder, &config).expect("a config file");
@@ -84,7 +84,7 @@ async fn what_is_too_much_is_refused_to_everybody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_half_open_connections_keep_nobody_out() {
     let folder = crate::quick_folder();
-    let (process, at) = serve(folder.path(), "[limits]\nconnections = 400\n").await;
+    let (process, at) = serve(folder.path(), "", "connections = 400").await;
     let mut worker = Talk::open(at).await;
     assert_eq!(worker.ask(&["AUTH", ADMIN_TOKEN]).await, "+OK\r\n");
     let before = process.resident_mb().expect("its size");
@@ -110,13 +110,13 @@ async fn ten_thousand_half_open_connections_keep_nobody_out() {
     assert!(process.stop().await.expect("it stops").success());
 }
 
-/// Who asks for long values and does not read them holds no more memory than there is room for, however many do so, and keeps nobody from
-/// claiming.
+/// Who asks for long values and does not read them holds no more memory than there is room for, however many do so, keeps nobody from
+/// claiming, and holds up no stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_stall_hold_bounded_memory() {
     const READERS: usize = 60;
     let folder = crate::quick_folder();
-    let (process, at) = serve(folder.path(), "").await;
+    let (process, at) = serve(folder.path(), "stop_grace = \"10m\"\n", "").await;
     let mut worker = Talk::open(at).await;
     assert_eq!(worker.ask(&["AUTH", ADMIN_TOKEN]).await, "+OK\r\n");
     assert_eq!(worker.ask(&["SET", "long", &"v".repeat(1 << 20)]).await, "+OK\r\n");
@@ -134,7 +134,9 @@ async fn readers_that_stall_hold_bounded_memory() {
     assert!(after < before + 600, "{before} MB before, {after} MB after");
     drop(stalled);
     assert_eq!(worker.line("GET k0").await, "$1\r\nv\r\n", "there is room again");
-    assert!(process.stop().await.expect("it stops").success());
+    worker.send("GET long\r\n".repeat(16).as_bytes()).await;
+    assert_eq!(worker.hear().await.map(|value| value.len()), Some((1 << 20) + "$1048576\r\n\r\n".len()));
+    assert!(in_time("a stop", process.stop()).await.expect("it stops").success());
 }
 
 /// A stop answers what was asked and closes the rest.

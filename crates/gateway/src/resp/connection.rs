@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -27,6 +28,8 @@ const SHORT_BYTES: usize = 64 << 10;
 const STRANGER_READ: usize = 512;
 const READ: usize = 4 << 10;
 const LONG_READ: usize = 64 << 10;
+/// So long a piece of replies may lie untaken while hapax stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// Replies are written when they are so long, though others of the same commands are still to come.
 const WRITE: usize = 64 << 10;
 
@@ -75,10 +78,10 @@ impl Connection {
             let came = !commands.is_empty();
             if came {
                 (begun, permit) = (None, None);
-                self.carry_out(commands, &mut stream).await?;
+                self.carry_out(commands, &mut stream, stop).await?;
             }
             if let Some(error) = broken.filter(|_| !self.session.over) {
-                return self.hang_up(error, &mut stream).await;
+                return self.hang_up(error, &mut stream, stop).await;
             }
             if self.session.over {
                 return stream.shutdown().await;
@@ -123,7 +126,12 @@ impl Connection {
         (commands, None)
     }
 
-    async fn carry_out<S: AsyncWrite + Unpin>(&mut self, commands: Vec<Words>, stream: &mut S) -> io::Result<()> {
+    async fn carry_out<S: AsyncWrite + Unpin>(
+        &mut self,
+        commands: Vec<Words>,
+        stream: &mut S,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
         // Who is known is at work from here on, and not cut off.
         if self.session.is_known() {
             self.standing.proved()
@@ -141,10 +149,10 @@ impl Connection {
         for reply in replies {
             reply.write(self.session.protocol, &mut self.replies);
             if self.replies.len() >= WRITE {
-                self.write(stream).await?;
+                self.write(stream, stop).await?;
             }
         }
-        self.write(stream).await?;
+        self.write(stream, stop).await?;
         if self.session.is_known() && !was_known {
             self.standing.proved();
         }
@@ -161,9 +169,21 @@ impl Connection {
         Arc::clone(&self.values).acquire_many_owned(u32::try_from(values).ok()?).await.ok()
     }
 
-    async fn write<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
-        stream.write_all(&self.replies).await?;
-        stream.flush().await?;
+    /// While hapax stops, nobody who does not read keeps it waiting.
+    async fn write<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, stop: &CancellationToken) -> io::Result<()> {
+        let written = async {
+            stream.write_all(&self.replies).await?;
+            stream.flush().await
+        };
+        let stalled = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_PATIENCE).await;
+        };
+        tokio::select! {
+            biased;
+            written = written => written?,
+            () = stalled => return Err(io::ErrorKind::TimedOut.into()),
+        }
         // Room that one long reply needed is not kept.
         if self.replies.capacity() > 2 * WRITE {
             self.replies = BytesMut::new()
@@ -173,10 +193,15 @@ impl Connection {
         Ok(())
     }
 
-    async fn hang_up<S: AsyncWrite + Unpin>(&mut self, error: ProtocolError, stream: &mut S) -> io::Result<()> {
+    async fn hang_up<S: AsyncWrite + Unpin>(
+        &mut self,
+        error: ProtocolError,
+        stream: &mut S,
+        stop: &CancellationToken,
+    ) -> io::Result<()> {
         self.session.broken(error);
         Reply::error(format!("ERR Protocol error: {error}")).write(self.session.protocol, &mut self.replies);
-        self.write(stream).await?;
+        self.write(stream, stop).await?;
         stream.shutdown().await
     }
 
