@@ -52,6 +52,7 @@ mod python;
 mod redis_cluster;
 mod redis_door;
 mod redis_store;
+mod reloading;
 mod replays;
 mod replies;
 mod restart;

@@ -134,6 +134,11 @@ impl Process {
         self.child.wait().await
     }
 
+    /// Tells it to read its config anew.
+    pub fn hang_up(&self) -> io::Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Holds it where it is for a while, as a machine does that swaps or is moved: its connections stay, its time stands still.
     pub async fn pause_for(&self, time: Duration) -> io::Result<()> {
         self.signal(Signal::STOP)?;

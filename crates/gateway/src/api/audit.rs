@@ -112,7 +112,7 @@ pub(crate) async fn noted(api: Arc<Api>, caller: Caller, request: Request, next:
             (false, _, Some(code)) => code.name().to_owned(),
             (false, _, None) => response.status().as_u16().to_string(),
         };
-        api.audit.note(&caller, from, &action, more.target.or(target), result, ok).await;
+        api.audit.note(&caller.name, from, &action, more.target.or(target), result, ok).await;
         response
     });
     noted.await.unwrap_or_else(|_| broke_off())

@@ -37,6 +37,7 @@ mod output;
 mod purge;
 mod ready;
 mod redrive;
+mod reload;
 mod replay;
 mod restore;
 mod send;
@@ -141,6 +142,7 @@ pub enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Purge(purge::Purge),
+    Reload(reload::Reload),
     Token(token::Token),
     Audit(audit::Audit),
     Backup(backup::Backup),
@@ -185,6 +187,7 @@ impl Command {
             Command::Stats(command) => command.run(global, output).await,
             Command::Top(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
+            Command::Reload(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Audit(command) => command.run(global, output).await,
             Command::Backup(command) => command.run(global, output).await,
