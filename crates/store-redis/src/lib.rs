@@ -9,6 +9,7 @@ mod address;
 mod admin;
 mod claims;
 mod export;
+mod foreign;
 mod import;
 mod inbox;
 mod link;
@@ -40,6 +41,7 @@ use hapax_store::{
     OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 
+pub use foreign::read_keys;
 pub use naive_claim::naive_claim;
 pub use open::open;
 

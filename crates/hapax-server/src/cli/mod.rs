@@ -40,6 +40,7 @@ mod redrive;
 mod reload;
 mod replay;
 mod restore;
+mod seen_source;
 mod send;
 mod serve;
 mod shadow;
