@@ -71,7 +71,6 @@ mod takeover;
 mod target_access;
 mod target_login;
 mod targets;
-mod troubles;
 mod turns;
 mod typing;
 mod unreachable;
