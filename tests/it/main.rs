@@ -29,6 +29,7 @@ mod evolution;
 mod examples;
 mod faulty;
 mod firestore_store;
+mod forgetting;
 mod full_outbox;
 mod history;
 mod joined_lanes;

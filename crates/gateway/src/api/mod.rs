@@ -18,6 +18,7 @@ pub(crate) mod event_ref;
 pub(crate) mod events;
 pub(crate) mod feed;
 pub(crate) mod filtered;
+mod forget;
 pub(crate) mod glance;
 mod guesses;
 pub(crate) mod history;
@@ -204,6 +205,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(purge::purge))
         .routes(routes!(backup::backup))
         .routes(routes!(reload::reload))
+        .routes(routes!(forget::forget))
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))

@@ -218,6 +218,11 @@ impl Telemetry {
         TargetTelemetry::new(self, channel, account)
     }
 
+    /// Nothing is remembered any more of what bots have said.
+    pub fn forget_answers(&self) {
+        self.bot_answers.forget();
+    }
+
     /// What the bot said last to this event, as long as it is remembered.
     pub fn bot_answer(&self, event: EventId) -> Option<Arc<BotAnswer>> {
         self.bot_answers.get(event)

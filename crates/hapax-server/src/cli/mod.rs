@@ -20,6 +20,7 @@ mod event_arg;
 mod events;
 mod export;
 mod failure;
+mod forget;
 mod import;
 mod import_seen;
 mod inbox;
@@ -144,6 +145,7 @@ pub enum Command {
     Top(top::Top),
     Purge(purge::Purge),
     Reload(reload::Reload),
+    Forget(forget::ForgetContact),
     Token(token::Token),
     Audit(audit::Audit),
     Backup(backup::Backup),
@@ -189,6 +191,7 @@ impl Command {
             Command::Top(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
             Command::Reload(command) => command.run(global, output).await,
+            Command::Forget(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Audit(command) => command.run(global, output).await,
             Command::Backup(command) => command.run(global, output).await,

@@ -21,6 +21,8 @@ const FIELD_MAX_CHARS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The register that tells which segment is written now.
 const HEAD: &str = "audit";
+/// In place of whom something was done to, once he was forgotten.
+const FORGOTTEN: &str = "(forgotten)";
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Deed {
@@ -92,6 +94,25 @@ impl Audit {
                 let kept = self.store.amend(&name(old), None, None, None).await?;
                 self.store.amend(&name(old), kept.as_deref(), None, None).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes somebody out of what things were done to: his name is part of the names of his threads.
+    pub async fn forget(&self, contact: &str) -> Result<(), StoreError> {
+        let head = self.head().await?;
+        for nth in (head + 1).saturating_sub(KEPT / IN_SEGMENT)..=head {
+            let text = self.store.amend(&name(nth), None, None, None).await?;
+            let is_named = |deed: &Deed| deed.target.as_ref().is_some_and(|target| target.contains(contact));
+            if !read(text.as_deref()).iter().any(is_named) {
+                continue;
+            }
+            change(&*self.store, &name(nth), KEEP_MS, |there| {
+                let mut deeds = read(there);
+                deeds.iter_mut().filter(|deed| is_named(deed)).for_each(|deed| deed.target = Some(FORGOTTEN.to_owned()));
+                serde_json::to_string(&Segment { mark: self.marks.next(), deeds }).unwrap_or_default()
+            })
+            .await?;
         }
         Ok(())
     }
