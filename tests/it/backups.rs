@@ -44,6 +44,8 @@ async fn a_backup_under_load_is_whole_and_can_be_put_back() {
     assert_eq!(code, 0, "{said}");
     let (code, said) = hapax(folder.path(), &["backup", "--server", &server, "b.db"]).await;
     assert_eq!((code, said.contains("is there already")), (1, true), "{said}");
+    let audit = poster.get(address, "/v1/audit").await.expect("the audit");
+    assert!(audit.contains("\"action\":\"backup\""), "who has a copy of everything is written down: {audit}");
     stop.cancel();
     assert!(storm.await.expect("no refusal") > 0);
     assert_eq!(poster.post_until_taken(address, text("after", "ana")).await.word, "accepted");

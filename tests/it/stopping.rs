@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hapax_store::ItemState;
 use hapax_testkit::fake_bot::{FakeBot, Say};
+use hapax_testkit::process::Program;
 use tokio::sync::Notify;
 
 use crate::program::{Poster, disk_folder, program};
@@ -26,6 +27,16 @@ async fn a_stop_as_soon_as_it_listens_is_a_clean_one() {
         let (process, _) = program.serve().await.expect("it starts");
         assert_eq!(process.stop().await.expect("it stops").code(), Some(0), "the signal did not end it by itself");
     }
+}
+
+/// The disk of the log is full, its reader has gone, or its terminal was closed.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let folder = disk_folder();
+    let config = "listen = \"127.0.0.1:0\"\nstore = \"memory:\"\n[log]\nfilter = \"trace\"\n";
+    let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config");
+    let (process, _) = program.after("exec 2>/dev/full").serve().await.expect("it starts");
+    assert_eq!(in_time("its end", process.stop()).await.expect("it stops").code(), Some(0));
 }
 
 fn slow(finish: &Arc<Notify>) -> impl Fn(hapax_testkit::fake_bot::Call) -> futures_util::future::BoxFuture<'static, Say> + use<> {

@@ -1,11 +1,13 @@
 //! Composes all of it. Start: store, spool, token, sender, delivery, listeners. Stop: delivery, then listeners, spool and sender, then upkeep, store.
 
 mod admin_token;
+mod doors;
 mod front;
+mod generation;
+mod reload;
 mod stop_times;
 mod upkeep;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,36 +17,31 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use admin_token::AdminToken;
+pub use reload::{LoadSettings, NewSettings, ReloadRequests, Reloaded, Reloads};
 
 use hapax_domain::limits;
 use hapax_store::clock::Clock;
 use hapax_store::{Spelling, Store, StoreError, Unspelt};
 
+use self::doors::{Doors, Fronts};
 use self::front::{Audience, Front, InTrouble, Vitals};
+use self::generation::{Generation, Lasting, Running};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
-use self::upkeep::Upkeep;
+use self::upkeep::{Tended, Tends, Upkeep};
 use crate::api::auth::OperatorToken;
-use crate::api::{
-    Api, Audit, Auth, Feed, History, Notices, PurgeLog, Streams, TokenHash, nothing_here, other_method, sign_in_links,
-};
+use crate::api::{Api, Audit, Auth, History, Notices, TokenHash, nothing_here, other_method, sign_in_links};
 use crate::backups::Backups;
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
 use crate::connections::peer::Proxies;
-use crate::delivery::{Answers, Delivery, Pull};
-use crate::dropin::{self, Books, DropInState, DropIns, Polling};
 use crate::http_client::BadCalls;
 use crate::ingress::spool::Spool;
-use crate::ingress::{Ingress, Links};
 use crate::resp::{self, Door};
-use crate::sender::Sender;
 use crate::settings::Settings;
 use crate::takeover::{TakeoverStore, Takeovers};
 use crate::telemetry::Telemetry;
 use crate::telemetry::traces::Traces;
-use crate::typing::Typing;
-use crate::web::{Hosts, LivePages, Web};
-use crate::worker::{self, Plan, Work};
+use crate::web::{Hosts, Web};
 
 /// Why the server could not start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -66,17 +63,17 @@ pub struct Listeners {
     pub resp: Option<TcpListener>,
 }
 
-/// What the listeners open to.
-struct Inside {
-    ingress: Arc<Ingress>,
-    purges: Arc<PurgeLog>,
-    history: Arc<History>,
-    backups: Arc<Backups>,
-    auth: Arc<Auth>,
-    pull: Arc<Pull>,
-    feed: Arc<Feed>,
-    books: Arc<Books>,
-    bots: Option<Arc<DropIns>>,
+/// Which surfaces have listeners of their own, and do not stand beside `/in`.
+#[derive(Clone, Copy)]
+struct Beside {
+    admin: bool,
+    dropin: bool,
+}
+
+impl Beside {
+    fn of(listeners: &Listeners) -> Self {
+        Self { admin: listeners.admin.is_some(), dropin: listeners.dropin.is_some() }
+    }
 }
 
 /// Everything that runs, ready to be run.
@@ -92,6 +89,9 @@ pub struct Server {
     telemetry: Arc<Telemetry>,
     token: AdminToken,
     stop_grace: Duration,
+    load: Option<Arc<LoadSettings>>,
+    reloads: Reloads,
+    asked: ReloadRequests,
 }
 
 impl Server {
@@ -112,7 +112,22 @@ impl Server {
         let (channels, telemetry) = (Channels::new(&settings.channels), Arc::new(telemetry));
         let takeovers = Arc::new(Takeovers::new(Arc::clone(&store), Arc::clone(&clock)));
         let for_delivery = TakeoverStore::around(&store, &takeovers);
-        Ok(Self { settings, channels, store, takeovers, for_delivery, spool, clock, telemetry, token, stop_grace })
+        let (reloads, asked) = Reloads::new();
+        Ok(Self {
+            settings,
+            channels,
+            store,
+            takeovers,
+            for_delivery,
+            spool,
+            clock,
+            telemetry,
+            token,
+            stop_grace,
+            load: None,
+            reloads,
+            asked,
+        })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -137,63 +152,50 @@ impl Server {
         Self { stop_grace, ..self }
     }
 
+    /// Sets who reads the config anew.
+    #[must_use]
+    pub fn with_loader(self, load: LoadSettings) -> Self {
+        Self { load: Some(Arc::new(load)), ..self }
+    }
+
+    /// How to have the config read anew.
+    pub fn reloads(&self) -> Reloads {
+        self.reloads.clone()
+    }
+
     /// Serves until `stop`, then stops in order and by one deadline: nothing more is leased; the listeners and the sender stay until the handlers
     /// that are at work have ended, because they still send through us; what is not done by then is handed back.
     ///
     /// Ends by itself, with an error, when the store is gone for good.
-    pub async fn run(self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
-        self.store.limit_outbox(self.settings.limits.outbox);
+    pub async fn run(mut self, listeners: Listeners, stop: CancellationToken) -> Result<(), StartError> {
         self.store.limit_claims(self.settings.claims.max);
-        let answers = Arc::new(Answers::new());
-        let (store, clock, telemetry) = (&self.store, &self.clock, &self.telemetry);
-        let typing = Arc::new(Typing::new(&self.channels, Arc::clone(store))?);
-        let dropin = DropInState::new(store, rand::random());
-        let delivery = Arc::new(Delivery::new(
-            &self.channels,
-            Arc::clone(&self.for_delivery),
-            Arc::clone(clock),
-            Arc::clone(&answers),
-            Arc::clone(telemetry),
-            Arc::clone(&typing),
-            dropin.clone(),
-        )?);
-        let polling = self.polling(&typing, &dropin);
-        let waiting = Arc::clone(&answers);
-        let (for_sender, outcomes) = (Arc::clone(telemetry), Arc::clone(&dropin.outcomes));
-        let sender = Sender::new(&self.channels, Arc::clone(store), Arc::clone(clock), for_sender, typing, outcomes)?;
-        let sender = Arc::new(sender);
-        let ingress = self.ingress(answers, &delivery);
-        let purges = Arc::new(PurgeLog::default());
-        let history = self.history();
-        let auth = self.auth();
-        let bots = self.for_bots(&auth, &dropin, &polling)?;
-        let notices = self.notices()?;
-
+        self.telemetry.config_read(self.clock.now_ms());
         let stop = stop.child_token();
-        let (mut sends, mut deliveries) = (Tasks::default(), Tasks::default());
-        self.start_workers(&mut sends, &sender, sender.loops());
-        self.start_workers(&mut deliveries, &delivery, delivery.loops());
-        self.start_workers(&mut deliveries, &polling, polling.loops());
-        let mut draining = Tasks::default();
-        draining.set.spawn(Arc::clone(&ingress).drain(draining.stop.clone()));
+        let asked = std::mem::take(&mut self.asked);
+        let lasting = self.lasting(stop.clone())?;
+        let now = self.generation(self.settings.clone(), &lasting, None)?;
+        let notices = self.notices()?;
+        let mut running = Running::default();
+        self.start(&now, &lasting, &mut running);
+        let (polling, never) = (&lasting.polling, CancellationToken::new());
+        self.start_workers(&mut running.deliveries, &never, polling, polling.loops());
         let stop_upkeep = CancellationToken::new();
-        let exporter = telemetry.traces().and_then(Traces::exporter);
+        let exporter = self.telemetry.traces().and_then(Traces::exporter);
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(stop_upkeep.clone())));
-        let upkeep = tokio::spawn(self.upkeep(&ingress, &purges, &history).run(stop_upkeep.clone(), stop.clone()));
-        let pull = Arc::new(self.pull(stop.clone()));
-        let feed = Arc::new(Feed::new(Arc::clone(store), Arc::clone(clock), Arc::clone(telemetry), stop.clone()));
-        let backups = self.backups();
-        let backing_up = tokio::spawn(Arc::clone(&backups).run(stop_upkeep.clone()));
+        let tended = Tended::new(Tends::new(&now.channels, &now.ingress));
+        let upkeep = tokio::spawn(self.upkeep(&tended, &lasting).run(stop_upkeep.clone(), stop.clone()));
+        let backing_up = tokio::spawn(Arc::clone(&lasting.backups).run(stop_upkeep.clone()));
         let noticing = notices.map(|notices| tokio::spawn(notices.run(stop_upkeep.clone())));
-        let inside = Inside { ingress, purges, history, backups, auth, pull, feed, books: dropin.books, bots };
-        let listening = self.open_listeners(listeners, inside);
+        let doors = Doors::new(self.fronts(&now, &lasting, &tended, Beside::of(&listeners)));
+        let listening = self.open_listeners(listeners, &doors, &lasting, now.bots.is_some());
 
-        stop.cancelled().await;
+        self.reload_until_stop(asked, now, &lasting, &tended, &doors, &mut running).await;
         let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
         let close = || {
-            waiting.close();
-            polling.close();
+            lasting.answers.close();
+            lasting.polling.close();
         };
+        let Running { deliveries, sends, draining } = running;
         stop_in_order(deliveries, close, vec![listening, draining, sends], times).await;
         stop_upkeep.cancel();
         if let Some(exporting) = exporting {
@@ -207,46 +209,16 @@ impl Server {
         Ok(())
     }
 
-    fn start_workers<W: Work>(&self, running: &mut Tasks, work: &Arc<W>, loops: HashMap<i64, Vec<(Arc<str>, usize)>>) {
-        let worker: Arc<str> = Arc::from(self.settings.instance.clone().unwrap_or_else(instance_name));
-        for (hold_ms, channels) in loops {
-            let (clock, give_up) = (Arc::clone(&self.clock), running.cut.clone());
-            let plan = Plan { worker: Arc::clone(&worker), channels, hold_ms, clock, give_up };
-            let (work, store, stop) = (Arc::clone(work), Arc::clone(&self.store), running.stop.clone());
-            running.set.spawn(worker::run(work, store, plan, Arc::clone(&self.telemetry), stop));
-        }
-    }
-
-    fn upkeep(&self, ingress: &Arc<Ingress>, purges: &Arc<PurgeLog>, history: &Arc<History>) -> Upkeep {
+    fn upkeep(&self, tended: &Arc<Tended>, lasting: &Lasting) -> Upkeep {
         Upkeep {
-            ingress: Arc::clone(ingress),
+            tended: Arc::clone(tended),
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             telemetry: Arc::clone(&self.telemetry),
             spool: self.spool.clone(),
-            purges: Arc::clone(purges),
-            history: Arc::clone(history),
-            sending: self
-                .channels
-                .iter()
-                .filter(|channel| channel.sending.is_some())
-                .map(|channel| channel.name().to_string())
-                .collect(),
-            retention: self.channels.retention(),
+            purges: Arc::clone(&lasting.purges),
+            history: Arc::clone(&lasting.history),
         }
-    }
-
-    fn ingress(&self, answers: Arc<Answers>, delivery: &Arc<Delivery>) -> Arc<Ingress> {
-        let links = Links {
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            answers,
-            spool: self.spool.clone(),
-            delivery: Arc::clone(delivery),
-            telemetry: Arc::clone(&self.telemetry),
-            proxies: Proxies::new(self.settings.trusted_proxies.clone()),
-        };
-        Arc::new(Ingress::new(&self.channels, &self.settings.limits, links))
     }
 
     /// Who tells what is wrong, where somebody wants to hear it.
@@ -272,112 +244,93 @@ impl Server {
         Arc::new(Audit::new(store, clock, telemetry, rand::random()))
     }
 
-    fn pull(&self, stop: CancellationToken) -> Pull {
-        let (store, clock, telemetry) = (Arc::clone(&self.for_delivery), Arc::clone(&self.clock), Arc::clone(&self.telemetry));
-        Pull::new(&self.channels, store, clock, telemetry, stop)
-    }
-
     fn auth(&self) -> Arc<Auth> {
         let proxies = Proxies::new(self.settings.trusted_proxies.clone());
         let (clock, telemetry) = (Arc::clone(&self.clock), Arc::clone(&self.telemetry));
         Arc::new(Auth::new(self.token.operator, Arc::clone(&self.store), clock, proxies, telemetry))
     }
 
-    /// What serves the bots that poll.
-    fn polling(&self, typing: &Arc<Typing>, dropin: &DropInState) -> Arc<Polling> {
-        let (store, clock) = (Arc::clone(&self.for_delivery), Arc::clone(&self.clock));
-        Arc::new(Polling::new(&self.channels, store, clock, self.telemetry(), Arc::clone(typing), dropin.clone()))
-    }
-
-    /// What serves the channels with drop-in sending.
-    fn for_bots(
-        &self,
-        auth: &Arc<Auth>,
-        dropin: &DropInState,
-        polling: &Arc<Polling>,
-    ) -> Result<Option<Arc<DropIns>>, StartError> {
-        let links = dropin::Links {
-            auth: Arc::clone(auth),
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            telemetry: Arc::clone(&self.telemetry),
-            state: dropin.clone(),
-            polling: Arc::clone(polling),
-            body_timeout: Duration::from_millis(self.settings.limits.body_timeout_ms),
+    /// What the listeners show of a generation.
+    fn fronts(&self, now: &Generation, lasting: &Lasting, tended: &Arc<Tended>, beside: Beside) -> Fronts {
+        let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(&now.channels), Arc::clone(&self.telemetry));
+        let with_token = Audience::TokenHolders(Arc::clone(&lasting.auth));
+        let health = front::health(vitals.clone(), with_token.clone());
+        let api = self.api(now, lasting, tended);
+        let v1 = crate::api::router(Arc::clone(&api)).merge(crate::web::router(self.web(api, now, lasting)));
+        let front = |ingress, bots, routes: Router| Front {
+            ingress,
+            bots,
+            routes: routes.fallback(nothing_here).method_not_allowed_fallback(other_method),
         };
-        Ok(DropIns::new(&self.channels, links)?.map(Arc::new))
+        let (ingress, bots) = (Some(Arc::clone(&now.ingress)), now.bots.clone());
+        let dropin = beside.dropin.then(|| front(None, bots.clone(), health.clone()));
+        let bots = bots.filter(|_| !beside.dropin);
+        if !beside.admin {
+            let routes = health.merge(front::metrics(vitals, with_token)).merge(v1);
+            return Fronts { public: front(ingress, bots, routes), admin: None, dropin };
+        }
+        let audience = front::health(vitals.clone(), Audience::Everyone).merge(front::metrics(vitals, Audience::Everyone));
+        let admin = Some(front(None, None, audience.merge(v1)));
+        Fronts { public: front(ingress, bots, health), admin, dropin }
     }
 
-    fn open_listeners(&self, listeners: Listeners, inside: Inside) -> Tasks {
-        let Inside { ingress, purges, history, backups, auth, pull, feed, books, bots } = inside;
-        let vitals = Vitals::new(Arc::clone(&self.store), self.in_trouble(), Arc::clone(&self.telemetry));
-        let (memory, webhooks) = (Arc::clone(&ingress), Arc::clone(&ingress));
-        let api = Arc::new(Api {
+    /// A stream that stays open keeps this; so it holds nothing large of its generation.
+    fn api(&self, now: &Generation, lasting: &Lasting, tended: &Arc<Tended>) -> Arc<Api> {
+        let (seen, webhooks) = (Arc::clone(&lasting.seen), Arc::clone(tended));
+        Arc::new(Api {
             store: Arc::clone(&self.store),
-            channels: self.channels.clone(),
-            auth: Arc::clone(&auth),
+            channels: now.channels.clone(),
+            auth: Arc::clone(&lasting.auth),
             clock: Arc::clone(&self.clock),
-            cors_origins: self.settings.cors_origins.clone(),
-            hide_payloads: self.settings.hide_payloads,
-            public_url: self.settings.public_url.clone(),
-            purges,
-            history,
-            audit: self.audit(),
+            cors_origins: now.settings.cors_origins.clone(),
+            hide_payloads: now.settings.hide_payloads,
+            public_url: now.settings.public_url.clone(),
+            purges: Arc::clone(&lasting.purges),
+            history: Arc::clone(&lasting.history),
+            audit: Arc::clone(&lasting.audit),
             takeovers: Arc::clone(&self.takeovers),
-            memory: Box::new(move || memory.memory()),
+            memory: Box::new(move || seen.memory()),
             spool: self.spool.clone(),
-            backups,
+            backups: Arc::clone(&lasting.backups),
             telemetry: Arc::clone(&self.telemetry),
-            pull,
-            feed,
-            streams: Streams::default(),
-            books,
-            claims: crate::api::ClaimDesk::new(self.settings.claims),
+            pull: Arc::clone(&now.pull),
+            feed: Arc::clone(&lasting.feed),
+            streams: Arc::clone(&lasting.streams),
+            books: Arc::clone(&lasting.dropin.books),
+            claims: Arc::clone(&lasting.claims),
+            reloads: self.reloads.clone(),
             post: Box::new(move |request| {
-                let webhooks = Arc::clone(&webhooks);
+                let webhooks = Arc::clone(&webhooks.now().ingress);
                 Box::pin(async move { webhooks.handle(request).await })
             }),
-        });
+        })
+    }
+
+    fn open_listeners(&self, listeners: Listeners, doors: &Doors, lasting: &Lasting, for_bots: bool) -> Tasks {
         let mut listening = Tasks::default();
         let closing = Closing { stop: listening.stop.clone(), cut: listening.cut.clone() };
         if let Some(listener) = listeners.resp {
-            listening.set.spawn(self.door(&auth, listener, closing.clone()));
+            listening.set.spawn(self.door(&lasting.auth, listener, closing.clone()));
         }
-        let with_token = Audience::TokenHolders(auth);
-        let public = front::health(vitals.clone(), with_token.clone());
-        let v1 = crate::api::router(Arc::clone(&api)).merge(crate::web::router(self.web(api)));
-        let mut open = |listener, ingress, bots: Option<Arc<DropIns>>, routes: Router| {
-            let allowance = self.allowance(bots.is_some());
-            let routes = routes.fallback(nothing_here).method_not_allowed_fallback(other_method);
-            let front = Arc::new(Front { ingress, bots, routes });
-            let handle = move |request| Arc::clone(&front).handle(request);
-            listening.set.spawn(accept_loop::serve(listener, allowance, handle, Arc::clone(&self.telemetry), closing.clone()));
-        };
-        let bots_beside = match listeners.dropin {
-            None => bots,
-            Some(listener) => {
-                open(listener, None, bots, public.clone());
-                None
-            }
-        };
-        match listeners.admin {
-            None => {
-                open(listeners.public, Some(ingress), bots_beside, public.merge(front::metrics(vitals, with_token)).merge(v1));
-            }
-            Some(listener) => {
-                open(listeners.public, Some(ingress), bots_beside, public);
-                let audience =
-                    front::health(vitals.clone(), Audience::Everyone).merge(front::metrics(vitals, Audience::Everyone));
-                open(listener, None, None, audience.merge(v1));
-            }
+        let bots_beside = for_bots && listeners.dropin.is_none();
+        let open = [
+            (Some(listeners.public), Some(&doors.public), bots_beside),
+            (listeners.admin, doors.admin.as_ref(), false),
+            (listeners.dropin, doors.dropin.as_ref(), for_bots),
+        ];
+        for (listener, door, for_bots) in open {
+            let (Some(listener), Some(door)) = (listener, door.cloned()) else { continue };
+            let handle = move |request| Arc::clone(&door).handle(request);
+            let (allowance, telemetry) = (self.allowance(for_bots), Arc::clone(&self.telemetry));
+            listening.set.spawn(accept_loop::serve(listener, allowance, handle, telemetry, closing.clone()));
         }
         listening
     }
 
     /// What the pages work with.
-    fn web(&self, api: Arc<Api>) -> Arc<Web> {
-        let (hosts, proxies) = (Hosts::new(self.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
-        Arc::new(Web { api, hosts, proxies, live: LivePages::default(), shown: self.settings.shown() })
+    fn web(&self, api: Arc<Api>, now: &Generation, lasting: &Lasting) -> Arc<Web> {
+        let (hosts, proxies) = (Hosts::new(now.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
+        Arc::new(Web { api, hosts, proxies, live: Arc::clone(&lasting.live), shown: now.settings.shown() })
     }
 
     /// The path of a link that signs a browser in once, as the operator.
@@ -400,9 +353,9 @@ impl Server {
     }
 
     /// What is done while the store is away.
-    fn in_trouble(&self) -> InTrouble {
+    fn in_trouble(&self, channels: &Channels) -> InTrouble {
         let does = |channel: &Channel| (channel.name().to_string(), channel.settings.on_store_failure);
-        InTrouble { channels: self.channels.iter().map(does).collect(), spool: self.spool.clone() }
+        InTrouble { channels: channels.iter().map(does).collect(), spool: self.spool.clone() }
     }
 
     fn allowance(&self, for_bots: bool) -> Allowance {

@@ -38,7 +38,7 @@ pub struct Typing {
     outlets: HashMap<Arc<str>, Outlet>,
     client: Client,
     store: Arc<dyn Store>,
-    at_work: Mutex<HashMap<Thread, CancellationToken>>,
+    at_work: Arc<Mutex<HashMap<Thread, CancellationToken>>>,
 }
 
 struct Outlet {
@@ -65,7 +65,13 @@ impl Typing {
             let (api_base, adapter) = (send.api_base.clone(), Arc::clone(adapter));
             outlets.insert(Arc::clone(channel.name()), Outlet { api_base, adapter, calls: Semaphore::new(CALLS_MAX) });
         }
-        Ok(Self { outlets, client: http_client::new(&IDLE)?, store, at_work: Mutex::default() })
+        Ok(Self { outlets, client: http_client::new(&IDLE)?, store, at_work: Arc::default() })
+    }
+
+    /// What is said in a thread is heard by whoever works for it, also under an earlier config.
+    #[must_use]
+    pub fn beside(self, other: &Typing) -> Self {
+        Self { at_work: Arc::clone(&other.at_work), ..self }
     }
 
     /// Shows it as long as this is waited for, or until something is said in the thread.

@@ -16,6 +16,7 @@ use hapax_store_postgres as postgres;
 use hapax_store_redis as redis;
 #[cfg(feature = "sqlite")]
 use hapax_store_sqlite as sqlite;
+use tokio::sync::mpsc;
 
 use crate::StoreUrl;
 
@@ -81,6 +82,32 @@ pub async fn open_naive_claim(url: &StoreUrl) -> Result<Arc<dyn NaiveClaim>, Sto
         #[cfg(feature = "firestore")]
         StoreUrl::Firestore(address) => Ok(Arc::new(firestore::naive_claim(address.expose()).await?)),
         other => Err(StoreError::Refused(format!("nobody claims by hand on {other}"))),
+    }
+}
+
+/// Hands out what a query finds in somebody else's database, each row as the texts of its columns.
+pub async fn read_rows(url: &StoreUrl, query: &str, rows: mpsc::Sender<Vec<String>>) -> Result<(), StoreError> {
+    match url {
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(address) => postgres::read_rows(address.expose(), query, rows).await,
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(address) => mysql::read_rows(address.expose(), query, rows).await,
+        other => {
+            drop((query, rows));
+            Err(StoreError::Refused(format!("{other} is not asked by SQL")))
+        }
+    }
+}
+
+/// Hands out the keys that fit a pattern in somebody else's Redis.
+pub async fn read_keys(url: &StoreUrl, pattern: &str, keys: mpsc::Sender<String>) -> Result<(), StoreError> {
+    match url {
+        #[cfg(feature = "redis")]
+        StoreUrl::Redis(address) => redis::read_keys(address.expose(), pattern, keys).await,
+        other => {
+            drop((pattern, keys));
+            Err(StoreError::Refused(format!("{other} has no keys to look for")))
+        }
     }
 }
 

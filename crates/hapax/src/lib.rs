@@ -54,7 +54,7 @@ mod idempotency;
 mod store_url;
 
 pub use claim_store::{ClaimStore, Claimed, Completed, Ran, open};
-pub use engine::{Options, open_adopting, open_embedded, open_naive_claim, open_store};
+pub use engine::{Options, open_adopting, open_embedded, open_naive_claim, open_store, read_keys, read_rows};
 #[cfg(feature = "sqlite")]
 pub use engine::{is_empty, look_into_backup, restore};
 pub use error::{Error, OnceError};

@@ -11,7 +11,7 @@ use hapax_store::{Copies, StoreError};
 
 use super::document::{InDocument, Shape, fields_of, name_of, read, split};
 use super::paths;
-use super::value::{Doc, Fields, flag, hash, int, null, number, text, time};
+use super::value::{Doc, Fields, bytes, flag, hash, int, null, number, text, time};
 
 impl InDocument for KeyRec {
     const PLACES: &'static [(&'static str, &'static str, Shape)] =
@@ -81,6 +81,15 @@ pub(super) fn event_fields(event: &EventRec, thread_doc: Option<&str>) -> Fields
     match &event.carried {
         Some(carried) => fields.with("pieces", int(split(&carried.body).1.len() as i64)),
         None => fields,
+    }
+}
+
+/// What an event is without the body of its webhook, which it may have carried.
+pub(super) fn without_body(is_carrier: bool) -> Fields {
+    let fields = Fields::default().with("body_bytes", int(0));
+    match is_carrier {
+        true => fields.with("headers", bytes(&[])).with("body", bytes(&[])).with("pieces", int(0)),
+        false => fields,
     }
 }
 

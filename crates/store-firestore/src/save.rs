@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures_util::future::try_join3;
+use futures_util::future::{try_join, try_join3};
 use hapax_domain::{MessageId, Status, ids};
 use hapax_store::StoreError;
 use hapax_store::steps::Changes;
@@ -12,7 +12,7 @@ use super::document::{fields_of, read, split};
 use super::query::Query;
 use super::read_set::MessagePlace;
 use super::tx::FirestoreTx;
-use super::value::{Doc, Fields, bytes, hash, int, map, number, text};
+use super::value::{Doc, Fields, bytes, hash, int, map, null, number, text};
 use super::{codec, outbox_doc, paths};
 
 /// Longer texts find no room beside the rest of an event.
@@ -37,6 +37,7 @@ impl FirestoreTx {
         }
         let gone: Vec<u64> = changes.gone_events.iter().map(|event| event.number).collect();
         self.remove_events(&gone).await?;
+        self.forget_words(changes).await?;
         self.mark_read(changes).await?;
         self.save_items(changes);
         self.save_messages(changes).await?;
@@ -195,6 +196,53 @@ impl FirestoreTx {
         }
         for doc in attempts {
             self.writes.delete(doc.name);
+        }
+        Ok(())
+    }
+
+    /// Takes the words out of events, messages, and what front ends see of them.
+    async fn forget_words(&mut self, changes: &Changes) -> Result<(), StoreError> {
+        let no_text = || Fields::default().with("text", null());
+        let event = |number: u64| paths::numbered(paths::EVENTS, number);
+        let answers: Vec<String> = changes.forgotten_events.iter().map(|event| paths::numbered(paths::ANSWERS, *event)).collect();
+        let events: Vec<String> = changes.forgotten_bodies.iter().map(|body| event(body.number)).collect();
+        let beside = ["thread_doc", "pieces"];
+        let (events, answers) =
+            try_join(self.inner.client.get(&events, Some(&beside)), self.inner.client.get(&answers, Some(&["pieces"]))).await?;
+        for (doc, collection) in
+            events.docs.iter().map(|doc| (doc, paths::EVENTS)).chain(answers.docs.iter().map(|doc| (doc, paths::ANSWERS)))
+        {
+            for index in 0..doc.maybe_int("pieces").unwrap_or_default().max(0) as usize {
+                let piece = paths::piece(&format!("{collection}/{}", doc.id()), index);
+                self.writes.delete(self.name(&piece));
+            }
+        }
+        for doc in answers.docs {
+            self.writes.delete(doc.name);
+        }
+        for doc in &events.docs {
+            let Some(of) = changes.forgotten_bodies.iter().find(|of| doc.name == self.name(&event(of.number))) else { continue };
+            let is_asked = changes.forgotten_events.contains(&of.number);
+            let mut fields = codec::without_body(of.webhook == of.number);
+            if is_asked {
+                fields = fields.and(no_text());
+            }
+            self.writes.update(doc.name.clone(), fields);
+            if let Some(thread_doc) = doc.maybe_text("thread_doc").filter(|_| is_asked) {
+                self.writes.put(self.entry(&thread_doc, &of.event_id().to_string()), no_text());
+            }
+        }
+        for message in &changes.forgotten_messages {
+            let Some(place) = self.read_set.messages.get(&message.number).cloned() else { continue };
+            let without = MessageRec { text: None, payload: bytes::Bytes::new(), ..message.clone() };
+            let lasting = outbox_doc::lasting_fields(&without, place.thread_doc.as_deref());
+            self.writes.update(self.name(&place.path), lasting.clone());
+            let request = request_hash(&message.account, &message.request_id);
+            let kept = Fields::default().with("kept", map(lasting));
+            self.writes.put(self.name(&paths::hashed(paths::REQUESTS, &request)), kept);
+            if let Some(thread_doc) = &place.thread_doc {
+                self.writes.put(self.entry(thread_doc, &message.message_id().to_string()), no_text());
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 mod claims;
 mod clock;
 mod dump;
+mod foreign;
 mod link;
 mod lists;
 mod load;
@@ -38,6 +39,7 @@ use self::link::{Links, Sets};
 use self::load::Asked;
 use self::sql::Sql;
 use self::tx::Beginning;
+pub use foreign::read_rows;
 use hapax_domain::age::Dated;
 use hapax_store::clock::Clock;
 use hapax_store::pieces::Piece;

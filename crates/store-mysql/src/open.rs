@@ -76,7 +76,7 @@ pub(super) async fn server(address: &str) -> Result<Server, StoreError> {
     Ok(Server { opts, setup: format!("{SETUP}{own}"), degraded, packet_max })
 }
 
-fn read_address(address: &str) -> Result<Opts, StoreError> {
+pub(super) fn read_address(address: &str) -> Result<Opts, StoreError> {
     let address = match address.strip_prefix("mariadb://") {
         Some(rest) => format!("mysql://{rest}"),
         None => address.to_owned(),

@@ -90,6 +90,8 @@ fn save_messages(sql: &mut Sql, changes: &Changes) {
         sql.add(&CHANGE_MESSAGE, &literals);
     }
     put_new(sql, &changes.new_messages);
+    let forgotten: Vec<u64> = changes.forgotten_messages.iter().map(|message| message.number).collect();
+    change_all(sql, "hapax_messages SET text = NULL, payload = '' WHERE number", &forgotten);
     remove(sql, "hapax_messages WHERE number", &changes.gone_messages);
     remove_attempts(sql, Queue::Outbox, &changes.gone_messages);
 }
@@ -150,8 +152,15 @@ fn save_events(sql: &mut Sql, mut events: Vec<&EventRec>, changes: &Changes) {
     for (event, replays) in &changes.replays {
         sql.add("UPDATE hapax_events SET replays = ? WHERE number = ?", &[replays, event]);
     }
+    change_all(sql, "hapax_events SET text = NULL WHERE number", &changes.forgotten_events);
+    remove(sql, "hapax_answers WHERE event", &changes.forgotten_events);
+    let bodies: Vec<u64> = changes.forgotten_bodies.iter().map(|event| event.number).collect();
+    change_all(sql, EMPTY_BODIES, &bodies);
     remove_events(sql, &changes.gone_events);
 }
+
+const EMPTY_BODIES: &str = "hapax_events SET body_bytes = 0, headers = IF(headers IS NULL, NULL, ''), \
+                            body = IF(body IS NULL, NULL, '') WHERE number";
 
 fn remove_events(sql: &mut Sql, events: &[EventRec]) {
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
@@ -195,6 +204,15 @@ fn remove<T: Literal + Ord + Clone>(sql: &mut Sql, from: &str, keys: &[T]) {
     sorted.sort_unstable();
     for some in sorted.chunks(ROWS_MAX) {
         sql.add(&format!("DELETE FROM {from} IN ?"), &[&List(some)]);
+    }
+}
+
+/// Changes all rows with these numbers in the same way.
+fn change_all(sql: &mut Sql, how: &str, numbers: &[u64]) {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    for some in sorted.chunks(ROWS_MAX) {
+        sql.add(&format!("UPDATE {how} IN ?"), &[&List(some)]);
     }
 }
 

@@ -14,6 +14,7 @@ mod clock;
 mod connect;
 mod dump;
 mod failure;
+mod foreign;
 mod lanes;
 mod lists;
 mod load;
@@ -53,6 +54,7 @@ use hapax_store::{
 use notifier::Notifier;
 use tx::Beginning;
 
+pub use foreign::read_rows;
 pub use naive_claim::naive_claim;
 pub use tx::PostgresTx;
 

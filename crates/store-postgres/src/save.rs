@@ -19,6 +19,13 @@ const GONE_EVENTS: [&str; 4] = [
     "DELETE FROM hapax_answers WHERE event = ANY($1::int8[])",
     "DELETE FROM hapax_copies WHERE event = ANY($1::int8[])",
 ];
+const FORGOTTEN_EVENTS: [&str; 2] = [
+    "UPDATE hapax_events SET text = NULL WHERE number = ANY($1::int8[])",
+    "DELETE FROM hapax_answers WHERE event = ANY($1::int8[])",
+];
+const FORGOTTEN_BODIES: &str = "UPDATE hapax_events SET body_bytes = 0,
+    headers = CASE WHEN headers IS NULL THEN NULL ELSE ''::bytea END, body = CASE WHEN body IS NULL THEN NULL ELSE ''::bytea END
+    WHERE number = ANY($1::int8[])";
 static NEW_ITEMS: LazyLock<String> = LazyLock::new(insert::<ItemRec>);
 static ITEMS: LazyLock<String> = LazyLock::new(update::<ItemRec>);
 const GONE_ITEMS: &str = "DELETE FROM hapax_items WHERE number = ANY($1::int8[])";
@@ -40,6 +47,7 @@ static PROVIDER_NAMES: LazyLock<String> = LazyLock::new(update::<ProviderNameRec
 const GONE_PROVIDER_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash = ANY($1::bytea[])";
 static NEW_MESSAGES: LazyLock<String> = LazyLock::new(insert::<MessageRec>);
 static MESSAGES: LazyLock<String> = LazyLock::new(|| update_only::<MessageRec>(&MessageRec::CHANGING));
+const FORGOTTEN_MESSAGES: &str = "UPDATE hapax_messages SET text = NULL, payload = ''::bytea WHERE number = ANY($1::int8[])";
 const GONE_MESSAGES: [&str; 2] = [
     "DELETE FROM hapax_messages WHERE number = ANY($1::int8[])",
     "DELETE FROM hapax_attempts WHERE queue = 1 AND made_for = ANY($1::int8[])",
@@ -93,6 +101,8 @@ fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
         asks.push(SqlCall::new(REPLAYS, vec![Box::new(of), Box::new(replays)]));
     }
     put_keys(asks, &GONE_EVENTS, &changes.gone_events, event_numbers);
+    put_keys(asks, &FORGOTTEN_EVENTS, &changes.forgotten_events, numbers);
+    put_keys(asks, &[FORGOTTEN_BODIES], &changes.forgotten_bodies, event_numbers);
     put(asks, &NEW_ITEMS, &changes.new_items);
     put(asks, &ITEMS, &changes.items);
     put_keys(asks, &[GONE_ITEMS], &changes.gone_items, numbers);
@@ -106,6 +116,7 @@ fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     if !changes.messages.is_empty() {
         asks.push(SqlCall::new(&**MESSAGES, changed_arrays(&in_order(&changes.messages), &MessageRec::CHANGING)));
     }
+    put_keys(asks, &[FORGOTTEN_MESSAGES], &changes.forgotten_messages, message_numbers);
     put_keys(asks, &GONE_MESSAGES, &changes.gone_messages, numbers);
     put(asks, &NEW_OUTS, &changes.new_outs);
     put(asks, &OUTS, &changes.outs);
@@ -120,6 +131,10 @@ fn put<'c, R: InTable>(asks: &mut Vec<SqlCall<'c>>, sql: &'static str, records: 
 
 fn event_numbers(events: &[EventRec]) -> Param<'_> {
     Box::new(events.iter().map(|event| event.number as i64).collect::<Vec<i64>>())
+}
+
+fn message_numbers(messages: &[MessageRec]) -> Param<'_> {
+    Box::new(messages.iter().map(|message| message.number as i64).collect::<Vec<i64>>())
 }
 
 fn put_keys<'c, K>(asks: &mut Vec<SqlCall<'c>>, sqls: &[&'static str], keys: &'c [K], param: fn(&'c [K]) -> Param<'c>) {

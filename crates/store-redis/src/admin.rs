@@ -1,5 +1,6 @@
 //! What keeps the store in order: purging, registers, and the proof that it can be written to.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,12 +8,21 @@ use futures_util::future::try_join_all;
 use hapax_domain::ThreadId;
 use hapax_store::pieces::purged_at_once;
 use hapax_store::registers::{Register, check};
-use hapax_store::{Purged, Registers, StoreError};
+use hapax_store::{Forget, Forgotten, Purged, Registers, StoreError};
 use redis::{Script, Value};
 
 use super::RedisStore;
+use super::place::Location;
 use super::row::{Row, int, letter, odd};
 use super::script::{self, Call};
+
+/// What is to be forgotten of one account.
+#[derive(Default)]
+struct OfAccount<'f> {
+    events: Vec<Location>,
+    messages: Vec<Location>,
+    threads: Vec<&'f str>,
+}
 
 #[async_trait]
 impl Registers for RedisStore {
@@ -94,6 +104,39 @@ impl RedisStore {
             }
         }
         Ok(purged)
+    }
+
+    /// One step for each account.
+    pub(super) async fn forget_words(&self, what: &Forget) -> Result<Forgotten, StoreError> {
+        let mut accounts: BTreeMap<u32, OfAccount<'_>> = BTreeMap::new();
+        for id in what.events.iter().collect::<BTreeSet<_>>() {
+            if let Some(place) = self.place_of("e", id.0).await? {
+                accounts.entry(place.account).or_default().events.push(place);
+            }
+        }
+        for id in what.messages.iter().collect::<BTreeSet<_>>() {
+            if let Some(place) = self.place_of("m", id.0).await? {
+                accounts.entry(place.account).or_default().messages.push(place);
+            }
+        }
+        for thread in &what.threads {
+            if let Some(account) = self.registry.find(&self.link, &thread.account).await? {
+                accounts.entry(account).or_default().threads.push(&thread.peer);
+            }
+        }
+        let mut forgotten = Forgotten::default();
+        for (account, OfAccount { events, messages, threads }) in accounts {
+            let mut call = self.link.call(&script::FORGET, account);
+            for places in [events, messages] {
+                call = call.arg(places.len());
+                call = places.iter().fold(call, |call, place| call.arg(place.seq.to_string()).arg(place.at_s));
+            }
+            call = threads.iter().fold(call.arg(threads.len()), |call, peer| call.arg(*peer));
+            let mut answer = Row::new(self.link.run_safely("forgetting", call).await?)?;
+            let (events, messages, open) = (answer.count()?, answer.count()?, answer.count()?);
+            forgotten = forgotten.and(Forgotten { events, messages, open });
+        }
+        Ok(forgotten)
     }
 
     /// Goes over all threads that are old, a few at a time.

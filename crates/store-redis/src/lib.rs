@@ -9,6 +9,7 @@ mod address;
 mod admin;
 mod claims;
 mod export;
+mod foreign;
 mod import;
 mod inbox;
 mod link;
@@ -36,10 +37,11 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, ThreadId};
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
-    OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
+    Accepted, Arrival, Changed, Copies, Forget, Forgotten, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox,
+    OutboxLease, OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 
+pub use foreign::read_keys;
 pub use naive_claim::naive_claim;
 pub use open::open;
 
@@ -139,6 +141,10 @@ impl Outbox for RedisStore {
 impl Upkeep for RedisStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         self.purge_some(retention, max).await
+    }
+
+    async fn forget(&self, what: Forget) -> Result<Forgotten, StoreError> {
+        self.forget_words(&what).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

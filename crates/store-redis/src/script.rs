@@ -41,6 +41,7 @@ scripts! {
     REPLAY = "common" "joins" "lanes" "threads" "again" "replay";
     FOLLOW_CLOCK = "common" "joins" "lanes" "threads" "messages" "follow_clock";
     PURGE = "common" "purge";
+    FORGET = "common" "threads" "forget";
     PURGE_KEYS = "common" "purge_keys";
     PURGE_THREADS = "common" "purge_threads";
     LIST_EVENTS = "common" "joins" "lanes" "telling" "list_events";

@@ -11,6 +11,7 @@ mod clock;
 mod disk;
 mod export;
 mod filter;
+mod forget;
 mod import;
 mod joining;
 mod keys;
@@ -48,8 +49,8 @@ use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits
 use hapax_store::clock::Clock;
 use hapax_store::offer::offer;
 use hapax_store::{
-    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
-    OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
+    Accepted, Arrival, Changed, Copies, Forget, Forgotten, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox,
+    OutboxLease, OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 pub use keys::PeriodSize;
 pub use open::Options;
@@ -347,6 +348,10 @@ impl Upkeep for SqliteStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         let retention = retention.to_vec();
         self.write("purging", true, move |writer| writer.purge(&retention, max)).await
+    }
+
+    async fn forget(&self, what: Forget) -> Result<Forgotten, StoreError> {
+        self.write("forgetting", true, move |writer| writer.forget(&what)).await
     }
 
     async fn backup(&self, to: &Path) -> Result<(), StoreError> {

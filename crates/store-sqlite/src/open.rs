@@ -89,12 +89,14 @@ pub(super) fn folder(path: &Path) -> Result<PathBuf, StoreError> {
         return Err(refused(format!("the folder {} does not exist; create it, or change `store`", folder.display())));
     }
     match disk::network_filesystem(&folder) {
-        Some(name) => Err(refused(format!(
-            "{} is on {name}, a network filesystem, where neither locks nor syncs can be relied on; use a local disk",
-            folder.display()
-        ))),
+        Some(name) => Err(refused(on_network(&folder, name))),
         None => Ok(folder),
     }
+}
+
+fn on_network(folder: &Path, name: &str) -> String {
+    let folder = folder.display();
+    format!("{folder} is on {name}, a network filesystem, where neither locks nor syncs can be relied on; use a local disk")
 }
 
 /// The file itself, whatever links lead to it: two names of one file must meet at one lock.
@@ -233,6 +235,12 @@ mod tests {
     use hapax_store::steps::records::read_past;
 
     use super::*;
+
+    #[test]
+    fn a_network_filesystem_is_refused_in_words() {
+        let words = on_network(Path::new("/mnt/share"), "NFS");
+        assert!(words.contains("a network filesystem, where neither locks nor syncs can be relied on"), "{words}");
+    }
 
     /// No kill shows a missing sync, since the system's memory survives the process; so the setting itself is looked at.
     #[test]

@@ -29,7 +29,7 @@ const RESTART_MS: i64 = 3_600_000;
 
 /// What purge reads of a webhook: the row that holds its body.
 #[derive(Clone, Copy)]
-struct Webhook {
+pub(super) struct Webhook {
     number: i64,
     received: i64,
     channel: i64,
@@ -47,7 +47,11 @@ fn dated(number: i64, at_ms: i64) -> Dated {
 }
 
 impl Webhook {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn number(self) -> i64 {
+        self.number
+    }
+
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self { number: row.get(0)?, received: row.get(1)?, channel: row.get(2)?, last: row.get(3)?, events: row.get(4)? })
     }
 }
@@ -279,7 +283,7 @@ impl Writer {
     }
 
     /// True while an event of the webhook waits, is parked, or is being replayed.
-    fn is_open(&self, webhook: Webhook) -> rusqlite::Result<bool> {
+    pub(super) fn is_open(&self, webhook: Webhook) -> rusqlite::Result<bool> {
         self.db
             .prepare_cached(
                 "SELECT 1 FROM events e WHERE e.number BETWEEN ?1 AND ?2 AND e.webhook = ?1

@@ -179,6 +179,14 @@ impl Threads {
         Ok(true)
     }
 
+    /// Takes the last words out of a thread, by any name of its peer.
+    pub(super) fn forget_words(&mut self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<()> {
+        self.make_ready(db)?;
+        let Some(thread) = find_thread(db, account, peer)? else { return Ok(()) };
+        self.talk(db, thread)?.last_text = None;
+        self.write(db, thread)
+    }
+
     /// So many entries of the thread are gone. Written at once, in the commit that removes them.
     pub(super) fn forget(&mut self, db: &Connection, thread: i64, entries: i64) -> rusqlite::Result<()> {
         self.make_ready(db)?;

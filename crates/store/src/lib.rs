@@ -275,6 +275,17 @@ pub trait Upkeep {
     /// `more`. A channel that is not listed is kept as long as the one that is kept longest.
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError>;
 
+    /// Takes the words out of what is over, for good, before its retention. Each is known by its id; what is not there counts for nothing.
+    ///
+    /// - Of an event: its text, what the target answered to it, and headers and body of the webhook that carried it, also where others came with
+    ///   it: those keep their texts. Unless something of that webhook waits, is leased, parked or being replayed: then the event is `open`, and
+    ///   nothing is changed.
+    /// - Of a message: its text and its payload. One that is still in the outbox is `open`.
+    /// - Of a thread, by any name of its peer: its last words.
+    ///
+    /// Keys, ids, names, times and what became of them stay: copies are recognised as before. Asked twice, it answers the same.
+    async fn forget(&self, what: Forget) -> Result<Forgotten, StoreError>;
+
     /// Writes all that is in it, as it is at one moment, into the new file `to` on a disk of this machine, and syncs it; nobody who uses the store
     /// waits for that. When it fails, nothing is left there. A store on a server has tools of its own, and refuses.
     async fn backup(&self, _to: &Path) -> Result<(), StoreError> {
@@ -335,6 +346,32 @@ impl Purged {
     #[must_use]
     pub fn and(self, step: Purged) -> Purged {
         Purged { keys: self.keys + step.keys, events: self.events + step.events, more: step.more }
+    }
+}
+
+/// Whose words are to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forget {
+    pub events: Vec<EventId>,
+    pub messages: Vec<MessageId>,
+    pub threads: Vec<ThreadId>,
+}
+
+/// What became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Events without words now.
+    pub events: u64,
+    /// Messages without words now.
+    pub messages: u64,
+    /// Events and messages that are not over yet.
+    pub open: u64,
+}
+
+impl Forgotten {
+    #[must_use]
+    pub fn and(self, more: Forgotten) -> Forgotten {
+        Forgotten { events: self.events + more.events, messages: self.messages + more.messages, open: self.open + more.open }
     }
 }
 

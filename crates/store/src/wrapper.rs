@@ -10,10 +10,10 @@ use futures_util::future::BoxFuture;
 use hapax_domain::{Claim, ClaimAnswer, ClaimKey, ClaimOp, EventId, Fence, ItemId, MessageId, ThreadId};
 
 use super::{
-    Accepted, Answer, Arrival, Changed, ClaimQuery, Claims, Copies, EntryId, EventDetail, EventQuery, EventRow, Inbox,
-    InboxLease, InboxQuery, InboxRow, LaneRef, LeaseRequest, MessageRow, Moving, NewMessage, Outbox, OutboxLease,
-    OutboxLeaseRequest, OutboxQuery, Outcome, Page, PausedAccount, Pieces, Promise, Purged, Reads, Redrive, Registers,
-    SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery, ThreadRow, Upkeep, WithBot,
+    Accepted, Answer, Arrival, Changed, ClaimQuery, Claims, Copies, EntryId, EventDetail, EventQuery, EventRow, Forget,
+    Forgotten, Inbox, InboxLease, InboxQuery, InboxRow, LaneRef, LeaseRequest, MessageRow, Moving, NewMessage, Outbox,
+    OutboxLease, OutboxLeaseRequest, OutboxQuery, Outcome, Page, PausedAccount, Pieces, Promise, Purged, Reads, Redrive,
+    Registers, SendOutcome, Settled, Stats, Store, StoreError, Submitted, ThreadMessage, ThreadQuery, ThreadRow, Upkeep, WithBot,
 };
 
 /// Makes, from one line for each method of the contract: the wrapper's trait, in which each has a body that passes the call on, and the
@@ -100,6 +100,7 @@ pass_on! {
     } {}
     Upkeep {
         purge(retention: &[(String, i64)], max: usize) -> Purged;
+        forget(what: Forget) -> Forgotten;
         backup(to: &Path) -> ();
         ping() -> ();
     } {

@@ -138,6 +138,7 @@ impl Data {
             self.copies.remove(number);
             self.attempts.retain(|row| row.queue != Queue::Inbox || row.of != *number);
         }
+        self.forget(changes);
         change(&mut self.items, &changes.new_items, &changes.items, &changes.gone_items, |item| item.number)?;
         change(&mut self.lanes, &changes.new_lanes, &changes.lanes, &changes.gone_lanes, |lane| lane.hash)?;
         for name in &changes.new_names {
@@ -162,6 +163,22 @@ impl Data {
         self.attempts.extend(changes.attempts.iter().cloned());
         self.answers.extend(changes.answers.iter().map(|answer| (answer.event, answer.clone())));
         Ok(())
+    }
+
+    fn forget(&mut self, changes: &Changes) {
+        for number in &changes.forgotten_events {
+            self.answers.remove(number);
+            self.events.get_mut(number).into_iter().for_each(|event| event.text = None);
+        }
+        for EventRec { number, .. } in &changes.forgotten_bodies {
+            let Some(event) = self.events.get_mut(number) else { continue };
+            event.body_bytes = 0;
+            event.carried.iter_mut().for_each(|carried| (carried.headers, carried.body) = Default::default());
+        }
+        for MessageRec { number, .. } in &changes.forgotten_messages {
+            let Some(message) = self.messages.get_mut(number) else { continue };
+            (message.text, message.payload) = Default::default();
+        }
     }
 }
 

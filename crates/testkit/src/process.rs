@@ -62,11 +62,7 @@ impl Program {
 
     /// Starts and does not wait for anything.
     pub fn start(&self) -> io::Result<Process> {
-        let mut command = self.command();
-        if let Some(socket) = &self.socket {
-            command.stdin(Stdio::from(OwnedFd::from(socket.try_clone()?)));
-        }
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut child = self.command()?.stdout(Stdio::piped()).spawn()?;
         let said = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
         Ok(Process { child, said: BufReader::new(said).lines() })
     }
@@ -80,11 +76,11 @@ impl Program {
 
     /// Starts and waits for it to end by itself.
     pub async fn ends(&self) -> io::Result<Ended> {
-        let output = self.command().stdout(Stdio::null()).stderr(Stdio::piped()).output().await?;
+        let output = self.command()?.stdout(Stdio::null()).stderr(Stdio::piped()).output().await?;
         Ok(Ended { code: output.status.code(), words: String::from_utf8_lossy(&output.stderr).into_owned() })
     }
 
-    fn command(&self) -> Command {
+    fn command(&self) -> io::Result<Command> {
         let mut line: Vec<OsString> = vec![self.binary.clone().into()];
         line.extend(["serve", "--json", "--config"].map(OsString::from));
         line.push(self.config.clone().into());
@@ -97,7 +93,10 @@ impl Program {
             }
         };
         command.args(&line[1..]).stdin(Stdio::null()).env("NO_COLOR", "1").kill_on_drop(true);
-        command
+        if let Some(socket) = &self.socket {
+            command.stdin(Stdio::from(OwnedFd::from(socket.try_clone()?)));
+        }
+        Ok(command)
     }
 }
 
@@ -132,6 +131,11 @@ impl Process {
     pub async fn stop(mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.child.wait().await
+    }
+
+    /// Tells it to read its config anew.
+    pub fn hang_up(&self) -> io::Result<()> {
+        self.signal(Signal::HUP)
     }
 
     /// Holds it where it is for a while, as a machine does that swaps or is moved: its connections stay, its time stands still.

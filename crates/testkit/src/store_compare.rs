@@ -1,6 +1,7 @@
 //! Seeded random sequences of calls, made to an engine and to the model at once: every answer must be the same.
 
 mod claims;
+mod forgetting;
 mod random;
 mod registers;
 mod telling;
@@ -74,7 +75,8 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
     pair.limit_outbox();
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..CALLS {
-        match random.random_range(0..206) {
+        match random.random_range(0..208) {
+            206..208 => pair.forget(&mut random).await,
             186..206 => pair.claim(&mut random).await,
             168..178 => pair.amend(&mut random).await,
             178..186 => pair.keep_piece(&mut random).await,

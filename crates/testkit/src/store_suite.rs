@@ -15,6 +15,8 @@ pub mod doubting;
 #[doc(hidden)]
 pub mod filing;
 #[doc(hidden)]
+pub mod forgetting;
+#[doc(hidden)]
 pub mod joining;
 #[doc(hidden)]
 pub mod leasing;
@@ -125,6 +127,11 @@ macro_rules! store_suite {
             pieces_are_counted_by_channel
             pieces_of_a_name_are_dropped_together
             purge_forgets_pieces_after_their_time
+        );
+        $crate::store_suite!(@forgetting $fixture;
+            what_is_over_loses_its_words_and_keeps_its_key
+            what_is_open_keeps_its_words
+            who_came_in_the_same_webhook_keeps_his_texts
         );
         $crate::store_suite!(@sending $fixture;
             a_message_is_recorded_before_it_leaves

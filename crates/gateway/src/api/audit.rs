@@ -112,7 +112,7 @@ pub(crate) async fn noted(api: Arc<Api>, caller: Caller, request: Request, next:
             (false, _, Some(code)) => code.name().to_owned(),
             (false, _, None) => response.status().as_u16().to_string(),
         };
-        api.audit.note(&caller, from, &action, more.target.or(target), result, ok).await;
+        api.audit.note(&caller.name, from, &action, more.target.or(target), result, ok).await;
         response
     });
     noted.await.unwrap_or_else(|_| broke_off())
@@ -124,14 +124,15 @@ fn broke_off() -> Response {
 
 /// What a request does, and to what, by its path, which is the same below `/v1` and for pages. What handlers and programs do all day is no deed: it stands in the stories.
 fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
-    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        return None;
-    }
+    let looks = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let decoded = |part: &str| percent_decoded(part).unwrap_or_else(|| part.to_owned());
     let parts: Vec<String> = uri.path().trim_matches('/').split('/').map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let one = |action: &str, target: &str| Some((action.to_owned(), Some(target.to_owned())));
     match (method.as_str(), &parts[..]) {
+        // It changes nothing, and whoever has it has everything.
+        ("GET" | "HEAD", ["backup"]) => Some(("backup".to_owned(), None)),
+        _ if looks => None,
         ("POST", ["messages" | "pull" | "settle" | "extend"] | ["threads", _, "read" | "send"]) => None,
         ("POST", ["parked", "redrive"]) => Some(("redrive".to_owned(), None)),
         ("POST", ["claims", "delete"]) => Some(("claim delete".to_owned(), None)),
@@ -185,5 +186,6 @@ mod tests {
         assert_eq!(named(Method::DELETE, "/claims?scope=s&key=a%20b"), some("claim delete", Some("a b")));
         assert_eq!(named(Method::POST, "/threads/7__1/send"), None);
         assert_eq!(named(Method::GET, "/events"), None);
+        assert_eq!(named(Method::GET, "/backup"), some("backup", None), "a copy of everything");
     }
 }

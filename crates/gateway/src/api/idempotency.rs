@@ -112,7 +112,10 @@ pub(super) fn has_key_of_its_own(path: &str) -> bool {
 
 /// Whether doing it once more changes nothing that the first time has not changed.
 fn is_repeatable(path: &str) -> bool {
-    matches!(path.rsplit('/').next(), Some("cancel" | "read" | "pause" | "resume" | "purge" | "trigger" | "seen"))
+    matches!(
+        path.rsplit('/').next(),
+        Some("cancel" | "read" | "pause" | "resume" | "purge" | "trigger" | "seen" | "reload" | "forget")
+    )
 }
 
 /// Where a person sees whether it was done.

@@ -18,6 +18,7 @@ pub(crate) mod event_ref;
 pub(crate) mod events;
 pub(crate) mod feed;
 pub(crate) mod filtered;
+mod forget;
 pub(crate) mod glance;
 mod guesses;
 pub(crate) mod history;
@@ -37,6 +38,7 @@ mod problem;
 mod pull;
 mod purge;
 pub(crate) mod redrive;
+mod reload;
 mod reply_story;
 mod run_story;
 mod seen;
@@ -73,6 +75,7 @@ use crate::channels::Channels;
 use crate::delivery::Pull;
 use crate::dropin::Books;
 use crate::ingress::spool::Spool;
+use crate::server::Reloads;
 use crate::takeover::Takeovers;
 use crate::telemetry::{Memory, Telemetry};
 
@@ -126,11 +129,13 @@ pub struct Api {
     pub pull: Arc<Pull>,
     /// New events, for all who listen.
     pub feed: Arc<Feed>,
-    pub streams: Streams,
+    pub streams: Arc<Streams>,
     /// What handlers sent by their provider's own API.
     pub books: Arc<Books>,
     /// What claims are when callers say nothing else, and who waits for one.
-    pub claims: ClaimDesk,
+    pub claims: Arc<ClaimDesk>,
+    /// Has the config read anew.
+    pub reloads: Reloads,
     /// Hands a request to our own ingress.
     pub post: Box<PostWebhook>,
 }
@@ -199,6 +204,8 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(redrive::redrive))
         .routes(routes!(purge::purge))
         .routes(routes!(backup::backup))
+        .routes(routes!(reload::reload))
+        .routes(routes!(forget::forget))
         .routes(routes!(channels::trigger))
         .routes(routes!(accounts::resume))
         .routes(routes!(claims::delete))

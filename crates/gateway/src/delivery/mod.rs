@@ -99,6 +99,11 @@ impl Delivery {
         Ok(Self { routes, store, clock, answers, telemetry, typing, dropin })
     }
 
+    /// Another config is in force. What is under way ends here; who is dead is found out there.
+    pub fn retire(&self) {
+        self.routes.values().for_each(Routes::retire);
+    }
+
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
     pub fn loops(&self) -> HashMap<i64, Vec<(Arc<str>, usize)>> {
         let mut loops: HashMap<i64, Vec<_>> = HashMap::new();

@@ -90,6 +90,10 @@ impl Routes {
         self.targets.iter().map(|target| target.circuit.allowance(now_ms)).fold(0, usize::saturating_add)
     }
 
+    pub(super) fn retire(&self) {
+        self.targets.iter().for_each(|target| target.telemetry.retire());
+    }
+
     /// What becomes of an item whose account has no target.
     pub(super) fn without_target(&self, account: &str) -> Outcome {
         let name = &self.settings.name;

@@ -26,26 +26,29 @@ struct Waiting {
 }
 
 impl Ingress {
-    /// Takes webhooks from the spool to the store until `stop`. What is under way then stays in the spool.
-    pub async fn drain(self: Arc<Self>, stop: CancellationToken) {
+    /// Takes webhooks from the spool to the store until `stop`. What is under way then stays in the spool, for the next start. Once `retired`, it
+    /// brings what it has taken out to the store, and ends.
+    pub async fn drain(self: Arc<Self>, stop: CancellationToken, retired: CancellationToken) {
         let Some(spool) = self.spool.clone() else { return };
         let mut draining = JoinSet::new();
         for (channel, gate) in self.channels.iter().filter_map(|(name, channel)| Some((name.clone(), channel.gate.clone()?))) {
-            let (this, spool, stop) = (Arc::clone(&self), Arc::clone(&spool), stop.clone());
+            let (this, spool, stop, retired) = (Arc::clone(&self), Arc::clone(&spool), stop.clone(), retired.clone());
             draining.spawn(async move {
                 let Some(channel) = this.channels.get(&channel) else { return };
                 // Nothing is lost where it stops: what was not let go is there at the next start.
-                stop.run_until_cancelled(this.drain_channel(channel, &gate, &spool)).await;
+                stop.run_until_cancelled(this.drain_channel(channel, &gate, &spool, &retired)).await;
             });
         }
         draining.join_all().await;
     }
 
-    async fn drain_channel(&self, channel: &IngressChannel, gate: &Gate, spool: &Spool) {
+    async fn drain_channel(&self, channel: &IngressChannel, gate: &Gate, spool: &Spool, retired: &CancellationToken) {
         let mut failures = 0;
-        loop {
-            // Asked before the spool is looked at: what comes in meanwhile must not be missed.
-            let written = gate.holding().await;
+        // Asked before the spool is looked at: what comes in meanwhile must not be missed.
+        while let Some(written) = retired.run_until_cancelled(gate.holding()).await {
+            if retired.is_cancelled() {
+                return;
+            }
             match spool.take(&channel.name).await {
                 Ok(batch) if batch.is_empty() => gate.open(written).await,
                 Ok(batch) => {

@@ -31,7 +31,7 @@ use hapax_providers::{Parsed, Problem, Provider, RawRequest, Refused};
 use hapax_store::clock::Clock;
 use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Store, StoreError, in_time, keep_beside};
 
-use self::seen::Seen;
+pub use self::seen::Seen;
 use self::spool::{Gate, Spool};
 use self::store_failure::{RETRY_AFTER_S, STORE_PATIENCE, refuse};
 use self::suspects::Suspects;
@@ -60,7 +60,7 @@ pub struct Ingress {
     channels: HashMap<Box<str>, IngressChannel>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    seen: Seen,
+    seen: Arc<Seen>,
     room: BodyRoom,
     /// Headers in which some channel here expects a proof.
     proofs: Vec<HeaderName>,
@@ -83,6 +83,8 @@ pub struct Links {
     /// Takes webhooks that are passed by a store that is away.
     pub delivery: Arc<Delivery>,
     pub telemetry: Arc<Telemetry>,
+    /// What is surely taken.
+    pub seen: Arc<Seen>,
     /// Whose word about a client's address counts.
     pub proxies: Proxies,
 }
@@ -117,7 +119,7 @@ const UNKNOWN_WINDOW_MS: i64 = 60_000;
 
 impl Ingress {
     pub fn new(channels: &Channels, limits: &Limits, links: Links) -> Self {
-        let Links { store, clock, answers, spool, delivery, telemetry, proxies } = links;
+        let Links { store, clock, answers, spool, delivery, telemetry, seen, proxies } = links;
         let room = BodyRoom::new(limits.bodies_bytes);
         let ready = channels.iter().map(|Channel { settings: channel, provider, .. }| {
             let proxy_wait = (channel.mode == Mode::Proxy && channel.has_target())
@@ -153,7 +155,7 @@ impl Ingress {
             delivery,
             store,
             clock,
-            seen: Seen::new(limits.cache_keys),
+            seen,
             body_timeout: Duration::from_millis(limits.body_timeout_ms),
             answers,
             telemetry,

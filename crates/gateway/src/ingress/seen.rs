@@ -20,7 +20,7 @@ const COPIES_MAX: usize = 50_000;
 ///
 /// It holds with any number of instances: what one of them has not seen, it asks; and a key that was taken stays taken for its window,
 /// whoever took it.
-pub(super) struct Seen {
+pub struct Seen {
     shards: Vec<Mutex<Shard>>,
     /// Keys of one generation of a shard.
     generation: usize,
@@ -100,7 +100,7 @@ impl Shard {
 
 impl Seen {
     /// Of so many keys, rounded up to full generations; those of the last generation at least are known.
-    pub(super) fn new(keys: u64) -> Self {
+    pub(crate) fn new(keys: u64) -> Self {
         let seed = Seeded(rand::random());
         let shard = || Mutex::new(Shard { young: Keys::with_hasher(seed), old: Keys::with_hasher(seed) });
         let shards = (0..SHARDS).map(|_| shard()).collect();
@@ -139,7 +139,7 @@ impl Seen {
         self.hits.fetch_add(events as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> Memory {
         let held = |shard: &Mutex<Shard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             (shard.young.len() + shard.old.len()) as u64

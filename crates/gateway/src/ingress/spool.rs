@@ -35,7 +35,8 @@ const REDRIVE_MAX: usize = 1_000_000;
 /// The spool of one process, with a gate for each channel.
 pub struct Spool {
     store: Arc<dyn Store>,
-    gates: HashMap<Arc<str>, Arc<Gate>>,
+    /// One for each channel that ever spooled in this run.
+    gates: Mutex<HashMap<Arc<str>, Arc<Gate>>>,
 }
 
 impl Spool {
@@ -65,11 +66,23 @@ impl Spool {
                 );
             }
         }
-        Ok(Self { store, gates })
+        Ok(Self { store, gates: Mutex::new(gates) })
+    }
+
+    /// Makes gates for channels that spool from now on. They are shut at first: something of an earlier run may be there.
+    pub(crate) fn admit(&self, channels: impl Iterator<Item = Arc<str>>) {
+        let mut gates = self.gates();
+        for channel in channels {
+            gates.entry(channel).or_insert_with(|| Arc::new(Gate::new(true)));
+        }
     }
 
     pub(super) fn gate(&self, channel: &str) -> Option<Arc<Gate>> {
-        self.gates.get(channel).cloned()
+        self.gates().get(channel).cloned()
+    }
+
+    fn gates(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Gate>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a webhook at the end; it is on disk when this returns. False: it was there already.
@@ -106,12 +119,14 @@ impl Spool {
     /// What it holds of every channel that spools, or of which something is left.
     pub async fn counts(&self) -> Result<Vec<ChannelCounts>, StoreError> {
         let mut counts = self.store.stats().await?.channels;
-        counts.retain(|counts| waiting(counts) + counts.parked > 0 || self.gates.contains_key(counts.channel.as_str()));
-        for channel in self.gates.keys() {
+        let gates = self.gates();
+        counts.retain(|counts| waiting(counts) + counts.parked > 0 || gates.contains_key(counts.channel.as_str()));
+        for channel in gates.keys() {
             if !counts.iter().any(|counts| *counts.channel == **channel) {
                 counts.push(ChannelCounts { channel: channel.to_string(), ..ChannelCounts::default() });
             }
         }
+        drop(gates);
         counts.sort_by(|a, b| a.channel.cmp(&b.channel));
         Ok(counts)
     }
@@ -122,7 +137,7 @@ impl Spool {
 
     /// Forgets what has gone to the store, one step.
     pub async fn purge(&self) -> Result<Purged, StoreError> {
-        let retention: Vec<_> = self.gates.keys().map(|channel| (channel.to_string(), RETENTION_MS)).collect();
+        let retention: Vec<_> = self.gates().keys().map(|channel| (channel.to_string(), RETENTION_MS)).collect();
         self.store.purge(&retention, PURGE_STEP).await
     }
 }

@@ -100,6 +100,17 @@ impl Sender {
         Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default(), typing, outcomes })
     }
 
+    /// Goes on from the turns that the sender of an earlier config has given out: a reload is no burst.
+    #[must_use]
+    pub fn at_the_pace_of(mut self, before: &Sender) -> Self {
+        for (name, outlet) in &mut self.outlets {
+            if let Some(before) = before.outlets.get(name) {
+                outlet.pace.follow(&before.pace);
+            }
+        }
+        self
+    }
+
     /// The channels to lease, with slots, by the length of their leases: one loop for each length.
     pub fn loops(&self) -> HashMap<i64, Vec<(Arc<str>, usize)>> {
         let mut loops: HashMap<i64, Vec<_>> = HashMap::new();

@@ -3,7 +3,7 @@
 //! Kept per process: several instances that share an account each keep the pace for themselves.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::settings::Rate;
 
@@ -16,7 +16,8 @@ const CHATS_MAX: usize = 10_000;
 pub(super) struct Pace {
     account_rate: Rhythm,
     chat_rate: Rhythm,
-    state: Mutex<State>,
+    /// Shared with whoever kept the pace before.
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -66,7 +67,12 @@ impl Rhythm {
 
 impl Pace {
     pub(super) fn new(account_rate: Rate, chat_rate: Rate) -> Self {
-        Self { account_rate: Rhythm::of(account_rate), chat_rate: Rhythm::of(chat_rate), state: Mutex::default() }
+        Self { account_rate: Rhythm::of(account_rate), chat_rate: Rhythm::of(chat_rate), state: Arc::default() }
+    }
+
+    /// Goes on from the turns that another has given out.
+    pub(super) fn follow(&mut self, before: &Pace) {
+        self.state = Arc::clone(&before.state);
     }
 
     /// Gives the message a turn, if there is one soon.

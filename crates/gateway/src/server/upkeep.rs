@@ -1,6 +1,6 @@
 //! What must be done now and then: count copies, purge, measure. Never in the way of accept.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use hapax_store::clock::Clock;
@@ -8,6 +8,7 @@ use hapax_store::{MessageRow, OutboxQuery, OutboxState, Purged, Store, StoreErro
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{History, PurgeLog, purge_step};
+use crate::channels::Channels;
 use crate::ingress::Ingress;
 use crate::ingress::spool::Spool;
 use crate::telemetry::Telemetry;
@@ -26,17 +27,49 @@ const OUTBOX_LOOKED_AT: usize = 200;
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Upkeep {
-    pub(super) ingress: Arc<Ingress>,
+    pub(super) tended: Arc<Tended>,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) spool: Option<Arc<Spool>>,
     pub(super) purges: Arc<PurgeLog>,
     pub(super) history: Arc<History>,
+}
+
+/// What a reload replaces.
+pub(super) struct Tended(RwLock<Arc<Tends>>);
+
+pub(super) struct Tends {
+    pub(super) ingress: Arc<Ingress>,
     /// The channels that can send.
-    pub(super) sending: Vec<String>,
+    sending: Vec<String>,
     /// By channel.
-    pub(super) retention: Vec<(String, i64)>,
+    retention: Vec<(String, i64)>,
+}
+
+impl Tends {
+    pub(super) fn new(channels: &Channels, ingress: &Arc<Ingress>) -> Self {
+        let sending = channels.iter().filter(|channel| channel.sending.is_some());
+        Self {
+            ingress: Arc::clone(ingress),
+            sending: sending.map(|channel| channel.name().to_string()).collect(),
+            retention: channels.retention(),
+        }
+    }
+}
+
+impl Tended {
+    pub(super) fn new(tends: Tends) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Arc::new(tends))))
+    }
+
+    pub(super) fn now(&self) -> Arc<Tends> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn put(&self, tends: Tends) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tends);
+    }
 }
 
 impl Upkeep {
@@ -52,7 +85,7 @@ impl Upkeep {
         let mut health = Ok(());
         while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
             tick += 1;
-            this.ingress.flush_copies().await;
+            this.tended.now().ingress.flush_copies().await;
             this.history.collect().await;
             if tick % HISTORY_TICKS == 0 {
                 this.keep_history().await;
@@ -71,7 +104,7 @@ impl Upkeep {
                 stop_all.cancel();
             }
         }
-        this.ingress.flush_copies().await;
+        this.tended.now().ingress.flush_copies().await;
         this.keep_history().await;
         // It ends at its next pause; a panic in it has been reported already.
         let _ = purging.await;
@@ -85,7 +118,7 @@ impl Upkeep {
     }
 
     async fn measure(&self) {
-        self.telemetry.memory(self.ingress.memory());
+        self.telemetry.memory(self.tended.now().ingress.memory());
         self.telemetry.promise(&self.store.promise());
         if let Some(spool) = &self.spool {
             match spool.counts().await {
@@ -104,7 +137,7 @@ impl Upkeep {
 
     /// The age of the oldest message that is not in doubt, where anything waits at all.
     async fn measure_outbox(&self, anything: bool) {
-        for channel in &self.sending {
+        for channel in &self.tended.now().sending {
             let mut oldest_ms = None;
             // Most often the first is it; messages in doubt may stand before it.
             for limit in if anything { [1, OUTBOX_LOOKED_AT].as_slice() } else { &[] } {
@@ -141,9 +174,9 @@ impl Upkeep {
     }
 
     async fn purge_now_and_then(&self, stop: &CancellationToken) {
-        self.ingress.recount_suspects().await;
+        self.tended.now().ingress.recount_suspects().await;
         while stop.run_until_cancelled(tokio::time::sleep(TICK * PURGE_TICKS as u32)).await.is_some() {
-            self.ingress.recount_suspects().await;
+            self.tended.now().ingress.recount_suspects().await;
             self.purge_spool(stop).await;
             let (removed, ended) = self.purge_all(stop).await;
             self.telemetry.purged(removed);
@@ -159,7 +192,7 @@ impl Upkeep {
     async fn purge_all(&self, stop: &CancellationToken) -> (Purged, bool) {
         let mut all = Purged::default();
         loop {
-            match purge_step(&*self.store, &self.retention).await {
+            match purge_step(&*self.store, &self.tended.now().retention).await {
                 Ok(step) => all = all.and(step),
                 Err(error) => {
                     self.telemetry.store_unavailable("purge", &error);

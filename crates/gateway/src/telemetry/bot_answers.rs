@@ -39,6 +39,10 @@ impl BotAnswers {
         self.0.insert(event, Arc::new(answer));
     }
 
+    pub(super) fn forget(&self) {
+        self.0.invalidate_all();
+    }
+
     pub(super) fn get(&self, event: EventId) -> Option<Arc<BotAnswer>> {
         self.0.get(&event)
     }

@@ -15,7 +15,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
-/// Standard error for the log.
+/// Standard error for the log. What cannot be written there is lost, and nothing else: who logs does not fail over it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HarmlessStderr;
 
@@ -23,12 +23,13 @@ impl Write for HarmlessStderr {
     /// A line comes in one piece.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        io::stderr().write_all(harmless(&text).as_bytes())?;
+        let _ = io::stderr().write_all(harmless(&text).as_bytes());
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        let _ = io::stderr().flush();
+        Ok(())
     }
 }
 

@@ -25,6 +25,7 @@ pub mod harmless;
 pub mod names;
 mod outbox;
 mod process;
+mod reloads;
 mod resp;
 mod sending;
 mod sparse;
@@ -156,13 +157,16 @@ impl Telemetry {
         for counter in [names::ACCEPT_FAILED, names::SPANS_EXPORTED, names::SPANS_DROPPED] {
             self.counter(counter, &[]).increment(0);
         }
+        for outcome in ["applied", "refused"] {
+            self.counter(names::RELOADS, &[("outcome", outcome)]).increment(0);
+        }
         for outcome in ["taken", "failed"] {
             self.counter(names::NOTICES, &[("outcome", outcome)]).increment(0);
         }
         for outcome in ["made", "failed"] {
             self.counter(names::BACKUPS, &[("outcome", outcome)]).increment(0);
         }
-        for gauge in [names::PURGE_LAST_RUN, names::BACKUP_LAST] {
+        for gauge in [names::PURGE_LAST_RUN, names::BACKUP_LAST, names::CONFIG_READ, names::CONFIG_REFUSED] {
             self.gauge(gauge, &[]).set(0.0);
         }
         for promise in ["full", "degraded"] {
@@ -212,6 +216,11 @@ impl Telemetry {
     /// The meters of one of a channel's targets, made once. `account` names one that is not the channel's default.
     pub fn target(&self, channel: &str, account: Option<&str>) -> TargetTelemetry {
         TargetTelemetry::new(self, channel, account)
+    }
+
+    /// Nothing is remembered any more of what bots have said.
+    pub fn forget_answers(&self) {
+        self.bot_answers.forget();
     }
 
     /// What the bot said last to this event, as long as it is remembered.

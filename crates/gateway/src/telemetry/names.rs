@@ -113,6 +113,12 @@ pub const CONNECTIONS: &str = "hapax_connections";
 pub const PURGED_KEYS: &str = "hapax_purged_keys_total";
 pub const PURGED_EVENTS: &str = "hapax_purged_events_total";
 pub const PURGE_LAST_RUN: &str = "hapax_purge_last_run_timestamp_seconds";
+/// Times the config was read anew; label `outcome`.
+pub const RELOADS: &str = "hapax_reloads_total";
+/// When the config that is in force was read, by a start or a reload.
+pub const CONFIG_READ: &str = "hapax_config_read_timestamp_seconds";
+/// 1 while the last reload was refused: the file says something else than what is in force.
+pub const CONFIG_REFUSED: &str = "hapax_config_refused";
 /// Notices to `notify`; label `outcome`.
 pub const NOTICES: &str = "hapax_notices_total";
 /// Copies of the store; label `outcome`.
@@ -240,6 +246,7 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     (PURGED_EVENTS, "Events removed after their retention"),
     (SPANS_EXPORTED, "Spans that the collector of traces took"),
     (SPANS_DROPPED, "Spans that the collector of traces did not take, or that found no room to wait for it"),
+    (RELOADS, "Times the config was read anew, by how that ended"),
     (NOTICES, "Notices to `notify`, by whether they were taken"),
     (BACKUPS, "Copies of the store, by how they ended"),
 ];
@@ -250,6 +257,8 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     (OUTBOX_FULL, "Accounts whose outbox was found full, and from which nothing has left since"),
     (CONNECTIONS, "Open connections"),
     (PURGE_LAST_RUN, "When purge last came to its end"),
+    (CONFIG_READ, "When the config that is in force was read"),
+    (CONFIG_REFUSED, "1 while the last reload was refused, and the config of before is in force"),
     (BACKUP_LAST, "When the last whole backup was made; 0 while there is none of this run"),
     (SPOOL_ITEMS, "Webhooks in the spool"),
     (SPOOL_OLDEST_SECONDS, "Age of the oldest webhook in the spool"),

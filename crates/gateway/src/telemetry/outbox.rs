@@ -38,6 +38,14 @@ impl Telemetry {
         }
     }
 
+    /// There may be more room now.
+    pub(super) fn forget_full(&self) {
+        let mut full = self.full.full.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *full);
+        self.full.any.store(false, Ordering::Release);
+        before.iter().for_each(|(channel, _)| self.show_full(channel, &full));
+    }
+
     /// The channels with an account whose outbox is full.
     pub fn full_outboxes(&self) -> Vec<String> {
         let full = self.full.full.lock().unwrap_or_else(PoisonError::into_inner);

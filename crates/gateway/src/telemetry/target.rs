@@ -1,6 +1,7 @@
 //! The happenings at one target of a channel, with their meters made once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct TargetTelemetry {
     circuit_open: Gauge,
     open_since: Gauge,
     down: Arc<DownTargets>,
+    /// Another config is in force: whether it is dead is told by who calls it now.
+    retired: AtomicBool,
     bot_answers: Arc<BotAnswers>,
     troubles: Arc<TroubleCounts>,
     watch: Option<mpsc::Sender<Happening>>,
@@ -98,6 +101,17 @@ impl DownTargets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(Arc::clone(channel), target.cloned()));
     }
 
+    /// The targets are others now: who of them is dead is found out anew.
+    pub(super) fn forget(&self, telemetry: &Telemetry) {
+        let down = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for (channel, target) in down.into_keys() {
+            let mut labels = vec![("channel", &*channel)];
+            labels.extend(target.as_deref().map(|target| ("target", target)));
+            telemetry.gauge(names::CIRCUIT_OPEN, &labels).set(0.0);
+            telemetry.gauge(names::CIRCUIT_OPEN_SINCE, &labels).set(0.0);
+        }
+    }
+
     pub(super) fn list(&self) -> Vec<DownTarget> {
         let down = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = |((channel, target), down): (&TargetName, &Down)| DownTarget {
@@ -126,6 +140,7 @@ impl TargetTelemetry {
             circuit_open: telemetry.gauge(names::CIRCUIT_OPEN, &labels),
             open_since: telemetry.gauge(names::CIRCUIT_OPEN_SINCE, &labels),
             down: Arc::clone(&telemetry.down),
+            retired: AtomicBool::new(false),
             bot_answers: Arc::clone(&telemetry.bot_answers),
             troubles: Arc::clone(&telemetry.troubles),
             watch: telemetry.watch.clone(),
@@ -190,7 +205,15 @@ impl TargetTelemetry {
         );
     }
 
+    /// Says no more whether the target is dead.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
     pub fn circuit_opened(&self, wait_ms: i64, why: &str, now_ms: i64) {
+        if self.retired.load(Ordering::Acquire) {
+            return;
+        }
         self.counts.circuit_opened.increment(1);
         self.circuit_open.set(1.0);
         self.tally.stir();
@@ -209,10 +232,16 @@ impl TargetTelemetry {
 
     /// It was tried once more, and is as dead as before.
     pub fn still_down(&self, next_ms: i64, why: &str) {
+        if self.retired.load(Ordering::Acquire) {
+            return;
+        }
         self.down.still(&self.channel, self.target.as_ref(), next_ms, why);
     }
 
     pub fn circuit_closed(&self) {
+        if self.retired.load(Ordering::Acquire) {
+            return;
+        }
         self.circuit_open.set(0.0);
         self.tally.stir();
         self.open_since.set(0.0);

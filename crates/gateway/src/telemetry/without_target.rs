@@ -23,6 +23,11 @@ impl Telemetry {
         }
     }
 
+    /// They may have one now.
+    pub(super) fn forget_without_target(&self) {
+        self.without_target.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The channels with such an account.
     pub fn channels_without_target(&self) -> Vec<String> {
         let accounts = self.without_target.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -62,7 +62,7 @@ pub struct Web {
     pub hosts: Hosts,
     /// Whose word on `https` counts.
     pub proxies: Proxies,
-    pub live: LivePages,
+    pub live: Arc<LivePages>,
     /// What this server runs with, by the names of the config, without secrets.
     pub shown: Vec<(&'static str, String)>,
 }

@@ -68,7 +68,7 @@ pub(super) async fn enter(State(web): State<Arc<Web>>, request: Request) -> Resu
     };
     if let Some(caller) = web.api.auth.still_believes(&token.0).await {
         let from = peer.map(|peer| web.api.auth.origin(peer, &headers));
-        web.api.audit.note(&caller, from, "sign in", None, "ok".to_owned(), true).await;
+        web.api.audit.note(&caller.name, from, "sign in", None, "ok".to_owned(), true).await;
     }
     let cookie = session::open(&web, token, is_https(&web, &headers, peer)).await?;
     let mut response = Redirect::to(next).into_response();

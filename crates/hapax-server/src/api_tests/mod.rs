@@ -118,7 +118,8 @@ impl Fixture {
                 Default::default(),
             )),
             streams: Default::default(),
-            claims: hapax_gateway::api::ClaimDesk::new(config.claims),
+            claims: Arc::new(hapax_gateway::api::ClaimDesk::new(config.claims)),
+            reloads: hapax_gateway::server::Reloads::new().0,
             post: believed_by(channels.clone(), clock.clone()),
             channels,
         };

@@ -1,14 +1,16 @@
 //! `hapax import-seen`
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hapax::StoreUrl;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, in_path};
+use super::seen_source::{Entry, Source};
 use super::{Failure, Global, Output};
 
 /// Tell hapax which messages were handled before it was there
@@ -29,12 +31,15 @@ A line that says too little is named, and the others go on (exit code 1 at the
 end). Running it twice changes nothing more. The messages show as kept events
 without a body until the channel's `retention` is over.
 
+What a dedup of your own has in Redis or a database is read from there: the
+columns of a row, or what each `*` of the pattern stands for, are the parts.
+
 Examples:
   hapax import-seen --channel shop --account 106540352242922 ids.txt
-  redis-cli --scan --pattern 'seen:*' | sed 's/^seen://' |
-    hapax import-seen --channel shop --account 106540352242922 -
-  psql -AtF \"$(printf '\\t')\" -c 'SELECT account, message_id FROM seen' |
-    hapax import-seen --channel shop -")]
+  hapax import-seen --channel shop --redis redis://localhost
+      --pattern 'seen:*:*'
+  hapax import-seen --channel shop --sql postgres://me@localhost/bot
+      --query 'SELECT account, message_id FROM seen'")]
 pub struct ImportSeen {
     /// The channel
     #[arg(long, value_name = "NAME")]
@@ -48,9 +53,21 @@ pub struct ImportSeen {
     /// Slack's app id, or Shopify's topic, of all lines that name none
     #[arg(long, value_name = "SCOPE")]
     scope: Option<String>,
+    /// A Redis server that has the ids in the names of its keys
+    #[arg(long, value_name = "URL", value_parser = StoreUrl::read, requires = "pattern", conflicts_with_all = ["file", "sql"])]
+    redis: Option<StoreUrl>,
+    /// Which keys; each `*` stands for a part, the last for the id
+    #[arg(long, value_name = "PATTERN", requires = "redis")]
+    pattern: Option<String>,
+    /// A PostgreSQL or MySQL server that has the ids in a table
+    #[arg(long, value_name = "URL", value_parser = StoreUrl::read, requires = "query", conflicts_with = "file")]
+    sql: Option<StoreUrl>,
+    /// What to ask it; each column is a part, the last the id
+    #[arg(long, value_name = "QUERY", requires = "sql")]
+    query: Option<String>,
     /// The list; `-` is the standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present_any = ["redis", "sql"])]
+    file: Option<PathBuf>,
 }
 
 /// Lines of one call.
@@ -72,15 +89,17 @@ impl ImportSeen {
         let client = Client::open(global)?;
         let provider = self.provider(&client).await?;
         let path = format!("/v1/channels/{}/seen", in_path(&self.channel));
-        let input: Box<dyn BufRead> = match self.file == Path::new("-") {
-            true => Box::new(std::io::stdin().lock()),
-            false => Box::new(BufReader::new(File::open(&self.file).map_err(|why| self.unreadable(&why))?)),
-        };
+        let mut source = self.source()?;
         let bar = ProgressBar::new_spinner();
         let (mut sums, mut batch) = (Sums::default(), Vec::new());
-        for (number, line) in (1u64..).zip(input.split(b'\n')) {
-            let line = line.map_err(|why| self.unreadable(&why))?;
-            match self.read(&provider, &line) {
+        let mut number = 0;
+        while let Some(entry) = source.next().await? {
+            number += 1;
+            let seen = match entry {
+                Entry::Line(line) => self.read(&provider, &line),
+                Entry::Parts(parts) => self.read_parts(&provider, &parts),
+            };
+            match seen {
                 Ok(None) => {}
                 Ok(Some(seen)) => batch.push((number, seen)),
                 Err(why) => sums.refuse(number, &why, output),
@@ -104,6 +123,21 @@ impl ImportSeen {
         }
     }
 
+    fn source(&self) -> Result<Source, Failure> {
+        if let (Some(url), Some(pattern)) = (&self.redis, &self.pattern) {
+            return Source::keys(url.clone(), pattern);
+        }
+        if let (Some(url), Some(query)) = (&self.sql, &self.query) {
+            return Source::query(url.clone(), query.clone());
+        }
+        let file = self.file.as_deref().unwrap_or(Path::new("-"));
+        if file == Path::new("-") {
+            return Ok(Source::List(Box::new(BufReader::new(std::io::stdin()))));
+        }
+        let open = File::open(file).map_err(|why| Failure::plain(format!("{} cannot be read: {why}", file.display())))?;
+        Ok(Source::List(Box::new(BufReader::new(open))))
+    }
+
     async fn provider(&self, client: &Client) -> Result<String, Failure> {
         let list = client.get("/v1/channels", &[]).await?;
         let channels = list["channels"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -123,10 +157,25 @@ impl ImportSeen {
         if line.trim().is_empty() || line.starts_with('#') {
             return Ok(None);
         }
-        let mut seen = match line.starts_with('{') {
-            true => serde_json::from_str::<Map<String, Value>>(line).map_err(|why| format!("it is no JSON object: {why}"))?,
-            false => parts(provider, line)?,
-        };
+        match line.starts_with('{') {
+            true => self.whole(object(line)?),
+            false => self.whole(parts(provider, &line.split('\t').map(str::trim).collect::<Vec<_>>())?),
+        }
+    }
+
+    /// Reads what is told apart already. A single part may be an object, as in a list; nothing is a comment.
+    fn read_parts(&self, provider: &str, row: &[String]) -> Result<Option<Value>, String> {
+        if row.iter().map(String::len).sum::<usize>() > LINE_MAX_BYTES {
+            return Err(format!("it has more than {LINE_MAX_BYTES} bytes"));
+        }
+        match row {
+            [one] if one.starts_with('{') => self.whole(object(one)?),
+            row => self.whole(parts(provider, &row.iter().map(String::as_str).collect::<Vec<_>>())?),
+        }
+    }
+
+    /// Adds what all of them share.
+    fn whole(&self, mut seen: Map<String, Value>) -> Result<Option<Value>, String> {
         for (key, value) in [("account", &self.account), ("sender", &self.sender), ("scope", &self.scope)] {
             if let Some(value) = value {
                 seen.entry(key).or_insert_with(|| value.as_str().into());
@@ -170,10 +219,6 @@ impl ImportSeen {
         }
         Ok(())
     }
-
-    fn unreadable(&self, why: &std::io::Error) -> Failure {
-        Failure::plain(format!("{} cannot be read: {why}", self.file.display()))
-    }
 }
 
 impl Sums {
@@ -185,9 +230,12 @@ impl Sums {
     }
 }
 
-/// What stands between tabs: the last part is the id, those before it what the provider needs, in its order.
-fn parts(provider: &str, line: &str) -> Result<Map<String, Value>, String> {
-    let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|why| format!("it is no JSON object: {why}"))
+}
+
+/// The last part is the id, those before it what the provider needs, in its order.
+fn parts(provider: &str, parts: &[&str]) -> Result<Map<String, Value>, String> {
     let needs = hapax_providers::seen::needs(provider);
     let names: &[&str] = match parts.len() {
         1 => &["id"],
@@ -196,7 +244,7 @@ fn parts(provider: &str, line: &str) -> Result<Map<String, Value>, String> {
         2 if needs == ["id"] => &["account", "id"],
         many => return Err(format!("it has {many} parts; write the id alone, or {} with tabs between them", needs.join(", "))),
     };
-    Ok(names.iter().zip(&parts).map(|(name, part)| ((*name).to_owned(), (*part).into())).collect())
+    Ok(names.iter().zip(parts).map(|(name, part)| ((*name).to_owned(), (*part).into())).collect())
 }
 
 #[cfg(test)]
@@ -205,7 +253,8 @@ mod tests {
 
     fn list() -> ImportSeen {
         let (channel, account) = ("shop".to_owned(), Some("7".to_owned()));
-        ImportSeen { channel, account, sender: None, scope: None, file: "-".into() }
+        let (redis, pattern, sql, query) = (None, None, None, None);
+        ImportSeen { channel, account, sender: None, scope: None, redis, pattern, sql, query, file: None }
     }
 
     #[test]
@@ -223,5 +272,14 @@ mod tests {
             assert!(read("whatsapp", odd).is_err(), "{odd}");
         }
         assert!(list().read("whatsapp", b"\xff\xfe").is_err());
+    }
+
+    #[test]
+    fn a_row_is_parts_and_never_a_comment() {
+        let read = |row: &[&str]| list().read_parts("whatsapp", &row.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
+        assert_eq!(read(&["8", "wamid.1"]), Ok(Some(json!({"id": "wamid.1", "account": "8"}))));
+        assert_eq!(read(&["# wamid.1"]), Ok(Some(json!({"id": "# wamid.1", "account": "7"}))));
+        assert_eq!(read(&["{\"id\":\"wamid.1\"}"]), Ok(Some(json!({"id": "wamid.1", "account": "7"}))));
+        assert!(read(&["a", "b", "c", "d"]).is_err() && read(&[]).is_err());
     }
 }

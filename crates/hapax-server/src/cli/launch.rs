@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use hapax::StoreUrl;
 use hapax_domain::address::hide_userinfo;
-use hapax_gateway::server::{Listeners, Server, StartError};
+use hapax_gateway::server::{Listeners, LoadSettings, Reloads, Server, StartError};
 use hapax_gateway::settings::Channel;
 use hapax_gateway::telemetry::Telemetry;
 use hapax_gateway::telemetry::harmless::HarmlessStderr;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::reachable;
 use super::output::printable;
-use super::signals::StopSignals;
+use super::signals::{StopSignals, tell_service_manager};
 use super::sockets::Sockets;
 use super::{DEFAULT_FILE, Failure, Global, Output, json_lines, load_config, sources, write_starter};
 use crate::config::{self, Config, Flags};
@@ -102,6 +102,15 @@ impl Launch {
         let listeners = Listeners { public, admin, dropin, resp };
         let (public, admin, dropin, resp) = (at, admin_at, dropin_at, resp_at);
         Ok(Self { server, config, listeners, public, admin, dropin, resp, open_files, token_file, sign_in })
+    }
+
+    /// Sets who reads the config anew.
+    pub(super) fn reloading_with(self, load: LoadSettings) -> Self {
+        Self { server: self.server.with_loader(load), ..self }
+    }
+
+    pub(super) fn reloads(&self) -> Reloads {
+        self.server.reloads()
     }
 
     /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
@@ -253,13 +262,6 @@ pub(super) async fn serve_until_told(launch: Launch, mut signals: StopSignals) -
         }
     });
     launch.run(stop).await
-}
-
-/// Says how far we are, where somebody asked for it (`Type=notify`).
-fn tell_service_manager(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager could not be told; it may believe that hapax did not start");
-    }
 }
 
 /// What to send to see it work: a message that people know, to a channel that there is.

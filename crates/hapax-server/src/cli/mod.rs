@@ -20,6 +20,7 @@ mod event_arg;
 mod events;
 mod export;
 mod failure;
+mod forget;
 mod import;
 mod import_seen;
 mod inbox;
@@ -37,8 +38,10 @@ mod output;
 mod purge;
 mod ready;
 mod redrive;
+mod reload;
 mod replay;
 mod restore;
+mod seen_source;
 mod send;
 mod serve;
 mod shadow;
@@ -141,6 +144,8 @@ pub enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Purge(purge::Purge),
+    Reload(reload::Reload),
+    Forget(forget::ForgetContact),
     Token(token::Token),
     Audit(audit::Audit),
     Backup(backup::Backup),
@@ -185,6 +190,8 @@ impl Command {
             Command::Stats(command) => command.run(global, output).await,
             Command::Top(command) => command.run(global, output).await,
             Command::Purge(command) => command.run(global, output).await,
+            Command::Reload(command) => command.run(global, output).await,
+            Command::Forget(command) => command.run(global, output).await,
             Command::Token(command) => command.run(global, output).await,
             Command::Audit(command) => command.run(global, output).await,
             Command::Backup(command) => command.run(global, output).await,

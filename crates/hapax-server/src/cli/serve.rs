@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use clap::Args;
+use hapax_gateway::server::LoadSettings;
 use hapax_gateway::telemetry::Telemetry;
 
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
 use super::signals::StopSignals;
-use super::{Failure, Global, Output, json_lines, sources};
+use super::{Failure, Global, Output, json_lines, reload, sources};
 use crate::config::{Config, Flags};
 
 /// Take webhooks in and deliver them, until stopped
@@ -16,7 +17,7 @@ use crate::config::{Config, Flags};
 Without a config file one is written: hapax.toml, with one channel per provider
 and fresh secrets. Events are kept in hapax.db. SIGTERM and Ctrl-C stop it
 cleanly: deliveries under way get time to end (`stop_grace`, 30 s in all), the
-rest is handed back.
+rest is handed back. SIGHUP has the config read anew, like `hapax reload`.
 
 Examples:
   hapax serve
@@ -33,7 +34,7 @@ pub struct Serve {
 impl Serve {
     pub(super) async fn run(self, global: &Global, output: &Output) -> Result<(), Failure> {
         let flags = Flags { listen: self.listen, store: self.store, admin_token: sources::token_flag(global)? };
-        let prepared = prepare(global, flags);
+        let prepared = prepare(global, flags.clone());
         if prepared.is_err() && json_lines::are_asked_for(global) {
             json_lines::begin();
         }
@@ -42,14 +43,22 @@ impl Serve {
             json_lines::begin();
         }
         start_logs(&config.log.filter, config.log.json)?;
-        run(config, global.config.as_deref(), written.as_deref(), output).await
+        let load = reload::loader(global.clone(), flags, config.clone())?;
+        run(config, global.config.as_deref(), written.as_deref(), load, output).await
     }
 }
 
-/// Serves a checked config. `written` names the config file when it was made just now.
-pub(super) async fn run(config: Config, file: Option<&Path>, written: Option<&str>, output: &Output) -> Result<(), Failure> {
-    let launch = Launch::open(config, Telemetry::new(), file).await?;
+/// Serves a checked config. `written` names the config file when it was made just now; `load` reads it anew.
+pub(super) async fn run(
+    config: Config,
+    file: Option<&Path>,
+    written: Option<&str>,
+    load: LoadSettings,
+    output: &Output,
+) -> Result<(), Failure> {
+    let launch = Launch::open(config, Telemetry::new(), file).await?.reloading_with(load);
     let signals = StopSignals::hear()?;
+    signals.reload_on_hangup(launch.reloads())?;
     launch.banner(written, None, output);
     serve_until_told(launch, signals).await
 }

@@ -1,5 +1,6 @@
 //! Puts the layers on top of each other and reads the whole config from them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,6 +107,21 @@ pub fn load_admin(sources: &Sources<'_>) -> Result<Admin, Mistakes> {
         Some(address) if mistakes.is_empty() => Ok(Admin { address, token, store }),
         _ => Err(mistakes.settle()),
     }
+}
+
+/// Tells the channels of two configs apart, secrets included, without showing any: a hash of all that each is told.
+pub fn channel_fingerprints(sources: &Sources<'_>) -> BTreeMap<String, [u8; 32]> {
+    let mut ignored = Mistakes::default();
+    let layers = Layers::read(sources, &mut ignored);
+    let Some(Node::Table(channels)) = layers.file.get("channel").map(|entry| &entry.node) else { return BTreeMap::new() };
+    let defaults = layers.section("defaults", &mut ignored);
+    let fingerprint = |(name, entry): (&String, &Entry)| {
+        let mut hasher = blake3::Hasher::new();
+        tree::hash(&entry.node, &mut hasher);
+        defaults.iter().for_each(|(_, table)| tree::hash(&Node::Table((*table).clone()), &mut hasher));
+        (name.clone(), *hasher.finalize().as_bytes())
+    };
+    channels.iter().map(fingerprint).collect()
 }
 
 struct Layers {

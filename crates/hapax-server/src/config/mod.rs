@@ -11,6 +11,7 @@ mod load;
 mod mistake;
 mod notify;
 mod otel;
+mod reload;
 mod resp;
 mod secret;
 mod section;
@@ -33,8 +34,9 @@ use secrecy::SecretString;
 mod tests;
 
 pub use channel::{provider_names, usual_window_ms};
-pub use load::{Admin, Flags, SourceFile, Sources, load, load_admin};
+pub use load::{Admin, Flags, SourceFile, Sources, channel_fingerprints, load, load_admin};
 pub use mistake::{Mistake, Mistakes, Origin};
+pub use reload::differences;
 pub use resp::{Resp, RespTls};
 pub use starter::starter;
 pub use tree::Environment;

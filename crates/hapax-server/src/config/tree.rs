@@ -67,6 +67,33 @@ impl Environment<'_> {
     }
 }
 
+/// Feeds all that a node says, and not where it stands; parts are told apart by their lengths.
+pub(super) fn hash(node: &Node, hasher: &mut blake3::Hasher) {
+    let mut part = |kind: u8, bytes: &[u8]| {
+        hasher.update(&[kind]);
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    match node {
+        Node::Text(text) => part(0, text.as_bytes()),
+        Node::Whole(whole) => part(1, &whole.to_le_bytes()),
+        Node::Truth(truth) => part(2, &[u8::from(*truth)]),
+        Node::List(list) => {
+            part(3, &(list.len() as u64).to_le_bytes());
+            list.iter().for_each(|entry| hash(&entry.node, hasher));
+        }
+        Node::Table(table) => {
+            part(4, &(table.len() as u64).to_le_bytes());
+            for (key, entry) in table {
+                hash(&Node::Text(key.clone()), hasher);
+                hash(&entry.node, hasher);
+            }
+        }
+        Node::Odd(what) => part(5, what.as_bytes()),
+        Node::Broken => part(6, &[]),
+    }
+}
+
 /// Reads a file into a tree. What cannot be read is a mistake; the rest is still looked at.
 pub(super) fn read(name: &Arc<str>, text: &str, env: &Environment<'_>, mistakes: &mut Mistakes) -> Table {
     let reader = Reader { name, text, env };

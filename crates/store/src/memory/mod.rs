@@ -19,9 +19,9 @@ use state::{State, lane_number};
 use tokio::sync::Notify;
 
 use super::{
-    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, NewMessage, Outbox, OutboxLease,
-    OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError, Submitted,
-    Upkeep,
+    Accepted, Arrival, Changed, Copies, Forget, Forgotten, Inbox, InboxLease, LaneRef, LeaseRequest, NewMessage, Outbox,
+    OutboxLease, OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError,
+    Submitted, Upkeep,
 };
 use crate::clock::Clock;
 use crate::pieces::Piece;
@@ -204,6 +204,10 @@ impl Pieces for MemoryStore {
 impl Upkeep for MemoryStore {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         Ok(self.lock().purge(retention, max, self.now()))
+    }
+
+    async fn forget(&self, what: Forget) -> Result<Forgotten, StoreError> {
+        Ok(self.lock().forget(what))
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -468,6 +468,16 @@ impl Outbox {
         self.provider_ids.retain(|_, id| !gone.contains(id));
     }
 
+    /// Takes the words out of one that has ended; `false`: it has not.
+    pub(super) fn forget(&mut self, id: MessageId) -> Option<bool> {
+        let message = self.messages.get_mut(&id)?;
+        if message.state.place.is_some() {
+            return Some(false);
+        }
+        (message.new.text, message.new.payload) = (None, bytes::Bytes::new());
+        Some(true)
+    }
+
     pub(super) fn holds(&self, id: MessageId) -> bool {
         self.messages.contains_key(&id)
     }

@@ -1,5 +1,6 @@
 //! The model's data and its whole steps.
 
+mod forget;
 mod redrive;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

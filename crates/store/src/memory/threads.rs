@@ -112,6 +112,13 @@ impl Threads {
         row.unread += u64::from(said.direction == Direction::In);
     }
 
+    pub(super) fn forget_words(&mut self, id: &ThreadId) {
+        let found = self.find(id);
+        if let Some(row) = self.rows.get_mut(&found) {
+            row.last_text = None;
+        }
+    }
+
     /// Removes threads that are `old`, by channel and time of their last words, once nothing of them `is_there` any more; of the others that
     /// are old, the last words, when what said them is gone.
     pub(super) fn purge(&mut self, old: impl Fn(&str, i64) -> bool, is_there: impl Fn(EntryId) -> bool) {

@@ -330,6 +330,10 @@ pub struct Changes {
     pub replays: Vec<(u64, u32)>,
     /// With their attempts, answers and copies.
     pub gone_events: Vec<EventRec>,
+    /// Events that lose their texts, and the answers to them.
+    pub forgotten_events: Vec<u64>,
+    /// All events of webhooks that lose their headers and bodies: those that carry them, and those that came with them.
+    pub forgotten_bodies: Vec<EventRec>,
     pub new_items: Vec<ItemRec>,
     pub items: Vec<ItemRec>,
     pub gone_items: Vec<u64>,
@@ -350,6 +354,8 @@ pub struct Changes {
     pub new_messages: Vec<MessageRec>,
     /// Only `home`, `provider_id`, `steps`, `why` and `past` have changed.
     pub messages: Vec<MessageRec>,
+    /// Messages that lose their texts and payloads.
+    pub forgotten_messages: Vec<MessageRec>,
     /// With their attempts.
     pub gone_messages: Vec<u64>,
     pub new_outs: Vec<OutRec>,

@@ -25,6 +25,7 @@ mod outbox;
 mod submit;
 
 mod admin;
+mod forget;
 mod purge;
 
 mod moving;

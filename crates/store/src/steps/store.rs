@@ -12,6 +12,7 @@ use super::accept::AcceptAll;
 use super::admin::{ChangeMessage, MarkRead, RedriveParked, Replay};
 use super::claims::{Asks, ClaimAll, ClaimRoom};
 use super::engine::{Engine, Pool};
+use super::forget::forget;
 use super::lease::{Extend, LeaseInbox};
 use super::outbox::{BeginAll, LeaseOutbox, SendEnded, SettleOutbox};
 use super::purge::{Cursors, purge};
@@ -22,9 +23,9 @@ use super::submit::{Asked, SubmitAll};
 use crate::pieces::Piece;
 use crate::registers;
 use crate::{
-    Accepted, Arrival, Changed, Copies, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox, OutboxLease,
-    OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError, Submitted,
-    Upkeep,
+    Accepted, Arrival, Changed, Copies, Forget, Forgotten, Inbox, InboxLease, LaneRef, LeaseRequest, Moving, NewMessage, Outbox,
+    OutboxLease, OutboxLeaseRequest, Outcome, Pieces, Promise, Purged, Redrive, Registers, SendOutcome, Settled, StoreError,
+    Submitted, Upkeep,
 };
 
 /// A store on a server. Any number of instances may share its data.
@@ -250,6 +251,10 @@ impl<E: Engine> Pieces for ServerStore<E> {
 impl<E: Engine> Upkeep for ServerStore<E> {
     async fn purge(&self, retention: &[(String, i64)], max: usize) -> Result<Purged, StoreError> {
         purge(&*self.engine, &self.cursors, retention, max).await
+    }
+
+    async fn forget(&self, what: Forget) -> Result<Forgotten, StoreError> {
+        forget(&*self.engine, what).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -8,7 +8,6 @@ use hapax_store::clock::Clock;
 use hapax_store::{Store, StoreError, in_time};
 use serde::{Deserialize, Serialize};
 
-use super::super::Caller;
 use super::super::changing::{Marks, change};
 use super::address;
 use crate::telemetry::Telemetry;
@@ -22,6 +21,8 @@ const FIELD_MAX_CHARS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The register that tells which segment is written now.
 const HEAD: &str = "audit";
+/// In place of whom something was done to, once he was forgotten.
+const FORGOTTEN: &str = "(forgotten)";
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Deed {
@@ -55,10 +56,10 @@ impl Audit {
     }
 
     /// Writes down that somebody has done something. What cannot be written is in the log alone: it was done all the same.
-    pub async fn note(&self, by: &Caller, from: Option<IpAddr>, action: &str, target: Option<String>, result: String, ok: bool) {
+    pub async fn note(&self, by: &str, from: Option<IpAddr>, action: &str, target: Option<String>, result: String, ok: bool) {
         let deed = Deed {
             at_ms: self.clock.now_ms(),
-            by: short(by.name.to_string()),
+            by: short(by.to_owned()),
             from: address(from),
             action: short(action.to_owned()),
             target: target.map(short),
@@ -93,6 +94,25 @@ impl Audit {
                 let kept = self.store.amend(&name(old), None, None, None).await?;
                 self.store.amend(&name(old), kept.as_deref(), None, None).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes somebody out of what things were done to: his name is part of the names of his threads.
+    pub async fn forget(&self, contact: &str) -> Result<(), StoreError> {
+        let head = self.head().await?;
+        for nth in (head + 1).saturating_sub(KEPT / IN_SEGMENT)..=head {
+            let text = self.store.amend(&name(nth), None, None, None).await?;
+            let is_named = |deed: &Deed| deed.target.as_ref().is_some_and(|target| target.contains(contact));
+            if !read(text.as_deref()).iter().any(is_named) {
+                continue;
+            }
+            change(&*self.store, &name(nth), KEEP_MS, |there| {
+                let mut deeds = read(there);
+                deeds.iter_mut().filter(|deed| is_named(deed)).for_each(|deed| deed.target = Some(FORGOTTEN.to_owned()));
+                serde_json::to_string(&Segment { mark: self.marks.next(), deeds }).unwrap_or_default()
+            })
+            .await?;
         }
         Ok(())
     }
@@ -153,8 +173,6 @@ mod tests {
     use hapax_store::clock::SystemClock;
     use hapax_store::memory::MemoryStore;
 
-    use crate::api::TokenHash;
-
     #[tokio::test]
     async fn the_newest_are_kept_whoever_wrote_them_and_read_page_by_page() {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -163,10 +181,9 @@ mod tests {
         let (one, two) = (audit(1), audit(2));
         let all = KEPT + 3 * IN_SEGMENT;
         for number in (0..all).step_by(2) {
-            let by = Caller::operator(TokenHash([0; 32]));
             let target = |number: u64| Some(number.to_string());
-            let first = one.note(&by, None, "replay", target(number), "ok".to_owned(), true);
-            tokio::join!(first, two.note(&by, None, "replay", target(number + 1), "ok".to_owned(), true));
+            let first = one.note("admin", None, "replay", target(number), "ok".to_owned(), true);
+            tokio::join!(first, two.note("admin", None, "replay", target(number + 1), "ok".to_owned(), true));
         }
         let (mut read, mut before) = (Vec::new(), None);
         loop {

@@ -1,0 +1,218 @@
+//! `/v1/forget`: what one contact has said, and was told, loses its words. Keys stay.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
+use hapax_domain::limits::PAGE_MAX;
+use hapax_domain::{EventId, Kind, MessageId, ThreadId};
+use hapax_store::{EntryId, EventQuery, Forget, Forgotten, Reason, StoreError, ThreadQuery};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::audit::Noted;
+use super::{Api, Caller, Code, Problem};
+
+/// One call takes about so long; who is told of more asks again.
+const BUDGET: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskForget {
+    /// The peer, by any name: a phone number, a LID, a chat.
+    contact: String,
+    /// Only of this account; without it, of all.
+    account: Option<String>,
+    /// Where to go on: the `next` of the answer before.
+    next: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Forgotten)]
+pub(super) struct Done {
+    /// Threads of the contact.
+    threads: usize,
+    /// Events that have no words now.
+    events: u64,
+    /// Messages that have no words now.
+    messages: u64,
+    /// Events and messages that are not over yet, and keep their words: ask again when they are.
+    open: u64,
+    /// There is more: ask again with this.
+    next: Option<String>,
+}
+
+/// How far it is.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Walk {
+    /// All threads were looked at.
+    searched: bool,
+    last_thread: Option<(i64, String)>,
+    threads: Vec<String>,
+    /// The first of them that is not done, the first of its names, and where its list goes on.
+    thread: usize,
+    name: usize,
+    event: Option<String>,
+    entry: Option<String>,
+    forgotten: (u64, u64, u64),
+}
+
+/// Takes the words out of all that a contact has said and was told, and that is over.
+#[utoipa::path(
+    post,
+    path = "/forget",
+    operation_id = "forget",
+    tag = "upkeep",
+    request_body = AskForget,
+    responses((status = 200, description = "What has no words now", body = Done)),
+)]
+pub(super) async fn forget(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    ask: Result<Json<AskForget>, JsonRejection>,
+) -> Result<(Extension<Noted>, Json<Done>), Problem> {
+    caller.need_all_channels()?;
+    let Json(ask) = ask?;
+    if ask.contact.is_empty() {
+        return Err(Problem::new(Code::InvalidRequest, "`contact` is empty; name a peer, as `hapax threads` shows it"));
+    }
+    let bad = |_| Problem::new(Code::InvalidCursor, "`next` is not from an answer of this");
+    let mut walk: Walk = ask.next.as_deref().map(serde_json::from_str).transpose().map_err(bad)?.unwrap_or_default();
+    let until = Instant::now() + BUDGET;
+    let mut more = true;
+    while more && Instant::now() < until {
+        more = step(&api, &ask, &mut walk).await?;
+    }
+    if !more {
+        api.telemetry.forget_answers();
+        api.audit.forget(&ask.contact).await?;
+    }
+    let (events, messages, open) = walk.forgotten;
+    let next = if more { serde_json::to_string(&walk).ok() } else { None };
+    let result = format!("{events} events, {messages} messages, {open} open");
+    // Whose words went is not written down again.
+    let noted = Noted { target: None, result: Some(result), ..Noted::default() };
+    Ok((Extension(noted), Json(Done { threads: walk.threads.len(), events, messages, open, next })))
+}
+
+/// Takes one page of something; false at the end.
+async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Problem> {
+    if !walk.searched {
+        search(api, ask, walk).await?;
+        return Ok(true);
+    }
+    let Some(thread) = walk.threads.get(walk.thread) else { return Ok(false) };
+    let thread: ThreadId = thread.parse().map_err(|_| Problem::new(Code::InvalidCursor, "`next` names no thread"))?;
+    let row = api.store.thread(&thread).await?;
+    let names: Vec<String> = match &row {
+        Some(row) => std::iter::once(row.id.peer.clone()).chain(row.aliases.iter().cloned()).collect(),
+        None => vec![thread.peer.clone()],
+    };
+    if let Some(name) = names.get(walk.name) {
+        let spelt = ThreadId { account: thread.account.clone(), peer: name.clone() };
+        let (done, next) = forget_events(api, spelt, walk.event.take()).await?;
+        add(walk, done);
+        walk.name += usize::from(next.is_none());
+        walk.event = next;
+        return Ok(true);
+    }
+    let (done, next) = forget_messages(api, &thread, walk.entry.take()).await?;
+    add(walk, done);
+    if next.is_none() {
+        api.store.forget(Forget { threads: vec![thread], ..Forget::default() }).await?;
+        (walk.thread, walk.name) = (walk.thread + 1, 0);
+    }
+    walk.entry = next;
+    Ok(true)
+}
+
+fn add(walk: &mut Walk, done: Forgotten) {
+    let (events, messages, open) = walk.forgotten;
+    walk.forgotten = (events + done.events, messages + done.messages, open + done.open);
+}
+
+/// Looks through one page of threads for those of the contact.
+async fn search(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<(), StoreError> {
+    let before = walk.last_thread.take().and_then(|(at_ms, id)| Some((at_ms, id.parse().ok()?)));
+    let query = ThreadQuery { account: ask.account.clone(), before, limit: PAGE_MAX, ..ThreadQuery::default() };
+    let page = api.store.threads(query).await?;
+    let is_his = |name: &String| *name == ask.contact;
+    let his = page.rows.iter().filter(|row| is_his(&row.id.peer) || row.aliases.iter().any(is_his));
+    walk.threads.extend(his.map(|row| row.id.to_string()));
+    walk.last_thread = page.next(|row| (row.last_ms, row.id.to_string()));
+    walk.searched = walk.last_thread.is_none();
+    // Somebody who never said anything may still stand in events: reactions, statuses.
+    if let Some(account) = ask.account.as_ref().filter(|_| walk.searched && walk.threads.is_empty()) {
+        walk.threads.push(ThreadId { account: account.clone(), peer: ask.contact.clone() }.to_string());
+    }
+    Ok(())
+}
+
+async fn forget_events(api: &Api, spelt: ThreadId, before: Option<String>) -> Result<(Forgotten, Option<String>), StoreError> {
+    let before = before.and_then(|id| id.parse().ok());
+    let query = EventQuery { thread: Some(spelt), before, limit: PAGE_MAX, ..EventQuery::default() };
+    let page = api.store.events(query).await?;
+    let mut events: Vec<EventId> = page.rows.iter().map(|row| row.id).collect();
+    let mut firsts = BTreeSet::new();
+    for row in &page.rows {
+        let detail = api.store.event(row.id).await?;
+        if let Some(kept) = detail.and_then(|detail| detail.copies?.kept) {
+            events.push(kept);
+            firsts.insert((row.channel.clone(), row.id));
+        }
+    }
+    if !firsts.is_empty() {
+        events.extend(kept_beside(api, &firsts).await?);
+    }
+    let done = api.store.forget(Forget { events, ..Forget::default() }).await?;
+    Ok((done, page.next(|row| row.id.to_string())))
+}
+
+/// All that was kept beside these events: other contents under their keys, replies that were not sent.
+async fn kept_beside(api: &Api, firsts: &BTreeSet<(String, EventId)>) -> Result<Vec<EventId>, StoreError> {
+    let channels: BTreeSet<&String> = firsts.iter().map(|(channel, _)| channel).collect();
+    let mut found = Vec::new();
+    for channel in channels {
+        let mut before = None;
+        loop {
+            let query =
+                EventQuery { channel: Some(channel.clone()), kind: Some(Kind::Notice), before, limit: PAGE_MAX, thread: None };
+            let page = api.store.events(query).await?;
+            let of = |id: &str| Reason::of_shown(id).is_some_and(|(_, first)| firsts.contains(&(channel.clone(), first)));
+            found.extend(page.rows.iter().filter(|row| of(&row.provider_id)).map(|row| row.id));
+            before = page.next(|row| row.id);
+            if before.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn forget_messages(
+    api: &Api,
+    thread: &ThreadId,
+    before: Option<String>,
+) -> Result<(Forgotten, Option<String>), StoreError> {
+    let before = before.and_then(|id| read_entry(&id));
+    let page = api.store.thread_messages(thread, before, PAGE_MAX).await?;
+    let out = |id: &EntryId| match id {
+        EntryId::Message(id) => Some(*id),
+        EntryId::Event(_) => None,
+    };
+    let messages: Vec<MessageId> = page.rows.iter().filter_map(|row| out(&row.id)).collect();
+    let done = api.store.forget(Forget { messages, ..Forget::default() }).await?;
+    let next = page.next(|row| match row.id {
+        EntryId::Event(id) => id.to_string(),
+        EntryId::Message(id) => id.to_string(),
+    });
+    Ok((done, next))
+}
+
+fn read_entry(id: &str) -> Option<EntryId> {
+    id.parse().ok().map(EntryId::Event).or_else(|| id.parse().ok().map(EntryId::Message))
+}
