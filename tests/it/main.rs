@@ -10,6 +10,7 @@ mod bad_input;
 mod batches;
 mod being_told;
 mod browser;
+mod bulk_pages;
 mod chat_pages;
 mod claims;
 mod clocks;

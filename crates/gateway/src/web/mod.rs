@@ -10,6 +10,7 @@ mod assets;
 mod audit;
 mod audited;
 mod bubbles;
+mod bulk;
 mod channels;
 mod charts;
 mod claims;
@@ -102,6 +103,7 @@ fn talks() -> Router<Arc<Web>> {
         .route("/threads/{id}/read", post(thread::read))
         .route("/messages/{id}/{verb}", post(thread::message))
         .route("/outbox", get(outbox::list))
+        .route("/outbox/{verb}", post(outbox::bulk))
 }
 
 /// What people see to, and set.
@@ -111,7 +113,10 @@ fn desks() -> Router<Arc<Web>> {
         .route("/parked/redrive", post(parked::redrive))
         .route("/claims", get(claims::list))
         .route("/claims/delete", post(claims::delete))
+        .route("/claims/end", post(claims::end))
+        .route("/claims/all/{verb}", post(claims::bulk))
         .route("/accounts", get(accounts::list))
+        .route("/accounts/resume", post(accounts::resume_all))
         .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
         .route("/channels", get(channels::list))
         .route("/channels/{name}", get(channels::show))
