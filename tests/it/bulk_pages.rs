@@ -1,57 +1,19 @@
 //! What people do to many rows at once on the pages, without a script: the page says before how many, and does no more.
 
 use hapax_testkit::fake_bot::{FakeBot, Say};
-use hapax_testkit::fake_provider::Play;
 use serde_json::json;
 
 use crate::chat_pages::{Browser, TOKEN};
-use crate::phones::{ACCOUNT, OTHER_ACCOUNT, Phones, sending, submit};
+use crate::phones::{ACCOUNT, OTHER_ACCOUNT, Phones, sending};
 use crate::rig::{Opened, Rig, channel, eventually, text};
 
 on_every_store! {
-    messages_in_doubt_are_sent_once_more_and_given_up_together
     parked_items_that_match_go_back_together
     claims_are_released_and_deleted_one_by_one_and_together
     accounts_send_again_together
 }
 
 const LATER: &str = "99999999999999";
-
-async fn messages_in_doubt_are_sent_once_more_and_given_up_together(opened: Opened) {
-    let phones = Phones::start(|asked| if asked.number < 6 { Play::ActThenCut } else { Play::Act }).await;
-    let rig = Rig::start(opened, vec![sending("shop", None, &phones)]).await;
-    for peer in ["5511", "5522", "5533"] {
-        submit(&rig.store, ACCOUNT, peer, "did it go?").await;
-    }
-    let browser = Browser::sign_in(&rig, TOKEN).await;
-    let offers = async |words: &str| eventually(words, async || browser.see("/outbox").await.html.contains(words)).await;
-    offers("Send once more 3").await;
-    offers("Give up 3").await;
-    let early = browser.post("/outbox/retry", &[("q", ""), ("until", "1")]).await;
-    assert_eq!((early.status, early.location.as_str()), (303, "/outbox"), "{}", early.html);
-    let none = browser.post("/outbox/retry", &[("q", "to:nobody"), ("until", LATER)]).await;
-    assert!((400..500).contains(&none.status), "{}", none.html);
-    assert_eq!(phones.reached().len(), 3, "what came after the page was made is not meant");
-
-    browser.post("/outbox/retry", &[("q", "state:unknown"), ("until", LATER)]).await;
-    eventually("all went once more", async || phones.reached().len() == 6).await;
-    offers("Send once more 3").await;
-    browser.post("/outbox/cancel", &[("q", "channel:shop"), ("until", LATER)]).await;
-    offers("Nothing waits to be sent").await;
-    assert_eq!(browser.post("/outbox/forget", &[("until", LATER)]).await.status, 404);
-    let audit = browser.see("/audit").await.html;
-    for words in ["outbox retry", "3 messages are in line once more.", "outbox cancel", "3 messages are given up."] {
-        assert!(audit.contains(words), "{words}: {audit}");
-    }
-    let made = browser.post("/tokens", &[("name", "looker"), ("scope_read", "1")]).await;
-    let token = made.html.split("data-copy=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a token").to_owned();
-    let looker = Browser::sign_in(&rig, &token).await;
-    for path in ["/outbox/cancel", "/claims/all/delete", "/claims/end", "/accounts/resume", "/parked/redrive"] {
-        let fields = [("q", ""), ("key", "k"), ("scope", "s"), ("until", LATER)];
-        assert_eq!(looker.post(path, &fields).await.status, 403, "{path}");
-    }
-    rig.stop().await;
-}
 
 async fn parked_items_that_match_go_back_together(opened: Opened) {
     let bot = FakeBot::start(|call| Say::Status(if call.attempt() == 1 { 404 } else { 200 })).await.expect("a bot");

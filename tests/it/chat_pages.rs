@@ -43,6 +43,11 @@ impl<'r> Browser<'r> {
         browser
     }
 
+    /// The same browser in front of another instance.
+    pub(crate) fn at<'o>(&self, rig: &'o Rig) -> Browser<'o> {
+        Browser { rig, client: self.client.clone(), cookie: self.cookie.clone() }
+    }
+
     pub(crate) async fn see(&self, path: &str) -> Seen {
         Self::seen(self.client.get(self.rig.url(path)).header("cookie", &self.cookie)).await
     }

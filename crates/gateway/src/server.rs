@@ -43,7 +43,7 @@ use crate::takeover::{TakeoverStore, Takeovers};
 use crate::telemetry::Telemetry;
 use crate::telemetry::traces::Traces;
 use crate::typing::Typing;
-use crate::web::{Hosts, LivePages, Web};
+use crate::web::{ConfigFile, Hosts, LivePages, Web};
 use crate::worker::{self, Plan, Work};
 
 /// Why the server could not start, or go on.
@@ -91,6 +91,7 @@ pub struct Server {
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     token: AdminToken,
+    config_file: Option<Arc<dyn ConfigFile>>,
     stop_grace: Duration,
 }
 
@@ -112,7 +113,19 @@ impl Server {
         let (channels, telemetry) = (Channels::new(&settings.channels), Arc::new(telemetry));
         let takeovers = Arc::new(Takeovers::new(Arc::clone(&store), Arc::clone(&clock)));
         let for_delivery = TakeoverStore::around(&store, &takeovers);
-        Ok(Self { settings, channels, store, takeovers, for_delivery, spool, clock, telemetry, token, stop_grace })
+        Ok(Self {
+            settings,
+            channels,
+            store,
+            takeovers,
+            for_delivery,
+            spool,
+            clock,
+            telemetry,
+            token,
+            config_file: None,
+            stop_grace,
+        })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -129,6 +142,12 @@ impl Server {
 
     pub fn admin_token(&self) -> &AdminToken {
         &self.token
+    }
+
+    /// Lets the pages see the file that channels stand in.
+    #[must_use]
+    pub fn with_config_file(self, file: Arc<dyn ConfigFile>) -> Self {
+        Self { config_file: Some(file), ..self }
     }
 
     /// Sets how long a stop may take in all.
@@ -377,7 +396,8 @@ impl Server {
     /// What the pages work with.
     fn web(&self, api: Arc<Api>) -> Arc<Web> {
         let (hosts, proxies) = (Hosts::new(self.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
-        Arc::new(Web { api, hosts, proxies, live: LivePages::default(), shown: self.settings.shown() })
+        let (live, config_file) = (LivePages::default(), self.config_file.clone());
+        Arc::new(Web { api, hosts, proxies, live, config_file, shown: self.settings.shown() })
     }
 
     /// The path of a link that signs a browser in once, as the operator.

@@ -134,6 +134,8 @@ fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
     match (method.as_str(), &parts[..]) {
         ("POST", ["messages" | "pull" | "settle" | "extend"] | ["threads", _, "read" | "send"]) => None,
         ("POST", ["parked", "redrive"]) => Some(("redrive".to_owned(), None)),
+        ("POST", ["new-channel"]) => None,
+        ("POST", ["new-channel", "write"]) => Some(("channel add".to_owned(), None)),
         ("POST", ["claims", action @ ("delete" | "end")]) => Some((format!("claim {action}"), None)),
         ("POST", ["claims", "all", action]) => Some((format!("claims {action}"), None)),
         ("POST", ["claims", ..]) => None,

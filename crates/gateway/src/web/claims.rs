@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, empty, in_query, pager, when_text};
+use super::components::{badge, confirm, empty, in_query, pager, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::audit::Noted;
@@ -56,14 +56,18 @@ impl Sought {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let sought = Sought::new(asked.state.as_deref(), asked.scope.as_deref(), asked.key.as_deref());
     let mut offers = html! {};
-    let list = match sought.find(&web, &visitor, asked.cursor.clone(), ROWS).await {
+    let list = match sought.find(web, visitor, asked.cursor.clone(), most).await {
         Ok(found) => {
             if asked.cursor.is_none() && visitor.is_admin() {
-                offers = offered(&web, &visitor, &found, &sought).await?;
+                offers = offered(web, visitor, &found, &sought).await?;
             }
-            rows(&visitor, &found, asked.cursor.as_deref(), &query(&sought))
+            rows(visitor, &found, asked.cursor.as_deref(), &query(&sought))
         }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
@@ -84,7 +88,7 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
         div.actions #bulk data-live="replace" { (offers) }
         (list)
     };
-    Ok(page(&visitor, "Claims", Nav::Claims, body))
+    Ok(page(visitor, "Claims", Nav::Claims, body))
 }
 
 /// What can be done to all that match, with how many that are.
@@ -149,7 +153,7 @@ fn row(claim: &Row, visitor: &Visitor) -> Markup {
     html! {
         tr {
             td { (badge(claim.state)) }
-            td.main { span.clip title=(claim.key) { (claim.key) } }
+            td.main { span.clip title=(claim.key) { (short(&claim.key)) } }
             td data-label="Scope" { (claim.scope) }
             td data-label="Held by" { (claim.holder.as_deref().unwrap_or("–")) }
             td data-label="Claimed" { (when_text(&claim.claimed_at, visitor.now_ms)) }

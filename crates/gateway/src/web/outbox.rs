@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, empty, filter_box, in_path, pager, when_text};
+use super::components::{badge, confirm, empty, filter_box, in_path, pager, short, when_text};
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::list::Asked;
@@ -30,14 +30,18 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
-    let ask = OutboxParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(ROWS), ..OutboxParams::default() };
+    let ask = OutboxParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(most), ..OutboxParams::default() };
     let found = outbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
     let mut offers = html! {};
     let list = match found {
         Ok(Json(found)) => {
-            offers = if asked.cursor.is_none() { offered(&web, &visitor, &found, q).await? } else { offers };
-            rows(&visitor, &found, q, asked.cursor.as_deref())
+            offers = if asked.cursor.is_none() { offered(web, visitor, &found, q).await? } else { offers };
+            rows(visitor, &found, q, asked.cursor.as_deref())
         }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
@@ -50,7 +54,7 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
         (filter_box("/outbox", q, "channel:shop state:unknown", QUICK))
         (list)
     };
-    Ok(page(&visitor, "Outbox", Nav::Outbox, body))
+    Ok(page(visitor, "Outbox", Nav::Outbox, body))
 }
 
 async fn matching(web: &Web, visitor: &Visitor, q: &str) -> Result<OutboxPage, Problem> {
@@ -153,7 +157,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
         tr data-key=(item.id) {
             td { (badge(state)) }
             td.main { a href={ "/threads/" (in_path(&item.thread)) "#" (item.id) } { (item.to) } }
-            td data-label="Message" { span.clip { (item.text.as_deref().unwrap_or("(no text)")) } @if let Some(why) = &item.why { " " span.quiet { (why) } } }
+            td data-label="Message" { span.clip { (short(item.text.as_deref().unwrap_or("(no text)"))) } @if let Some(why) = &item.why { " " span.quiet { (short(why)) } } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Tries" { (item.place.as_ref().map_or(0, |place| place.attempt)) }
             td data-label="Since" { (when_text(&item.created_at, visitor.now_ms)) }

@@ -43,7 +43,7 @@ pub(super) async fn show(
         let ask = EventsParams { limit: Some(NEWEST), ..EventsParams::default() };
         let Json(newest) = events::list(State(Arc::clone(api)), caller(), Asked(ask)).await?;
         if newest.events.is_empty() {
-            welcome(&channels.channels, &base)
+            welcome(&channels.channels, &base, visitor.may_set_up())
         } else {
             let names: Vec<&str> = channels.channels.iter().map(|channel| channel.name.as_str()).collect();
             html! {
@@ -243,7 +243,7 @@ async fn latest(web: &Web, newest: &EventsPage, now_ms: i64) -> Result<Markup, T
 }
 
 /// What a first visit shows: how the first webhook gets here.
-fn welcome(channels: &[Channel], base: &str) -> Markup {
+fn welcome(channels: &[Channel], base: &str, may_set_up: bool) -> Markup {
     let sample = |provider: &str| {
         hapax_providers::samples::list().iter().map(|(name, _)| *name).find(|name| name.split('.').next() == Some(provider))
     };
@@ -257,8 +257,9 @@ fn welcome(channels: &[Channel], base: &str) -> Markup {
                 (copyable(&format!("hapax trigger {sample} --times 5")))
                 p.quiet { "This page turns into the overview when it arrives: one event, four copies suppressed." }
             }
+            @if may_set_up { p { a.button href="/new-channel" { (icon("plug")) "Add a channel" } } }
             @if channels.is_empty() {
-                p { "There is no channel yet. Add one to " code { "hapax.toml" } "; " code { "hapax config init" } " shows how." }
+                p { "There is no channel yet. One connects a provider with your bot." }
             } @else {
                 p { "Or give your provider the address of its channel:" }
                 table.cards {

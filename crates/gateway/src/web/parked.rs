@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, count, empty, filter_box, number, pager, when_text};
+use super::components::{badge, confirm, count, empty, filter_box, number, pager, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::inbox::{self, InboxPage, InboxParams, Item};
@@ -32,12 +32,16 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
     let ask = InboxParams {
         q: Some(q.to_owned()),
         parked: Some(true),
         cursor: asked.cursor.clone(),
-        limit: Some(ROWS),
+        limit: Some(most),
         ..InboxParams::default()
     };
     let found = inbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
@@ -46,9 +50,9 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     let list = match found {
         Ok(Json(found)) => {
             if asked.cursor.is_none() && !q.is_empty() {
-                offers = offered(&web, &visitor, &found, q).await?;
+                offers = offered(web, visitor, &found, q).await?;
             }
-            rows(&visitor, &found, q, asked.cursor.as_deref())
+            rows(visitor, &found, q, asked.cursor.as_deref())
         }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
@@ -57,11 +61,11 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     };
     let body = html! {
         header.head { h1 { "Parked" } p.quiet { "Their bot refused them, or nobody could read them. They wait for you; their threads went on." } }
-        div.actions #bulk data-live="replace" { @if q.is_empty() { (all_of(&visitor, &stats)) } @else { (offers) } }
+        div.actions #bulk data-live="replace" { @if q.is_empty() { (all_of(visitor, &stats)) } @else { (offers) } }
         (filter_box("/parked", q, "channel:shop text:\"refund\"", &[]))
         (list)
     };
-    Ok(page(&visitor, "Parked", Nav::Parked, body))
+    Ok(page(visitor, "Parked", Nav::Parked, body))
 }
 
 /// All of a channel at once, with how many that are.
@@ -131,7 +135,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
     html! {
         tr data-key=(item.item) {
             td { (badge(item.state)) }
-            td.main { a href={ "/events/" (item.event) } { (item.why.as_deref().unwrap_or("no reason was given")) } }
+            td.main { a href={ "/events/" (item.event) } { (short(item.why.as_deref().unwrap_or("no reason was given"))) } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Attempts" { (item.attempt) }
             td data-label="Received" { (when_text(&item.received_at, visitor.now_ms)) }
