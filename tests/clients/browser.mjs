@@ -39,7 +39,7 @@ expect((await plain.textContent('main')).includes('without a script'), 'without 
 await plain.context().close();
 
 // Everybody can read it, in the light and in the dark, on a desk and on a phone.
-const pages = ['/', '/events', '/threads', `/threads/${thread}`, '/outbox', '/parked', '/claims', '/accounts', '/channels', '/channels/shop',
+const pages = ['/', '/events', '/threads', `/threads/${thread}`, '/outbox', '/parked', '/claims', '/accounts', '/channels', '/channels/shop', '/new-channel',
   '/tokens', '/audit', '/settings', '/docs'];
 for (const [colorScheme, width] of [['light', 1280], ['dark', 390]]) {
   const looker = await signedIn({ colorScheme, viewport: { width, height: 844 }, bypassCSP: true });

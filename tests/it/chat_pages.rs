@@ -16,23 +16,23 @@ on_every_store! {
     what_people_write_stays_text
 }
 
-const TOKEN: &str = "an admin token for tests";
+pub(crate) const TOKEN: &str = "an admin token for tests";
 
 /// A browser that has signed in, and runs no script.
-struct Browser<'r> {
+pub(crate) struct Browser<'r> {
     rig: &'r Rig,
     client: reqwest::Client,
     cookie: String,
 }
 
-struct Seen {
-    status: u16,
-    location: String,
-    html: String,
+pub(crate) struct Seen {
+    pub(crate) status: u16,
+    pub(crate) location: String,
+    pub(crate) html: String,
 }
 
 impl<'r> Browser<'r> {
-    async fn sign_in(rig: &'r Rig, token: &str) -> Self {
+    pub(crate) async fn sign_in(rig: &'r Rig, token: &str) -> Self {
         let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().expect("a client");
         let mut browser = Self { rig, client, cookie: String::new() };
         let request = browser.client.post(rig.url("/sign-in")).header("origin", browser.rig.url(""));
@@ -43,11 +43,16 @@ impl<'r> Browser<'r> {
         browser
     }
 
-    async fn see(&self, path: &str) -> Seen {
+    /// The same browser in front of another instance.
+    pub(crate) fn at<'o>(&self, rig: &'o Rig) -> Browser<'o> {
+        Browser { rig, client: self.client.clone(), cookie: self.cookie.clone() }
+    }
+
+    pub(crate) async fn see(&self, path: &str) -> Seen {
         Self::seen(self.client.get(self.rig.url(path)).header("cookie", &self.cookie)).await
     }
 
-    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Seen {
+    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> Seen {
         let request = self.client.post(self.rig.url(path)).header("origin", self.rig.url("")).header("cookie", &self.cookie);
         Self::seen(filled_in(request, form)).await
     }

@@ -53,3 +53,33 @@ async fn the_manual_has_a_page_for_every_command() {
         assert!(folder.path().join(format!("man1/{command}.1")).exists(), "{command}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_of_the_command_signs_a_browser_in_once() {
+    let folder = disk_folder();
+    let (process, at) = program(folder.path(), None, "").serve().await.expect("it starts");
+    let token_file = folder.path().join("viewer.token").display().to_string();
+    let (code, said) = run(folder.path(), at, &["token", "create", "viewer", "--scope", "read", "--out", &token_file]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
+    for (words, name) in [(vec!["token", "link"], "admin"), (vec!["token", "link", "--token-file", &token_file], "viewer")] {
+        let (code, said) = run(folder.path(), at, &words).await;
+        let link = said.trim();
+        assert!(code == Some(0) && link.starts_with(&format!("http://{at}/sign-in?code=")), "{said}");
+        let shown = client.get(link).send().await.expect("an answer").text().await.expect("a page");
+        assert!(shown.contains("Continue"), "{shown}");
+        let enter = || {
+            let form = format!("code={}", link.split('=').next_back().expect("a code"));
+            let request = client.post(format!("http://{at}/sign-in")).header("origin", format!("http://{at}"));
+            request.header("content-type", "application/x-www-form-urlencoded").body(form).send()
+        };
+        let entered = enter().await.expect("an answer");
+        assert_eq!(entered.status(), 303);
+        let cookie = entered.headers()["set-cookie"].to_str().expect("text").split(';').next().expect("a pair").to_owned();
+        let page = client.get(format!("http://{at}/")).header("cookie", cookie).send().await.expect("an answer");
+        let page = page.text().await.expect("a page");
+        assert!(page.contains(&format!("Signed in with the token <code>{name}</code>")), "{page}");
+        assert_eq!(enter().await.expect("an answer").status(), 401, "once");
+    }
+    process.stop().await.expect("it stops");
+}

@@ -4,6 +4,7 @@ use hapax_domain::{EventId, Priority};
 use hapax_store::{NewMessage, Redrive};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 
+use crate::chat_pages::{Browser, TOKEN};
 use crate::phones::{ACCOUNT, Phones, all_sent, new_message, sending};
 use crate::rig::{Opened, Rig, config, eventually, text};
 
@@ -62,6 +63,11 @@ async fn a_full_outbox_stops_no_other_channel(opened: Opened) {
     assert_eq!(desk_bot.calls().len(), 20, "the other channel goes on");
     assert_eq!(ready(&rig).await["full_outboxes"], serde_json::json!(["shop"]));
     assert_eq!(rig.metric(r#"hapax_outbox_full{channel="shop"}"#), 1);
+    let overview = Browser::sign_in(&rig, TOKEN).await.see("/").await.html;
+    assert!(
+        overview.contains("The outbox of <strong>shop</strong> is full") && overview.contains("<small>oldest "),
+        "{overview}"
+    );
 
     let parked = rig.inbox().await;
     let story = rig.client.get(rig.url(&format!("/v1/events/{}/story", EventId(parked[0].item.0))));

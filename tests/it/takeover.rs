@@ -1,10 +1,11 @@
 //! A person takes a thread over: the bot gets nothing of it, other threads never wait, and all of it comes in order when it is handed back.
 
+use hapax_providers::settings::Settings;
 use hapax_testkit::fake_bot::{Call, FakeBot};
 use serde_json::{Value, json};
 
 use crate::program::{Poster, disk_folder, program};
-use crate::rig::{Opened, Rig, change, channel, eventually, in_time, status, text, webhook};
+use crate::rig::{Opened, Rig, SECRET, change, channel, eventually, in_time, status, text, webhook};
 
 on_every_store! {
     what_comes_in_waits_and_comes_in_order_when_the_thread_is_handed_back
@@ -12,6 +13,7 @@ on_every_store! {
     many_paused_threads_hold_up_nobody
     who_pulls_gets_nothing_of_a_paused_thread
     a_pause_holds_on_every_instance
+    a_thread_stays_paused_under_the_names_that_its_person_gets
     deeds_are_listed_with_who_did_them_and_kept_over_a_restart
 }
 
@@ -175,6 +177,55 @@ async fn a_pause_holds_on_every_instance(opened: Opened) {
     assert_eq!(ids(&in_time("the rest", bot.called(5)).await), ["m1", "x1", "x2", "m2", "m3"]);
     two.settled().await;
     two.stop().await;
+}
+
+/// A GOWA webhook of one message, from somebody who is called so, and also so.
+fn gowa(id: &str, from: &str, lid: Option<&str>) -> String {
+    let mut payload =
+        json!({"id": id, "chat_id": from, "from": from, "timestamp": "2026-08-22T10:00:00Z", "is_from_me": false, "body": "oi"});
+    if let Some(lid) = lid {
+        payload["from_lid"] = json!(lid);
+    }
+    json!({"event": "message", "device_id": "551190000@s.whatsapp.net", "payload": payload}).to_string()
+}
+
+async fn a_thread_stays_paused_under_the_names_that_its_person_gets(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.provider = Settings::Gowa { secrets: vec![SECRET.into()] };
+    let rig = Rig::start(opened, vec![shop]).await;
+    let heard = |calls: &[Call]| -> Vec<String> {
+        let id = |call: &Call| {
+            serde_json::from_slice::<Value>(&call.body).expect("JSON")["payload"]["id"].as_str().expect("an id").to_owned()
+        };
+        calls.iter().map(id).collect()
+    };
+    // Whichever of the two names it was taken over by, it is one person once a webhook says both.
+    for (round, paused_by) in ["phone", "lid"].into_iter().enumerate() {
+        let (phone, lid) = (format!("5511{round}@s.whatsapp.net"), format!("99{round}@lid"));
+        let before = bot.calls().len();
+        rig.accepted("shop", gowa(&format!("p1{round}"), &phone, None)).await;
+        rig.accepted("shop", gowa(&format!("l1{round}"), &lid, Some(&lid))).await;
+        bot.called(before + 2).await;
+        rig.settled().await;
+        let name = if paused_by == "phone" { &phone } else { &lid };
+        let listed = get(&rig, "/v1/threads").await;
+        let thread = listed["threads"].as_array().expect("threads").iter().find(|thread| thread["peer"] == *name.as_str());
+        let path = format!("/v1/threads/{}", thread.expect("the thread")["id"].as_str().expect("an id"));
+        assert!(post(&rig, &format!("{path}/pause"), json!({})).await["paused"].is_object());
+
+        rig.accepted("shop", gowa(&format!("b1{round}"), &phone, Some(&lid))).await;
+        rig.accepted("shop", gowa(&format!("l2{round}"), &lid, Some(&lid))).await;
+        waits_for_a_person(&rig, 1).await;
+        rig.accepted("shop", gowa(&format!("other{round}"), "5500@s.whatsapp.net", None)).await;
+        let calls = heard(&in_time("somebody else", bot.called(before + 3)).await);
+        assert_eq!(calls[before + 2], format!("other{round}"), "paused by {paused_by}: {calls:?}");
+        post(&rig, &format!("{path}/resume"), json!({})).await;
+        let calls = heard(&in_time("the rest", bot.called(before + 5)).await);
+        assert_eq!(calls[before + 3..], [format!("b1{round}"), format!("l2{round}")], "paused by {paused_by}");
+        rig.settled().await;
+    }
+    rig.stop().await;
 }
 
 async fn deeds_are_listed_with_who_did_them_and_kept_over_a_restart(opened: Opened) {

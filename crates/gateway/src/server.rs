@@ -41,7 +41,7 @@ use crate::settings::Settings;
 use crate::takeover::{TakeoverStore, Takeovers};
 use crate::telemetry::Telemetry;
 use crate::telemetry::traces::Traces;
-use crate::web::{Hosts, Web};
+use crate::web::{ConfigFile, Hosts, Web};
 
 /// Why the server could not start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +88,7 @@ pub struct Server {
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     token: AdminToken,
+    config_file: Option<Arc<dyn ConfigFile>>,
     stop_grace: Duration,
     load: Option<Arc<LoadSettings>>,
     reloads: Reloads,
@@ -123,6 +124,7 @@ impl Server {
             clock,
             telemetry,
             token,
+            config_file: None,
             stop_grace,
             load: None,
             reloads,
@@ -144,6 +146,12 @@ impl Server {
 
     pub fn admin_token(&self) -> &AdminToken {
         &self.token
+    }
+
+    /// Lets the pages see the file that channels stand in.
+    #[must_use]
+    pub fn with_config_file(self, file: Arc<dyn ConfigFile>) -> Self {
+        Self { config_file: Some(file), ..self }
     }
 
     /// Sets how long a stop may take in all.
@@ -330,7 +338,8 @@ impl Server {
     /// What the pages work with.
     fn web(&self, api: Arc<Api>, now: &Generation, lasting: &Lasting) -> Arc<Web> {
         let (hosts, proxies) = (Hosts::new(now.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
-        Arc::new(Web { api, hosts, proxies, live: Arc::clone(&lasting.live), shown: now.settings.shown() })
+        let (live, config_file) = (Arc::clone(&lasting.live), self.config_file.clone());
+        Arc::new(Web { api, hosts, proxies, live, config_file, shown: now.settings.shown() })
     }
 
     /// The path of a link that signs a browser in once, as the operator.

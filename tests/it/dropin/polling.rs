@@ -34,6 +34,7 @@ on_every_store! {
     with_redo_confirmed_a_bot_that_dies_after_confirming_gets_it_again
     with_redo_confirmed_a_bot_that_lives_on_is_not_asked_again
     with_redo_after_429_a_bot_that_gave_up_gets_it_once_more
+    a_thread_that_a_person_has_taken_over_is_not_given
 }
 
 const CHAT: i64 = 77;
@@ -443,4 +444,28 @@ async fn a_turn_is_parked_and_none_of_it_counts_as_delivered() {
     })
     .await;
     assert_eq!(states(&rig).await, [EventState::Parked; 2]);
+}
+
+async fn a_thread_that_a_person_has_taken_over_is_not_given(opened: Opened) {
+    let (phones, library) = (Phones::willing().await, Library::default());
+    let rig = start(opened, &phones, &library).await;
+    update(&rig, "helpbot", 1, CHAT).await;
+    assert_eq!(library.get(0).await, [(1, CHAT)]);
+    library.peek(2).await;
+    rig.settled().await;
+    let ask = async |method: http::Method, path: &str| {
+        let request = rig.client.request(method, rig.url(path)).bearer_auth("an admin token for tests").json(&json!({}));
+        request.send().await.expect("an answer").json::<Value>().await.expect("JSON")
+    };
+    let listed = ask(http::Method::GET, "/v1/threads").await;
+    let path = format!("/v1/threads/{}", listed["threads"][0]["id"].as_str().expect("a thread"));
+    assert!(ask(http::Method::POST, &format!("{path}/pause")).await["paused"].is_object());
+    update(&rig, "helpbot", 2, CHAT).await;
+    update(&rig, "helpbot", 3, OTHER).await;
+    assert_eq!(library.get(2).await, [(3, OTHER)], "nothing of the thread that somebody has taken over");
+    assert_eq!(library.peek(4).await, []);
+    ask(http::Method::POST, &format!("{path}/resume")).await;
+    let chats: Vec<i64> = library.get(4).await.into_iter().map(|(_, chat)| chat).collect();
+    assert_eq!(chats, [CHAT], "it comes when the thread is handed back");
+    rig.stop().await;
 }

@@ -135,7 +135,10 @@ fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
         _ if looks => None,
         ("POST", ["messages" | "pull" | "settle" | "extend"] | ["threads", _, "read" | "send"]) => None,
         ("POST", ["parked", "redrive"]) => Some(("redrive".to_owned(), None)),
-        ("POST", ["claims", "delete"]) => Some(("claim delete".to_owned(), None)),
+        ("POST", ["new-channel"]) => None,
+        ("POST", ["new-channel", "write"]) => Some(("channel add".to_owned(), None)),
+        ("POST", ["claims", action @ ("delete" | "end")]) => Some((format!("claim {action}"), None)),
+        ("POST", ["claims", "all", action]) => Some((format!("claims {action}"), None)),
         ("POST", ["claims", ..]) => None,
         ("POST", ["events", id, action]) => one(action, id),
         ("POST", ["messages", id, action]) => one(&format!("message {action}"), id),
@@ -180,7 +183,9 @@ mod tests {
         assert_eq!(named(Method::DELETE, "/tokens/ana"), some("token revoke", Some("ana")));
         assert_eq!(named(Method::POST, "/redrive"), some("redrive", None));
         assert_eq!(named(Method::POST, "/something/new"), some("something new", None), "what is added later is noted too");
-        for path in ["/messages", "/pull", "/settle", "/extend", "/claims", "/claims/complete", "/threads/7__1/read"] {
+        for path in
+            ["/messages", "/pull", "/settle", "/extend", "/claims", "/claims/complete", "/claims/release", "/threads/7__1/read"]
+        {
             assert_eq!(named(Method::POST, path), None, "{path}");
         }
         assert_eq!(named(Method::DELETE, "/claims?scope=s&key=a%20b"), some("claim delete", Some("a b")));

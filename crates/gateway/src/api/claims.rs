@@ -130,14 +130,24 @@ pub(super) async fn release(
 ) -> Result<Json<Released>, Problem> {
     let Json(ask) = ask?;
     let key = ask.of.key(&caller)?;
-    let token = token(&api, &caller, &key, ask.of.token.as_deref()).await?;
-    match api.ask_claim(&key, ClaimOp::Release { token }).await? {
+    give_up(&api, &caller, &key, ask.of.token.as_deref()).await?;
+    Ok(Json(Released::new(key)))
+}
+
+/// A person ends a claim that somebody holds.
+pub(crate) async fn end(api: &Api, caller: &Caller, key: &str, scope: &str) -> Result<(), Problem> {
+    give_up(api, caller, &asks::key_of(key, Some(scope), caller)?, None).await
+}
+
+async fn give_up(api: &Api, caller: &Caller, key: &ClaimKey, given: Option<&str>) -> Result<(), Problem> {
+    let token = token(api, caller, key, given).await?;
+    match api.ask_claim(key, ClaimOp::Release { token }).await? {
         ClaimAnswer::Released => {
             api.claims.wake();
-            if ask.of.token.is_none() {
+            if given.is_none() {
                 api.telemetry.claim_released_by_person(&key.scope, &caller.name);
             }
-            Ok(Json(Released::new(key)))
+            Ok(())
         }
         other => Err(refusal(&other, api.clock.now_ms())),
     }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{MessageId, ThreadId};
-use hapax_store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState, asked_request_id};
+use hapax_store::{MessageRow, OutboxPlace, OutboxQuery, OutboxState, Store, StoreError, asked_request_id};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,6 +15,8 @@ use super::list::{Asked, page, page_limit, page_of};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
 
+/// Messages looked through for one that is not in doubt.
+const OUTBOX_LOOKED_AT: usize = 200;
 const GRAMMAR: Grammar = Grammar {
     words: &[Word::Channel, Word::Account, Word::Thread, Word::State, Word::Text, Word::Since, Word::Before],
     states: &["queued", "leased", "sending", "unknown"],
@@ -116,6 +118,22 @@ pub(crate) async fn list(
     let read = async |row: MessageRow| Ok(Some(row));
     let found = filtered::find(query.limit, query.after, fetch, |row| row.id, |row| look(&filter, row), read).await?;
     Ok(Json(OutboxPage::new(api.shown(&caller, found.rows), found.next.map(cursor), Some(found.looked_at))))
+}
+
+/// When the oldest message was made that waits to be sent and is not in doubt.
+pub(crate) async fn oldest_waiting(store: &dyn Store, channel: Option<&str>) -> Result<Option<i64>, StoreError> {
+    // Most often the first is it; messages in doubt may stand before it.
+    for limit in [1, OUTBOX_LOOKED_AT] {
+        let query = OutboxQuery { channel: channel.map(str::to_owned), limit, ..OutboxQuery::default() };
+        let page = store.outbox(query).await?;
+        let waits =
+            |row: &&MessageRow| row.outbox.as_ref().is_some_and(|place| !matches!(place.state, OutboxState::Unknown { .. }));
+        let oldest = page.rows.iter().find(waits);
+        if oldest.is_some() || !page.more {
+            return Ok(oldest.map(|row| row.created_ms));
+        }
+    }
+    Ok(None)
 }
 
 fn look(filter: &Filter, row: &MessageRow) -> Look {

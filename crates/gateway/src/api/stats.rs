@@ -9,6 +9,7 @@ use hapax_store::{self, ChannelCounts, ClaimCounts, Promise, in_time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::outbox::oldest_waiting;
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
 
@@ -35,6 +36,9 @@ pub(crate) struct Stats {
     pub(crate) outbox: Option<Outbox>,
     pub(crate) claims: Option<Claims>,
     pub(crate) channels: Option<Vec<Channel>>,
+    /// Those with an account whose outbox was found full, on this instance, and has sent nothing since.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) full_outboxes: Vec<String>,
     /// Null where no channel spools.
     pub(crate) spool: Option<Vec<Spooled>>,
 }
@@ -71,6 +75,8 @@ pub(crate) struct Claims {
 pub(crate) struct Outbox {
     pub(crate) waiting: u64,
     pub(crate) unknown: u64,
+    /// When the oldest that waits was made; null when nothing waits.
+    pub(crate) oldest_at: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -113,6 +119,12 @@ pub(crate) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result
         Err(error) if error.retryable() => (None, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    let oldest_ms = match &stats {
+        Some(stats) if stats.outbox_waiting > 0 && !caller.is_limited() => {
+            in_time("looking into the outbox", STORE_PATIENCE, oldest_waiting(&*api.store, None)).await.unwrap_or_default()
+        }
+        _ => None,
+    };
     let (promise, not_kept) = match api.store.promise() {
         Promise::Full => ("full", Vec::new()),
         Promise::Degraded(reasons) => ("degraded", reasons),
@@ -136,9 +148,14 @@ pub(crate) async fn stats(State(api): State<Arc<Api>>, caller: Caller) -> Result
         not_kept,
         memory: (!caller.is_limited()).then_some(Memory { keys: memory.keys, hits: memory.hits }),
         last_purge,
-        outbox: whole.map(|stats| Outbox { waiting: stats.outbox_waiting, unknown: stats.outbox_unknown }),
+        outbox: whole.map(|stats| Outbox {
+            waiting: stats.outbox_waiting,
+            unknown: stats.outbox_unknown,
+            oldest_at: oldest_ms.map(rfc3339),
+        }),
         claims: whole.map(|stats| Claims::from(stats.claims)),
         channels: stats.map(|stats| stats.channels.into_iter().filter(seen).map(Channel::from).collect()),
+        full_outboxes: api.telemetry.full_outboxes().into_iter().filter(|channel| caller.sees(channel)).collect(),
         spool,
     }))
 }

@@ -4,9 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use hapax_store::clock::Clock;
-use hapax_store::{MessageRow, OutboxQuery, OutboxState, Purged, Store, StoreError, in_time};
+use hapax_store::{Purged, Store, StoreError, in_time};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::outbox::oldest_waiting;
 use crate::api::{History, PurgeLog, purge_step};
 use crate::channels::Channels;
 use crate::ingress::Ingress;
@@ -21,8 +22,6 @@ const HISTORY_TICKS: u64 = 10;
 const PURGE_TICKS: u64 = 60;
 /// A store that hangs must not keep the rest of the upkeep from being done.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Messages looked through for one that is not in doubt.
-const OUTBOX_LOOKED_AT: usize = 200;
 /// Between two purge steps, so that accept always comes in between.
 const PURGE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -138,22 +137,11 @@ impl Upkeep {
     /// The age of the oldest message that is not in doubt, where anything waits at all.
     async fn measure_outbox(&self, anything: bool) {
         for channel in &self.tended.now().sending {
-            let mut oldest_ms = None;
-            // Most often the first is it; messages in doubt may stand before it.
-            for limit in if anything { [1, OUTBOX_LOOKED_AT].as_slice() } else { &[] } {
-                let query = OutboxQuery { channel: Some(channel.clone()), limit: *limit, ..OutboxQuery::default() };
-                let page = match in_time("looking into the outbox", PATIENCE, self.store.outbox(query)).await {
-                    Ok(page) => page,
-                    Err(error) => return self.telemetry.store_unavailable("outbox", &error),
-                };
-                let waits = |row: &&MessageRow| {
-                    row.outbox.as_ref().is_some_and(|place| !matches!(place.state, OutboxState::Unknown { .. }))
-                };
-                oldest_ms = page.rows.iter().find(waits).map(|row| row.created_ms);
-                if oldest_ms.is_some() || !page.more {
-                    break;
-                }
-            }
+            let looking = async { if anything { oldest_waiting(&*self.store, Some(channel)).await } else { Ok(None) } };
+            let oldest_ms = match in_time("looking into the outbox", PATIENCE, looking).await {
+                Ok(oldest_ms) => oldest_ms,
+                Err(error) => return self.telemetry.store_unavailable("outbox", &error),
+            };
             self.telemetry.oldest_outgoing(channel, oldest_ms, self.clock.now_ms());
         }
     }

@@ -2,24 +2,28 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use axum::{Form, Json};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::Web;
+use super::bulk::{self, MOST, Offer, Until};
 use super::components::{badge, confirm, empty, in_path, when_text};
 use super::flash::Flash;
 use super::layout::{Nav, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
-use crate::api::{Scope, accounts};
+use crate::api::Scope;
+use crate::api::accounts::{self, Account};
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
     let Json(found) = accounts::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
     let body = html! {
         header.head { h1 { "Accounts" } p.quiet { "Those that their provider has stopped. The others send, and are not listed." } }
         div #accounts data-live="replace" {
+            @if visitor.is_admin() { (all(found.accounts.len()).show(&[], visitor.now_ms)) }
             @if found.accounts.is_empty() {
                 (empty("check", "Every account may send", html! {
                     p { "An account stops when its provider says that nothing of it will be sent: a token that expired, a policy, a device that is off." }
@@ -59,4 +63,36 @@ pub(super) async fn resume(
     visitor.need(Scope::Admin)?;
     let Json(resumed) = accounts::resume(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Path(which))).await?;
     Ok(Flash::done(format!("Account {} sends again.", resumed.account)).at("/accounts"))
+}
+
+fn all(paused: usize) -> Offer<'static> {
+    Offer {
+        action: "/accounts/resume",
+        verb: "Resume",
+        shape: "repeat",
+        many: paused.min(MOST),
+        more: paused > MOST,
+        words: "They send again, beginning with what waits. Mend the cause first, or they stop again.",
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Bulk {
+    until: Until,
+}
+
+/// All that were stopped send again.
+pub(super) async fn resume_all(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Form(asked): Form<Bulk>,
+) -> Result<Response, Trouble> {
+    visitor.need(Scope::Admin)?;
+    let Json(found) = accounts::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let meant = found.accounts.into_iter().filter(|account| asked.until.covers(&account.since)).take(MOST);
+    let act = |account: Account| {
+        let (api, caller) = (State(Arc::clone(&web.api)), visitor.caller.clone());
+        async move { accounts::resume(api, caller, Ok(Path((account.channel, account.account)))).await.map(|_| 1) }
+    };
+    Ok(bulk::each(meant, act).await.told("account sends again", "accounts send again").at("/accounts"))
 }

@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{empty, pager, when};
+use super::components::{empty, pager, short, when};
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::Scope;
@@ -25,7 +25,11 @@ pub(super) struct Params {
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
     visitor.need(Scope::Admin)?;
-    let (deeds, next) = page_of_deeds(&web.api, &visitor.caller, asked.cursor.as_deref(), ROWS).await?;
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
+    let (deeds, next) = page_of_deeds(&web.api, &visitor.caller, asked.cursor.as_deref(), most).await?;
     let body = html! {
         header.head { h1 { "Audit" } p.quiet { "Who changed what, by page, command or API. The newest 5,000, for 90 days." } }
         div #audit data-live=[asked.cursor.is_none().then_some("replace")] {
@@ -39,10 +43,10 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
                             tr {
                                 td { (when(deed.at_ms, visitor.now_ms)) }
                                 td.main { (deed.action) }
-                                td data-label="To" { span.clip title=[deed.target.as_deref()] { (deed.target.as_deref().unwrap_or("–")) } }
+                                td data-label="To" { span.clip { (short(deed.target.as_deref().unwrap_or("–"))) } }
                                 td data-label="By" { (deed.by) }
                                 td data-label="From" { (deed.from.as_deref().unwrap_or("–")) }
-                                td data-label="Result" { span.badge.good[deed.ok].bad[!deed.ok] { (icon(if deed.ok { "check" } else { "cross" })) (deed.result) } }
+                                td data-label="Result" { span.badge.good[deed.ok].bad[!deed.ok] { (icon(if deed.ok { "check" } else { "cross" })) (short(&deed.result)) } }
                             }
                         }
                     }
@@ -51,5 +55,5 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
             (pager("/audit", "", asked.cursor.as_deref(), next.as_deref(), None))
         }
     };
-    Ok(page(&visitor, "Audit", Nav::Audit, body))
+    Ok(page(visitor, "Audit", Nav::Audit, body))
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::components::{badge, confirm, count, when};
+use super::components::{badge, beginning, confirm, count, short, when};
 use super::icons::icon;
 use super::visitor::Visitor;
 use crate::api::chat::{Chat, Line, Trouble};
@@ -11,6 +11,8 @@ use crate::api::{Scope, rfc3339};
 const DAY_MS: i64 = 86_400_000;
 /// Lines of evidence that a message shows of itself.
 const EVIDENCE: usize = 12;
+/// More of a text than people write.
+const TEXT_SHOWN_BYTES: usize = 24 << 10;
 
 pub(super) fn all(chat: &Chat, visitor: &Visitor) -> Markup {
     let mut day = None;
@@ -31,10 +33,14 @@ fn bubble(line: &Line, visitor: &Visitor) -> Markup {
     let pending = matches!(line.status, Some("queued" | "sending"));
     html! {
         li class={ "bubble " (line.direction) } id=(line.id) data-pending=[pending.then_some("1")] {
-            @if let Some(sender) = &line.sender { p.sender { (sender) } }
+            @if let Some(sender) = &line.sender { p.sender { (short(sender)) } }
             @if let Some((shape, words)) = line.media { p.media { (icon(shape)) (words) } }
             @match &line.text {
-                Some(text) => p.text dir="auto" { (text) },
+                Some(text) => {
+                    @let (shown, cut) = beginning(text, TEXT_SHOWN_BYTES);
+                    p.text dir="auto" { (shown) @if cut { "…" } }
+                    @if cut { p.quiet { "It goes on: " code { "hapax messages" } " has all of it." } }
+                }
                 None if line.media.is_none() => p.media { (icon("question")) "without text" },
                 None => {},
             }
@@ -76,7 +82,7 @@ fn evidence(id: &str, trouble: &Trouble, visitor: &Visitor) -> Markup {
             ol.steps {
                 @let skipped = trouble.steps.len().saturating_sub(EVIDENCE);
                 @if skipped > 0 { li.quiet { (count(skipped as u64, "step", "steps")) " before" } }
-                @for (at_ms, words) in trouble.steps.iter().skip(skipped) { li { (when(*at_ms, visitor.now_ms)) " " (words) } }
+                @for (at_ms, words) in trouble.steps.iter().skip(skipped) { li { (when(*at_ms, visitor.now_ms)) " " (short(words)) } }
             }
             @if may {
                 div.actions {

@@ -28,9 +28,10 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Resul
     let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
     let body = html! {
         header.head { h1 { "Channels" } p.quiet { "Each is one connection to a provider, and stands in " code { "hapax.toml" } "." } }
+        @if visitor.may_set_up() { p.actions { a.button href="/new-channel" { (icon("plug")) "Add a channel" } } }
         div #channels data-live="replace" {
             @if found.channels.is_empty() {
-                (empty("plug", "No channels", html! { p { "Write one into " code { "hapax.toml" } "; " code { "hapax config init" } " begins the file." } }))
+                (empty("plug", "No channels", html! { p { "A channel connects a provider with your bot." } }))
             } @else {
                 table.cards {
                     thead { tr { th { "Bot" } th { "Channel" } th { "Provider" } th { "Goes to" } th.num { "Waiting" } th.num { "Parked" } th { "Sends" } } }
@@ -113,7 +114,7 @@ pub(super) async fn show(
         }
         section { h2 { "Webhook address" } p { (copyable(&address)) }
             @if web.api.public_url.is_none() { p.quiet { "By the name you reach this page under. The provider must reach it from outside, over https; set " code { "public_url" } " and it is shown here." } } }
-        (set_up::steps(channel.provider, &channel.name, &address))
+        (set_up::steps(channel.provider, &channel.name, channel.target.as_deref().unwrap_or("http://127.0.0.1:3000/webhook"), &address))
         @if visitor.is_admin() { (trial(&channel)) }
     };
     Ok(page(&visitor, &channel.name, Nav::Channels, body))

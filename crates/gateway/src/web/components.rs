@@ -11,6 +11,8 @@ const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
+/// A row shows no more of a text.
+const SHORT_BYTES: usize = 400;
 
 /// A state with its icon and colour: of an event, an item, a message, an account or a target.
 pub(super) fn badge(state: &str) -> Markup {
@@ -156,6 +158,34 @@ pub(super) fn copyable(text: &str) -> Markup {
     html! { span.copyable { code { (text) } button.copy type="button" data-copy=(text) hidden title="Copy" { (icon("copy")) span.unseen { "Copy" } } } }
 }
 
+/// The beginning of a text that takes no more than so many bytes of a page, and whether that is not all of it.
+pub(super) fn beginning(text: &str, most_bytes: usize) -> (&str, bool) {
+    let mut room = most_bytes;
+    for (place, sign) in text.char_indices() {
+        match room.checked_sub(written_bytes(sign)) {
+            Some(left) => room = left,
+            None => return (&text[..place], true),
+        }
+    }
+    (text, false)
+}
+
+/// How much of a page a sign takes.
+pub(super) fn written_bytes(sign: char) -> usize {
+    match sign {
+        '&' => 5,
+        '<' | '>' => 4,
+        '"' => 6,
+        other => other.len_utf8(),
+    }
+}
+
+/// As much of a text as a row of a list shows.
+pub(super) fn short(text: &str) -> String {
+    let (shown, cut) = beginning(text, SHORT_BYTES);
+    if cut { format!("{shown}…") } else { shown.to_owned() }
+}
+
 /// A value in a query.
 pub(super) fn in_query(text: &str) -> String {
     escape(text, b"-._~/:,")
@@ -204,6 +234,15 @@ mod tests {
         assert_eq!(number(0), "0");
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(count(1, "copy", "copies"), "1 copy");
+    }
+
+    #[test]
+    fn a_text_takes_no_more_of_a_page_than_it_may() {
+        assert_eq!(beginning("aé<\"", 13), ("aé<\"", false));
+        assert_eq!(beginning("aé<\"", 12), ("aé<", true));
+        assert_eq!(beginning("é", 1), ("", true));
+        let hostile = "\"".repeat(5_000);
+        assert!(html! { (short(&hostile)) }.into_string().len() <= SHORT_BYTES + "…".len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use maud::{Markup, html};
 
 use super::Web;
-use super::components::{badge, confirm, copyable, count, in_path, number, when, when_text};
+use super::components::{badge, beginning, confirm, copyable, count, in_path, number, short, when, when_text, written_bytes};
 use super::flash::Flash;
 use super::hosts::host_of;
 use super::icons::icon;
@@ -22,8 +22,14 @@ use crate::api::redrive::{self, RedriveBody};
 use crate::api::story::{self, Story};
 
 /// Larger bodies are shown in part: a page stays below 100 KB.
-const BODY_SHOWN_BYTES: usize = 48 << 10;
-const STEPS_SHOWN: usize = 120;
+const BODY_SHOWN_BYTES: usize = 28 << 10;
+const ANSWER_SHOWN_BYTES: usize = 6 << 10;
+const HEADERS_SHOWN: usize = 20;
+/// Of a long story the end is shown.
+const STORY_SHOWN_BYTES: usize = 32 << 10;
+const WORDS_SHOWN_BYTES: usize = 1_500;
+/// What a step takes beside its words.
+const STEP_BYTES: usize = 330;
 
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
@@ -122,7 +128,12 @@ fn actions(visitor: &Visitor, detail: &Detail, id: &str, base: &str) -> Markup {
 
 /// What happened, in order.
 fn time_line(story: &Story, now_ms: i64) -> Markup {
-    let skipped = story.steps.len().saturating_sub(STEPS_SHOWN);
+    let mut room = STORY_SHOWN_BYTES;
+    let fits = |step: &&story::Step| {
+        let words: usize = beginning(&step.words, WORDS_SHOWN_BYTES).0.chars().map(written_bytes).sum();
+        room.checked_sub(STEP_BYTES + words).inspect(|left| room = *left).is_some()
+    };
+    let skipped = story.steps.len() - story.steps.iter().rev().take_while(fits).count();
     html! {
         @if skipped > 0 { p.quiet { "The first " (number(skipped as u64)) " steps are not shown; " code { "hapax story" } " tells all." } }
         ol.story {
@@ -130,7 +141,7 @@ fn time_line(story: &Story, now_ms: i64) -> Markup {
                 @let (tone, shape) = look(&step.step);
                 li class=(tone) {
                     span.bead { (icon(shape)) }
-                    div { p.what { strong { (step.step) } @if let Some(attempt) = step.attempt { span.tag { "attempt " (attempt) } } (when(step.at_ms, now_ms)) } p { (step.words) } }
+                    div { p.what { strong { (step.step) } @if let Some(attempt) = step.attempt { span.tag { "attempt " (attempt) } } (when(step.at_ms, now_ms)) } p { (beginning(&step.words, WORDS_SHOWN_BYTES).0) } }
                 }
             }
         }
@@ -162,7 +173,7 @@ fn body_of(detail: &Detail) -> Markup {
         "text" => pretty(&detail.body),
         _ => detail.body.clone(),
     };
-    let (shown, cut) = clip(&text, BODY_SHOWN_BYTES);
+    let (shown, cut) = beginning(&text, BODY_SHOWN_BYTES);
     html! {
         section {
             h2 { "Body" span.tag { (number(detail.event.body_bytes)) " bytes" } @if detail.body_encoding == "base64" { span.tag { "base64" } } }
@@ -181,7 +192,7 @@ fn answer_of(detail: &Detail) -> Markup {
             section {
                 h2 { "The bot's last answer" span.tag { (answer.status) } }
                 @if answer.beginning.is_empty() { p.quiet { (number(answer.bytes as u64)) " bytes" } }
-                @else { pre.body tabindex="0" { code { (pretty(&answer.beginning)) } } }
+                @else { pre.body tabindex="0" { code { (beginning(&pretty(&answer.beginning), ANSWER_SHOWN_BYTES).0) } } }
             }
         }
     }
@@ -192,7 +203,7 @@ fn headers_of(detail: &Detail) -> Markup {
         @if !detail.headers.is_empty() {
             details.fold {
                 summary { "Headers" span.tag { (detail.headers.len()) } }
-                dl.pairs { @for header in &detail.headers { div { dt { (header.name) } dd { (header.value) } } } }
+                dl.pairs { @for header in detail.headers.iter().take(HEADERS_SHOWN) { div { dt { (short(&header.name)) } dd { (short(&header.value)) } } } }
             }
         }
     }
@@ -202,11 +213,4 @@ fn headers_of(detail: &Detail) -> Markup {
 fn pretty(text: &str) -> String {
     let parsed = serde_json::from_str::<serde_json::Value>(text).ok();
     parsed.and_then(|json| serde_json::to_string_pretty(&json).ok()).unwrap_or_else(|| text.to_owned())
-}
-
-fn clip(text: &str, most: usize) -> (&str, bool) {
-    if text.len() <= most {
-        return (text, false);
-    }
-    (&text[..text.floor_char_boundary(most)], true)
 }

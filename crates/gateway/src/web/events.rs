@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, empty, filter_box, number, pager, when_text};
-use super::layout::{Nav, page};
+use super::components::{badge, empty, filter_box, number, pager, short, when_text};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::events::{self, Event, EventsPage, EventsParams};
@@ -28,11 +28,15 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
-    let ask = EventsParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(ROWS), ..EventsParams::default() };
+    let ask = EventsParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(most), ..EventsParams::default() };
     let found = events::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
     let list = match found {
-        Ok(Json(found)) => rows(&web, &visitor, &found, q, asked.cursor.as_deref()).await?,
+        Ok(Json(found)) => rows(web, visitor, &found, q, asked.cursor.as_deref()).await?,
         // A filter that cannot be read is mended in the box where it stands.
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (super::icons::icon("cross")) (problem.told().1) } }
@@ -44,7 +48,7 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
         (filter_box("/events", q, "channel:shop state:parked since:1h text:\"refund\"", QUICK))
         (list)
     };
-    Ok(page(&visitor, "Events", Nav::Events, body))
+    Ok(page(visitor, "Events", Nav::Events, body))
 }
 
 async fn rows(web: &Web, visitor: &Visitor, found: &EventsPage, q: &str, cursor: Option<&str>) -> Result<Markup, Trouble> {
@@ -75,8 +79,8 @@ pub(super) fn row(event: &Event, glance: Option<&Glance>, now_ms: i64) -> Markup
     html! {
         tr data-key=(event.id) {
             td { (badge(event.state)) }
-            td.main { a href={ "/events/" (event.id) } { (kind) } @if event.echo { span.tag { "echo" } } }
-            td data-label="From" { span.clip title=[event.peer.as_deref()] { (event.peer.as_deref().unwrap_or("–")) } }
+            td.main { a href={ "/events/" (event.id) } { (short(kind)) } @if event.echo { span.tag { "echo" } } }
+            td data-label="From" { span.clip title=[event.peer.as_deref().map(short)] { (short(event.peer.as_deref().unwrap_or("–"))) } }
             td data-label="Channel" { (event.channel) }
             td.num data-label="Copies" { (tally(glance.map(|glance| glance.copies))) @if glance.is_some_and(|glance| glance.conflicts > 0) { span.tag.warn { "conflict" } } }
             td.num data-label="Attempts" { (tally(glance.map(|glance| glance.attempts.into()))) }

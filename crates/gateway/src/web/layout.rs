@@ -3,8 +3,12 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::components::flash_message;
+use super::trouble::Trouble;
 use super::visitor::Visitor;
 use super::{assets, icons};
+
+/// The largest page: people open them on phones.
+const PAGE_MAX_BYTES: usize = 96 << 10;
 
 /// Where in the pages one is. The order is that of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,22 @@ pub(super) fn page(visitor: &Visitor, title: &str, here: Nav, body: Markup) -> M
         div #live-state role="status" data-source="/live" hidden { "The connection is gone; trying again." }
     };
     document(title, "signed-in", body)
+}
+
+/// A page with as many rows as fit on it. What strangers write may be long, and is longer still when it is written as HTML.
+pub(super) async fn fitting<M, F>(most: usize, make: M) -> Result<Markup, Trouble>
+where
+    M: Fn(usize) -> F,
+    F: Future<Output = Result<Markup, Trouble>>,
+{
+    let mut rows = most;
+    loop {
+        let page = make(rows).await?;
+        if page.0.len() <= PAGE_MAX_BYTES || rows == 1 {
+            return Ok(page);
+        }
+        rows = (rows / 4).max(1);
+    }
 }
 
 /// A page for anybody.

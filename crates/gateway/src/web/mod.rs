@@ -10,6 +10,7 @@ mod assets;
 mod audit;
 mod audited;
 mod bubbles;
+mod bulk;
 mod channels;
 mod charts;
 mod claims;
@@ -38,6 +39,7 @@ mod threads;
 mod tokens;
 mod trouble;
 mod visitor;
+mod wizard;
 
 use std::sync::Arc;
 
@@ -45,6 +47,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post};
+use secrecy::SecretString;
 
 use crate::api::Api;
 use crate::connections::peer::Proxies;
@@ -63,8 +66,29 @@ pub struct Web {
     /// Whose word on `https` counts.
     pub proxies: Proxies,
     pub live: Arc<LivePages>,
+    /// Where channels stand.
+    pub config_file: Option<Arc<dyn ConfigFile>>,
     /// What this server runs with, by the names of the config, without secrets.
     pub shown: Vec<(&'static str, String)>,
+}
+
+/// The file that channels stand in, as far as pages may touch it.
+pub trait ConfigFile: Send + Sync {
+    /// As people know it.
+    fn name(&self) -> String;
+
+    /// Why pages may not write it; nothing: they may.
+    fn closed(&self) -> Option<String>;
+
+    /// Adds a channel at its end, if the whole of it is good then. What is wrong is told without secrets.
+    fn add(&self, channel: &NewChannel) -> Result<(), String>;
+}
+
+/// A channel as it is to stand in the file.
+pub struct NewChannel {
+    pub name: String,
+    /// With their values, in order; some are secret.
+    pub keys: Vec<(&'static str, SecretString)>,
 }
 
 /// Makes the pages.
@@ -102,6 +126,7 @@ fn talks() -> Router<Arc<Web>> {
         .route("/threads/{id}/read", post(thread::read))
         .route("/messages/{id}/{verb}", post(thread::message))
         .route("/outbox", get(outbox::list))
+        .route("/outbox/{verb}", post(outbox::bulk))
 }
 
 /// What people see to, and set.
@@ -111,11 +136,16 @@ fn desks() -> Router<Arc<Web>> {
         .route("/parked/redrive", post(parked::redrive))
         .route("/claims", get(claims::list))
         .route("/claims/delete", post(claims::delete))
+        .route("/claims/end", post(claims::end))
+        .route("/claims/all/{verb}", post(claims::bulk))
         .route("/accounts", get(accounts::list))
+        .route("/accounts/resume", post(accounts::resume_all))
         .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
         .route("/channels", get(channels::list))
         .route("/channels/{name}", get(channels::show))
         .route("/channels/{name}/trigger", post(channels::trigger))
+        .route("/new-channel", get(wizard::begin).post(wizard::plan))
+        .route("/new-channel/write", post(wizard::write))
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{name}/revoke", post(tokens::revoke))
         .route("/audit", get(audit::list))

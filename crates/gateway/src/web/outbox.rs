@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::{Form, Json};
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, confirm, empty, filter_box, in_path, pager, when_text};
+use super::bulk::{self, MOST, Offer, Until};
+use super::components::{badge, confirm, empty, filter_box, in_path, pager, short, when_text};
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
-use crate::api::Scope;
 use crate::api::list::Asked;
 use crate::api::outbox::{self, Item, OutboxPage, OutboxParams};
+use crate::api::{Problem, Scope, messages};
 
 const ROWS: usize = 50;
 const QUICK: &[&str] = &["state:unknown", "state:queued", "state:sending"];
@@ -28,11 +30,19 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
-    let ask = OutboxParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(ROWS), ..OutboxParams::default() };
+    let ask = OutboxParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(most), ..OutboxParams::default() };
     let found = outbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
+    let mut offers = html! {};
     let list = match found {
-        Ok(Json(found)) => rows(&visitor, &found, q, asked.cursor.as_deref()),
+        Ok(Json(found)) => {
+            offers = if asked.cursor.is_none() { offered(web, visitor, &found, q).await? } else { offers };
+            rows(visitor, &found, q, asked.cursor.as_deref())
+        }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
         }
@@ -40,10 +50,86 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     };
     let body = html! {
         header.head { h1 { "Outbox" } p.quiet { "On their way out, the oldest first. What is in doubt is not sent again by itself." } }
+        div.actions #bulk data-live="replace" { (offers) }
         (filter_box("/outbox", q, "channel:shop state:unknown", QUICK))
         (list)
     };
-    Ok(page(&visitor, "Outbox", Nav::Outbox, body))
+    Ok(page(visitor, "Outbox", Nav::Outbox, body))
+}
+
+async fn matching(web: &Web, visitor: &Visitor, q: &str) -> Result<OutboxPage, Problem> {
+    let ask = OutboxParams { q: Some(q.to_owned()), limit: Some(MOST), ..OutboxParams::default() };
+    Ok(outbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await?.0)
+}
+
+/// What can be done to all that match, with how many that are.
+async fn offered(web: &Web, visitor: &Visitor, page: &OutboxPage, q: &str) -> Result<Markup, Trouble> {
+    if !visitor.caller.may(Scope::Send) {
+        return Ok(html! {});
+    }
+    let all = if page.next.is_some() { Some(matching(web, visitor, q).await?) } else { None };
+    let all = all.as_ref().unwrap_or(page);
+    let more = all.next.is_some();
+    let retry = Offer {
+        action: "/outbox/retry",
+        verb: "Send once more",
+        shape: "repeat",
+        many: all.items.iter().filter(|item| is_in_doubt(item)).count(),
+        more,
+        words: "Of those in doubt each is sent once more: what did go out the first time arrives twice.",
+    };
+    let cancel = Offer {
+        action: "/outbox/cancel",
+        verb: "Give up",
+        shape: "cross",
+        many: all.items.len(),
+        more,
+        words: "They leave the outbox and count as failed. What may have gone out already stays with the people.",
+    };
+    Ok(html! { @for offer in [retry, cancel] { (offer.show(&[("q", q)], visitor.now_ms)) } })
+}
+
+#[derive(Deserialize)]
+pub(super) struct Bulk {
+    #[serde(default)]
+    q: String,
+    until: Until,
+}
+
+/// Sends all in doubt once more, or gives all up, of those that match.
+pub(super) async fn bulk(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Path(verb): Path<String>,
+    Form(asked): Form<Bulk>,
+) -> Result<Response, Trouble> {
+    visitor.need(Scope::Send)?;
+    let retries = match verb.as_str() {
+        "retry" => true,
+        "cancel" => false,
+        _ => return Err(Problem::not_found("there is nothing like that to do with messages").into()),
+    };
+    let found = matching(&web, &visitor, asked.q.trim()).await?;
+    let meant = found.items.into_iter().filter(|item| asked.until.covers(&item.created_at) && (!retries || is_in_doubt(item)));
+    let act = |item: Item| {
+        let (api, caller, id) = (State(Arc::clone(&web.api)), visitor.caller.clone(), Path(item.id));
+        async move {
+            match retries {
+                true => messages::retry(api, caller, id).await.map(|_| 1),
+                false => messages::cancel(api, caller, id).await.map(|_| 1),
+            }
+        }
+    };
+    let outcome = bulk::each(meant, act).await;
+    let flash = match retries {
+        true => outcome.told("message is in line once more", "messages are in line once more"),
+        false => outcome.told("message is given up", "messages are given up"),
+    };
+    Ok(flash.at("/outbox"))
+}
+
+fn is_in_doubt(item: &Item) -> bool {
+    item.place.as_ref().is_some_and(|place| place.state == "unknown")
 }
 
 fn rows(visitor: &Visitor, found: &OutboxPage, q: &str, cursor: Option<&str>) -> Markup {
@@ -71,7 +157,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
         tr data-key=(item.id) {
             td { (badge(state)) }
             td.main { a href={ "/threads/" (in_path(&item.thread)) "#" (item.id) } { (item.to) } }
-            td data-label="Message" { span.clip { (item.text.as_deref().unwrap_or("(no text)")) } @if let Some(why) = &item.why { " " span.quiet { (why) } } }
+            td data-label="Message" { span.clip { (short(item.text.as_deref().unwrap_or("(no text)"))) } @if let Some(why) = &item.why { " " span.quiet { (short(why)) } } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Tries" { (item.place.as_ref().map_or(0, |place| place.attempt)) }
             td data-label="Since" { (when_text(&item.created_at, visitor.now_ms)) }

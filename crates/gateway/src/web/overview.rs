@@ -43,12 +43,12 @@ pub(super) async fn show(
         let ask = EventsParams { limit: Some(NEWEST), ..EventsParams::default() };
         let Json(newest) = events::list(State(Arc::clone(api)), caller(), Asked(ask)).await?;
         if newest.events.is_empty() {
-            welcome(&channels.channels, &base)
+            welcome(&channels.channels, &base, visitor.may_set_up())
         } else {
             let names: Vec<&str> = channels.channels.iter().map(|channel| channel.name.as_str()).collect();
             html! {
                 (needs(&stats, &channels.channels, &paused.accounts, visitor.now_ms))
-                (figures(&stats))
+                (figures(&stats, visitor.now_ms))
                 (charts(api, &visitor, &past.unwrap_or_default().0, &names).await?)
                 (by_channel(&stats, &channels.channels, visitor.now_ms))
                 (latest(&web, &newest, visitor.now_ms).await?)
@@ -137,6 +137,12 @@ fn needed(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) 
             todo: Some(("/outbox?q=state:unknown".to_owned(), "Decide")),
         });
     }
+    for channel in &stats.full_outboxes {
+        let words =
+            html! { "The outbox of " strong { (channel) } " is full: nothing more is taken until some of it has been sent" };
+        let todo = Some((format!("/outbox?q={}", in_query(&format!("channel:{channel}"))), "Look at it"));
+        needs.push(Need { tone: "bad", shape: "send", words, todo });
+    }
     for counts in stats.channels.iter().flatten() {
         for (state, shape, tone, number_of) in
             [("parked", "pause", "warn", counts.parked), ("quarantined", "shield", "bad", counts.quarantined)]
@@ -161,23 +167,28 @@ fn filtered(path: &str, channel: &str, state: &str) -> String {
 }
 
 /// The numbers of now.
-fn figures(stats: &Stats) -> Markup {
+fn figures(stats: &Stats, now_ms: i64) -> Markup {
     let sum = |of: fn(&stats::Channel) -> u64| stats.channels.iter().flatten().map(of).sum::<u64>();
-    let figure = |name: &str, number_of: Option<u64>, tone: &str| {
+    let queue = |name: &str, number_of: Option<u64>, tone: &str, oldest_at: Option<&str>| {
         html! {
             @if let Some(number_of) = number_of {
-                div class={ "figure " @if number_of > 0 { (tone) } } { dt { (name) } dd { (number(number_of)) } }
+                div class={ "figure " @if number_of > 0 { (tone) } } { dt { (name) }
+                    dd { (number(number_of)) @if let Some(at) = oldest_at { small { "oldest " (oldest(at, now_ms)) } } } }
             }
         }
     };
+    let figure = |name: &str, number_of: Option<u64>, tone: &str| queue(name, number_of, tone, None);
+    // All times are written alike, so the least of them is the oldest.
+    let to_bots = stats.channels.iter().flatten().filter_map(|counts| counts.oldest_at.as_deref()).min();
     html! {
         section aria-labelledby="now-title" {
             h2 #now-title { "Now" }
             dl.figures {
                 (figure("Events kept", stats.events, ""))
-                (figure("Waiting for the bot", Some(sum(|counts| counts.waiting)), "wait"))
+                (queue("Waiting for the bot", Some(sum(|counts| counts.waiting)), "wait", to_bots))
                 (figure("With the bot", Some(sum(|counts| counts.leased)), "busy"))
-                (figure("Waiting to be sent", stats.outbox.as_ref().map(|outbox| outbox.waiting), "wait"))
+                (queue("Waiting to be sent", stats.outbox.as_ref().map(|outbox| outbox.waiting), "wait",
+                    stats.outbox.as_ref().and_then(|outbox| outbox.oldest_at.as_deref())))
                 (figure("In doubt", stats.outbox.as_ref().map(|outbox| outbox.unknown), "doubt"))
                 (figure("Parked", Some(sum(|counts| counts.parked)), "warn"))
                 (figure("Keys remembered", stats.keys, ""))
@@ -232,7 +243,7 @@ async fn latest(web: &Web, newest: &EventsPage, now_ms: i64) -> Result<Markup, T
 }
 
 /// What a first visit shows: how the first webhook gets here.
-fn welcome(channels: &[Channel], base: &str) -> Markup {
+fn welcome(channels: &[Channel], base: &str, may_set_up: bool) -> Markup {
     let sample = |provider: &str| {
         hapax_providers::samples::list().iter().map(|(name, _)| *name).find(|name| name.split('.').next() == Some(provider))
     };
@@ -246,8 +257,9 @@ fn welcome(channels: &[Channel], base: &str) -> Markup {
                 (copyable(&format!("hapax trigger {sample} --times 5")))
                 p.quiet { "This page turns into the overview when it arrives: one event, four copies suppressed." }
             }
+            @if may_set_up { p { a.button href="/new-channel" { (icon("plug")) "Add a channel" } } }
             @if channels.is_empty() {
-                p { "There is no channel yet. Add one to " code { "hapax.toml" } "; " code { "hapax config init" } " shows how." }
+                p { "There is no channel yet. One connects a provider with your bot." }
             } @else {
                 p { "Or give your provider the address of its channel:" }
                 table.cards {

@@ -9,17 +9,18 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, confirm, count, empty, filter_box, number, pager, when_text};
+use super::bulk::{self, MOST, Offer, Until};
+use super::components::{badge, confirm, count, empty, filter_box, number, pager, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
-use crate::api::Scope;
 use crate::api::inbox::{self, InboxPage, InboxParams, Item};
 use crate::api::list::Asked;
 use crate::api::redrive::{self, RedriveBody};
 use crate::api::stats::{self, Stats};
+use crate::api::{Problem, Scope};
 
 const ROWS: usize = 50;
 
@@ -31,18 +32,28 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
     let ask = InboxParams {
         q: Some(q.to_owned()),
         parked: Some(true),
         cursor: asked.cursor.clone(),
-        limit: Some(ROWS),
+        limit: Some(most),
         ..InboxParams::default()
     };
     let found = inbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
     let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let mut offers = html! {};
     let list = match found {
-        Ok(Json(found)) => rows(&visitor, &found, q, asked.cursor.as_deref()),
+        Ok(Json(found)) => {
+            if asked.cursor.is_none() && !q.is_empty() {
+                offers = offered(web, visitor, &found, q).await?;
+            }
+            rows(visitor, &found, q, asked.cursor.as_deref())
+        }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
         }
@@ -50,19 +61,18 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     };
     let body = html! {
         header.head { h1 { "Parked" } p.quiet { "Their bot refused them, or nobody could read them. They wait for you; their threads went on." } }
-        (bulk(&visitor, &stats))
+        div.actions #bulk data-live="replace" { @if q.is_empty() { (all_of(visitor, &stats)) } @else { (offers) } }
         (filter_box("/parked", q, "channel:shop text:\"refund\"", &[]))
         (list)
     };
-    Ok(page(&visitor, "Parked", Nav::Parked, body))
+    Ok(page(visitor, "Parked", Nav::Parked, body))
 }
 
 /// All of a channel at once, with how many that are.
-fn bulk(visitor: &Visitor, stats: &Stats) -> Markup {
+fn all_of(visitor: &Visitor, stats: &Stats) -> Markup {
     let channels: Vec<_> = stats.channels.iter().flatten().filter(|channel| channel.parked > 0).collect();
     let total: u64 = channels.iter().map(|channel| channel.parked).sum();
     html! {
-        div.actions #bulk data-live="replace" {
             @if visitor.is_admin() {
                 @for channel in &channels {
                     @let words = format!("{} of {} {} back in line, with their failures forgotten; the bot is called again for each. Suspected \
@@ -77,8 +87,30 @@ fn bulk(visitor: &Visitor, stats: &Stats) -> Markup {
                         &[("all", "true")]))
                 }
             }
-        }
     }
+}
+
+async fn matching(web: &Web, visitor: &Visitor, q: &str) -> Result<InboxPage, Problem> {
+    let ask = InboxParams { q: Some(q.to_owned()), parked: Some(true), limit: Some(MOST), ..InboxParams::default() };
+    Ok(inbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await?.0)
+}
+
+/// All that match, with how many that are.
+async fn offered(web: &Web, visitor: &Visitor, page: &InboxPage, q: &str) -> Result<Markup, Trouble> {
+    if !visitor.is_admin() {
+        return Ok(html! {});
+    }
+    let all = if page.next.is_some() { Some(matching(web, visitor, q).await?) } else { None };
+    let all = all.as_ref().unwrap_or(page);
+    let offer = Offer {
+        action: "/parked/redrive",
+        verb: "Redrive",
+        shape: "up",
+        many: all.items.iter().filter(|item| item.state == "parked").count(),
+        more: all.next.is_some(),
+        words: "They go back in line with their failures forgotten, and the bot is called again for each.",
+    };
+    Ok(offer.show(&[("q", q)], visitor.now_ms))
 }
 
 fn rows(visitor: &Visitor, found: &InboxPage, q: &str, cursor: Option<&str>) -> Markup {
@@ -103,7 +135,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
     html! {
         tr data-key=(item.item) {
             td { (badge(item.state)) }
-            td.main { a href={ "/events/" (item.event) } { (item.why.as_deref().unwrap_or("no reason was given")) } }
+            td.main { a href={ "/events/" (item.event) } { (short(item.why.as_deref().unwrap_or("no reason was given"))) } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Attempts" { (item.attempt) }
             td data-label="Received" { (when_text(&item.received_at, visitor.now_ms)) }
@@ -122,6 +154,8 @@ pub(super) struct Which {
     event: Option<String>,
     channel: Option<String>,
     all: Option<bool>,
+    q: Option<String>,
+    until: Option<Until>,
 }
 
 pub(super) async fn redrive(
@@ -130,6 +164,9 @@ pub(super) async fn redrive(
     Form(which): Form<Which>,
 ) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
+    if let (Some(q), Some(until)) = (&which.q, which.until) {
+        return Ok(redrive_matching(&web, &visitor, q.trim(), until).await?.at("/parked"));
+    }
     let ask = RedriveBody { event: which.event, channel: which.channel, all: which.all, ..RedriveBody::default() };
     let (Extension(noted), Json(done)) =
         redrive::redrive(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await?;
@@ -140,4 +177,16 @@ pub(super) async fn redrive(
     let mut response = flash.at("/parked");
     response.extensions_mut().insert(noted);
     Ok(response)
+}
+
+/// Each by itself, so that also suspected replays go back: somebody has looked for these.
+async fn redrive_matching(web: &Web, visitor: &Visitor, q: &str, until: Until) -> Result<Flash, Trouble> {
+    let found = matching(web, visitor, q).await?;
+    let meant = found.items.into_iter().filter(|item| item.state == "parked" && until.covers(&item.received_at));
+    let act = |item: Item| {
+        let ask = RedriveBody { event: Some(item.event), ..RedriveBody::default() };
+        let (api, caller) = (State(Arc::clone(&web.api)), visitor.caller.clone());
+        async move { redrive::redrive(api, caller, Ok(Json(ask))).await.map(|(_, Json(done))| done.redriven as u64) }
+    };
+    Ok(bulk::each(meant, act).await.told("item is back in line", "items are back in line"))
 }

@@ -4,12 +4,17 @@ use maud::{Markup, html};
 
 use super::components::copyable;
 
+/// Twilio signs the address that it was given.
+const PUBLIC_URL: &str = "public_url";
+
 /// The steps at the provider, and what goes into the file.
-pub(super) fn steps(provider: &str, channel: &str, address: &str) -> Markup {
-    let head = [format!("[channel.{channel}]"), format!("provider = \"{provider}\"")];
-    let own = keys(provider).iter().map(|key| (*key).to_owned());
-    let file: Vec<String> =
-        head.into_iter().chain(own).chain([r#"target = "http://127.0.0.1:3000/webhook""#.to_owned()]).collect();
+pub(super) fn steps(provider: &str, channel: &str, target: &str, address: &str) -> Markup {
+    let quoted = |(key, value): (&str, &str)| format!("{key} = {}", quoted(value));
+    let own = examples(provider, address);
+    let own = own.iter().map(|(key, value)| quoted((key, value)));
+    let target = (!target.is_empty()).then(|| quoted(("target", target)));
+    let head = [format!("[channel.{channel}]"), quoted(("provider", provider))];
+    let file: Vec<String> = head.into_iter().chain(own).chain(target).collect();
     html! {
         section {
             h2 { "Set it up" }
@@ -20,6 +25,11 @@ pub(super) fn steps(provider: &str, channel: &str, address: &str) -> Markup {
             }
         }
     }
+}
+
+/// A text as TOML has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// What is done at the provider; a step that ends in a colon is followed by the webhook address.
@@ -63,23 +73,30 @@ fn steps_at(provider: &str) -> &'static [&'static str] {
     }
 }
 
-/// What goes into the file beside the provider and the target.
-fn keys(provider: &str) -> &'static [&'static str] {
+/// What goes into the file beside the provider and the target: each key with where its value comes from.
+pub(super) fn keys(provider: &str) -> &'static [(&'static str, &'static str)] {
     match provider {
         "whatsapp" => {
-            &["secret = \"${META_APP_SECRET}\"", "verify_token = \"${META_VERIFY_TOKEN}\"", "token = \"${WHATSAPP_TOKEN}\""]
+            &[("secret", "${META_APP_SECRET}"), ("verify_token", "${META_VERIFY_TOKEN}"), ("token", "${WHATSAPP_TOKEN}")]
         }
         "messenger" | "instagram" => {
-            &["secret = \"${META_APP_SECRET}\"", "verify_token = \"${META_VERIFY_TOKEN}\"", "token = \"${PAGE_TOKEN}\""]
+            &[("secret", "${META_APP_SECRET}"), ("verify_token", "${META_VERIFY_TOKEN}"), ("token", "${PAGE_TOKEN}")]
         }
-        "telegram" => &["secret = \"${TG_SECRET}\"", "token = \"${TG_TOKEN}\""],
-        "stripe" => &["secret = \"${STRIPE_WEBHOOK_SECRET}\""],
-        "gowa" => &["secret = \"${SECRET}\"", "api_base = \"http://127.0.0.1:3000\""],
-        "evolution" => &["secret = \"${SECRET}\"", "token = \"${EVOLUTION_APIKEY}\"", "api_base = \"http://127.0.0.1:8080\""],
-        "waha" => &["secret = \"${SECRET}\"", "token = \"${WAHA_API_KEY}\"", "api_base = \"http://127.0.0.1:3000\""],
-        "slack" => &["secret = \"${SLACK_SIGNING_SECRET}\"", "token = \"${SLACK_BOT_TOKEN}\""],
-        "shopify" => &["secret = \"${SHOPIFY_SECRET}\""],
-        "twilio" => &["secret = \"${TWILIO_AUTH_TOKEN}\""],
-        _ => &["secret = \"${SECRET}\""],
+        "telegram" => &[("secret", "${TG_SECRET}"), ("token", "${TG_TOKEN}")],
+        "stripe" => &[("secret", "${STRIPE_WEBHOOK_SECRET}")],
+        "gowa" => &[("secret", "${SECRET}"), ("api_base", "http://127.0.0.1:3000")],
+        "evolution" => &[("secret", "${SECRET}"), ("token", "${EVOLUTION_APIKEY}"), ("api_base", "http://127.0.0.1:8080")],
+        "waha" => &[("secret", "${SECRET}"), ("token", "${WAHA_API_KEY}"), ("api_base", "http://127.0.0.1:3000")],
+        "slack" => &[("secret", "${SLACK_SIGNING_SECRET}"), ("token", "${SLACK_BOT_TOKEN}")],
+        "shopify" => &[("secret", "${SHOPIFY_SECRET}")],
+        "twilio" => &[("secret", "${TWILIO_AUTH_TOKEN}"), (PUBLIC_URL, "")],
+        "generic" => &[("secret", "${SECRET}"), ("id", "/id")],
+        _ => &[("secret", "${SECRET}")],
     }
+}
+
+/// The same, with the address in it where it belongs.
+pub(super) fn examples(provider: &str, address: &str) -> Vec<(&'static str, String)> {
+    let value = |key, example: &str| if key == PUBLIC_URL { address.to_owned() } else { example.to_owned() };
+    keys(provider).iter().map(|(key, example)| (*key, value(*key, example))).collect()
 }

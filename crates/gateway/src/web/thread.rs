@@ -14,7 +14,7 @@ use super::bubbles;
 use super::components::{confirm, in_path, in_query, when_text};
 use super::flash::Flash;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::threads::face;
 use super::trouble::Trouble;
 use super::visitor::Visitor;
@@ -54,7 +54,18 @@ struct Compose {
 }
 
 async fn shown(web: &Web, visitor: &Visitor, id: &str, cursor: Option<&str>, compose: Compose) -> Result<Response, Trouble> {
-    let chat = chat::read(&web.api, &visitor.caller, &read_thread(id)?, cursor, MESSAGES).await?;
+    Ok(fitting(MESSAGES, |most| made(web, visitor, id, cursor, &compose, most)).await?.into_response())
+}
+
+async fn made(
+    web: &Web,
+    visitor: &Visitor,
+    id: &str,
+    cursor: Option<&str>,
+    compose: &Compose,
+    most: usize,
+) -> Result<Markup, Trouble> {
+    let chat = chat::read(&web.api, &visitor.caller, &read_thread(id)?, cursor, most).await?;
     let path = format!("/threads/{}", in_path(&chat.thread.id));
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/threads" { "Threads" }
@@ -66,10 +77,10 @@ async fn shown(web: &Web, visitor: &Visitor, id: &str, cursor: Option<&str>, com
                 (bubbles::all(&chat, visitor))
                 @if cursor.is_some() { p.earlier { a.button href=(path) { "To the newest" } } }
             }
-            @if cursor.is_none() { (compose_box(visitor, &chat, &path, &compose)) }
+            @if cursor.is_none() { (compose_box(visitor, &chat, &path, compose)) }
         }
     };
-    Ok(page(visitor, &chat.thread.peer, Nav::Threads, body).into_response())
+    Ok(page(visitor, &chat.thread.peer, Nav::Threads, body))
 }
 
 fn head(visitor: &Visitor, thread: &Thread, path: &str) -> Markup {

@@ -8,9 +8,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{empty, filter_box, in_path, number, pager, when_text};
+use super::components::{empty, filter_box, in_path, number, pager, short, when_text};
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::list::Asked;
@@ -27,12 +27,16 @@ pub(super) struct Params {
 }
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
+}
+
+async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
     let ask =
-        ThreadsParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(ROWS), ..ThreadsParams::default() };
+        ThreadsParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(most), ..ThreadsParams::default() };
     let found = threads::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
     let list = match found {
-        Ok(Json(found)) => rows(&visitor, &found, q, asked.cursor.as_deref()),
+        Ok(Json(found)) => rows(visitor, &found, q, asked.cursor.as_deref()),
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
         }
@@ -43,7 +47,7 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
         (filter_box("/threads", q, "channel:shop text:\"refund\" since:1d", QUICK))
         (list)
     };
-    Ok(page(&visitor, "Threads", Nav::Threads, body))
+    Ok(page(visitor, "Threads", Nav::Threads, body))
 }
 
 fn rows(visitor: &Visitor, found: &ThreadsPage, q: &str, cursor: Option<&str>) -> Markup {
@@ -64,10 +68,10 @@ fn row(thread: &Thread, visitor: &Visitor) -> Markup {
             a href={ "/threads/" (in_path(&thread.id)) } {
                 (face(&thread.peer))
                 span.talk {
-                    span.who { strong { (thread.peer) } span.tag { (thread.channel) }
+                    span.who { strong { (short(&thread.peer)) } span.tag { (thread.channel) }
                         @if thread.paused.is_some() { span.tag.warn { (icon("pause")) "taken over" } } }
                     span.said { @if thread.last_direction == "out" { (icon("send")) span.unseen { "You: " } }
-                        (text.unwrap_or("(no text)")) }
+                        (short(text.unwrap_or("(no text)"))) }
                 }
                 span.when { (when_text(&thread.last_message_at, visitor.now_ms))
                     @if thread.unread > 0 { span.unread { (number(thread.unread)) span.unseen { " unread" } } } }

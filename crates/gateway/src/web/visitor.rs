@@ -23,6 +23,11 @@ impl Visitor {
         self.caller.may(Scope::Admin)
     }
 
+    /// Whether they may add channels: those are for everybody.
+    pub(super) fn may_set_up(&self) -> bool {
+        self.is_admin() && !self.caller.is_limited()
+    }
+
     pub(super) fn need(&self, scope: Scope) -> Result<(), Trouble> {
         Ok(self.caller.need(scope)?)
     }

@@ -131,6 +131,7 @@ impl Fixture {
             proxies: hapax_gateway::connections::peer::Proxies::new(
                 hapax_gateway::settings::Network::read("10.0.0.0/8").into_iter().collect(),
             ),
+            config_file: None,
             live: Default::default(),
             shown: Vec::new(),
         };

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use hapax::StoreUrl;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::channel_file::ChannelFile;
 use super::client::reachable;
 use super::output::printable;
 use super::signals::{StopSignals, tell_service_manager};
@@ -88,6 +90,8 @@ impl Launch {
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
         let (dropin_at, resp_at) = (dropin.as_ref().map(local).transpose()?, resp.as_ref().map(local).transpose()?);
         let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
+        let channels = ChannelFile::new(file.unwrap_or(Path::new(DEFAULT_FILE)), config.web.write_config);
+        let server = server.with_config_file(Arc::new(channels));
         let mut token_file = None;
         if let Some(token) = &server.admin_token().fresh {
             let path = sources::token_path(&config.store, file);

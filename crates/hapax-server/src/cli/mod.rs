@@ -8,6 +8,7 @@ mod audit;
 mod backup;
 mod bench;
 mod bot_address;
+mod channel_file;
 mod check;
 mod claims;
 mod client;

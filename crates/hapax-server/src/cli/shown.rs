@@ -42,6 +42,8 @@ pub(super) struct Shown {
     public_url: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     hide_payloads: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    write_config: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token: Option<&'static str>,
     store: String,
@@ -201,6 +203,7 @@ pub(super) fn show(config: &Config) -> Shown {
         hosts: config.web.hosts.clone(),
         public_url: config.web.public_url.clone(),
         hide_payloads: config.web.hide_payloads,
+        write_config: config.web.write_config,
         admin_token: config.admin_token.as_ref().map(|_| HIDDEN),
         store: config.store.to_string(),
         spool: config.spool.display().to_string(),

@@ -33,9 +33,12 @@ pub fn read_sources(global: &Global, flags: Flags) -> Result<Sources<'static>, F
         None if Path::new(DEFAULT_FILE).exists() => Some(read_config_file(Path::new(DEFAULT_FILE))?),
         None => None,
     };
+    Ok(Sources { file, env: environment(), flags })
+}
+
+pub(super) fn environment() -> Environment<'static> {
     let vars = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let env = Environment { vars: vars.collect(), read_file: &|path| std::fs::read_to_string(path) };
-    Ok(Sources { file, env, flags })
+    Environment { vars: vars.collect(), read_file: &|path| std::fs::read_to_string(path) }
 }
 
 /// The token of `--token-file`. A token itself is never an argument: arguments stand in process lists and histories.

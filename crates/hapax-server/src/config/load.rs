@@ -28,6 +28,7 @@ const TOP_KEYS: &[&str] = &[
     "hosts",
     "public_url",
     "hide_payloads",
+    "write_config",
     "cors_origins",
     "admin_token",
     "store",

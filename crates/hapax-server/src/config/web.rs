@@ -14,6 +14,8 @@ pub struct Web {
     pub public_url: Option<String>,
     /// Bodies and texts are shown as their lengths to callers without scope `admin`.
     pub hide_payloads: bool,
+    /// The pages may add channels to the config file.
+    pub write_config: bool,
 }
 
 impl Web {
@@ -29,6 +31,7 @@ pub(super) fn read(top: &Section<'_>, mistakes: &mut Mistakes) -> Web {
         hosts: top.get("hosts").map(|found| read_hosts(&found, mistakes)).unwrap_or_default(),
         public_url: top.get("public_url").and_then(|found| read_url(&found, mistakes)),
         hide_payloads: top.get("hide_payloads").and_then(|found| found.truth(mistakes)).unwrap_or_default(),
+        write_config: top.get("write_config").and_then(|found| found.truth(mistakes)).unwrap_or_default(),
     }
 }
 
