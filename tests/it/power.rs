@@ -155,6 +155,25 @@ async fn a_message_answered_again_after_a_kill_in_mid_sync_was_queued_for_good()
     assert_eq!(submit(&Poster::new(), at, "order-1").await, Some((200, id)), "what was answered 200 is there");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_that_fails_ends_the_process_and_nobody_is_answered() {
+    let mut bench = Bench::new(None, Disk::default()).await;
+    let body = text("wamid.A", "5511");
+    let (process, at) = bench.warm().await;
+    bench.rig.fail_syncs().expect("it fails");
+    assert!(Poster::new().post(at, body.clone()).await.is_none(), "it was never answered");
+    let status = process.kill_nine_after(Duration::from_secs(60)).await.expect("it ended");
+    assert_eq!(status.code(), Some(4), "it ended by itself");
+    bench.rig.heal().expect("healed");
+    bench.cut(Cut::Everything);
+
+    let (_process, at) = bench.hapax.serve().await.expect("it starts again");
+    let said = Poster::new().post(at, body).await.expect("an answer");
+    assert_eq!((said.status, said.word.as_str()), (200, "accepted"));
+    let said = Poster::new().post(at, text("wamid.first", "5511")).await.expect("an answer");
+    assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "what was synced before is there");
+}
+
 /// Takes in some webhooks, one after the other, then the power goes; gives how many of those answered 200 are not there.
 async fn lost_by_a_cut(disk: Disk) -> usize {
     let mut bench = Bench::new(None, disk).await;

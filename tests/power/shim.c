@@ -7,6 +7,7 @@
  *   POWER_DIR      the folder, an absolute path; files ending in -shm are left out, since nothing in them need last
  *   POWER_JOURNAL  where the journal goes, outside that folder
  *   POWER_HOLD     while a file of this name exists, a sync of a file does not end; it says so by making NAME.held
+ *   POWER_FAIL     while a file of this name exists, a sync of a file fails
  *   POWER_SYNC_US  how long a sync takes
  *   POWER_LIE      a sync says that it is done, and nothing was
  */
@@ -37,7 +38,7 @@ struct head {
 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
-static const char *folder, *hold;
+static const char *folder, *hold, *fail;
 static size_t folder_length;
 static useconds_t sync_us;
 static int journal = -1, lies;
@@ -65,6 +66,7 @@ __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("POWER_JOURNAL"), *delay = getenv("POWER_SYNC_US");
     folder = getenv("POWER_DIR");
     hold = getenv("POWER_HOLD");
+    fail = getenv("POWER_FAIL");
     lies = getenv("POWER_LIE") != NULL;
     sync_us = delay ? (useconds_t)atoi(delay) : 0;
     if (!folder || !path) {
@@ -255,6 +257,10 @@ static int synced(int fd) {
         while (access(hold, F_OK) == 0) {
             usleep(1000);
         }
+    }
+    if (kind == A_FILE && fail && access(fail, F_OK) == 0) {
+        errno = EIO;
+        return -1;
     }
     if (sync_us) {
         usleep(sync_us);

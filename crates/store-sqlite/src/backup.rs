@@ -41,7 +41,9 @@ impl SqliteStore {
             }
             made
         });
-        copying.await.map_err(|_| StoreError::Closed)?
+        copying.await.map_err(|_| StoreError::Closed)??;
+        // What was copied is told of once the store has it for good.
+        self.0.progress.synced(self.0.progress.seen()).await
     }
 }
 

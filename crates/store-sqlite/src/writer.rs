@@ -1,42 +1,25 @@
-//! The one thread that writes. All calls that wait share one transaction and one fsync.
+//! The one thread that writes. All calls that wait share one transaction and one fsync, which [`super::sync`] makes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 
 use hapax_domain::age::Dated;
 use hapax_store::StoreError;
 use hapax_store::clock::Clock;
 use rusqlite::Connection;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use super::call::{Finish, Job, job};
 use super::claims::ClaimIndex;
 use super::clock::Mark;
 use super::disk::{DiskFloor, LogCap};
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::purge::Sweep;
+use super::sync::{self, Committed, Progress};
 use super::threads::Threads;
-
-/// Work for the writer.
-pub(super) struct Job {
-    /// Gives back what to do once the outcome of the commit is known.
-    step: Box<dyn FnOnce(&mut Writer) -> Finish + Send>,
-    /// It has a transaction to itself: what is large must not hold up the commit of others.
-    alone: bool,
-}
-
-impl Job {
-    fn new(step: impl FnOnce(&mut Writer) -> Finish + Send + 'static) -> Self {
-        Self { step: Box::new(step), alone: false }
-    }
-
-    pub(super) fn alone(self) -> Self {
-        Self { alone: true, ..self }
-    }
-}
-
-type Finish = Box<dyn FnOnce(Option<&str>) + Send>;
 
 /// Most calls in one transaction: bounds how long the first one waits for the last.
 const BATCH_JOBS: usize = 1_024;
@@ -79,7 +62,11 @@ pub(super) struct Writer {
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
-    work: Arc<Notify>,
+    /// Batches so far; the last one's number.
+    batches: u64,
+    progress: Arc<Progress>,
+    /// Where batches go to be synced.
+    to_sync: SyncSender<Committed>,
     /// To put sealing steps in the line like everybody else's; weak, so that it does not keep the thread alive.
     line: mpsc::WeakSender<Job>,
 }
@@ -114,7 +101,8 @@ pub(super) struct Start {
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauges: Arc<Gauges>,
-    pub(super) work: Arc<Notify>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) to_sync: SyncSender<Committed>,
     pub(super) line: mpsc::WeakSender<Job>,
     pub(super) last_number: u64,
     pub(super) last_fence: u64,
@@ -152,7 +140,9 @@ impl Writer {
             failed: None,
             clock: start.clock,
             gauges: start.gauges,
-            work: start.work,
+            batches: 0,
+            progress: start.progress,
+            to_sync: start.to_sync,
             line: start.line,
         };
         writer.load_channels()?;
@@ -176,6 +166,7 @@ impl Writer {
     /// Does a job, and with it those that wait; gives the one that ended the batch because it wants to be alone.
     fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
         let mut finishes = Vec::with_capacity(64);
+        let changes = self.db.total_changes();
         let begun = self.db.execute_batch("BEGIN IMMEDIATE");
         self.failed = begun.err().map(|error| error.to_string());
         // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
@@ -186,19 +177,41 @@ impl Writer {
             self.lanes.now_ms = self.now_ms;
             self.outgoing.now_ms = self.now_ms;
             let alone = job.alone && !refuse_all;
-            finishes.push((job.step)(self));
+            finishes.push(job.run(self));
             let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
             next = if more { jobs.try_recv().ok() } else { None };
             left = next.take_if(|next| next.alone && !refuse_all);
         }
         let failed = self.commit();
-        for finish in finishes {
-            finish(failed.as_deref());
+        if let Some(why) = failed {
+            // That something failed depends on no disk.
+            finishes.drain(..).for_each(|finish| finish.tell(Some(&why)));
+            self.work_made = false;
         }
-        if std::mem::take(&mut self.work_made) && failed.is_none() {
-            self.work.notify_waiters();
-        }
+        self.hand_over(changes, finishes);
         left
+    }
+
+    /// Does one step, unless the batch has failed; a step that fails for the database's sake fails the batch.
+    pub(super) fn run_step<T>(&mut self, step: impl FnOnce(&mut Writer) -> Result<T, StepError>) -> Result<T, StepError> {
+        if self.failed.is_some() {
+            return Err(StepError::Skipped);
+        }
+        let done = step(self);
+        if let Err(StepError::Sql(error)) = &done {
+            self.failed = Some(error.to_string());
+        }
+        done
+    }
+
+    /// Gives the batch to be synced; waits while two others are.
+    fn hand_over(&mut self, changes_before: u64, finishes: Vec<Finish>) {
+        let work_made = std::mem::take(&mut self.work_made);
+        let wrote = self.db.total_changes() != changes_before;
+        let batch = Committed { number: self.batches, wrote, finishes, work_made };
+        if self.to_sync.send(batch).is_err() {
+            sync::end_process("the thread that syncs is gone");
+        }
     }
 
     /// Ends the transaction; says why if it could not be committed.
@@ -210,6 +223,8 @@ impl Writer {
             let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
             self.failed = marked.err().map(|error| error.to_string());
         }
+        self.batches += 1;
+        self.progress.commits(self.batches);
         if self.failed.is_none() {
             let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
             self.failed = counted.and_then(|()| self.db.execute_batch("COMMIT")).err().map(|error| error.to_string());
@@ -253,18 +268,21 @@ impl Writer {
     /// Closes a full period, and keeps sealing going between batches.
     fn tend_periods(&mut self) {
         if self.keys.wants_closing(self.now_ms) {
+            let changes = self.db.total_changes();
             let closed = self.db.execute_batch("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
             self.failed = closed.err().map(|error| error.to_string());
             if let Some(why) = self.commit() {
                 tracing::warn!(why, "could not close a period of keys; it grows until that works");
             }
+            self.hand_over(changes, Vec::new());
             self.sort_if_closed();
         }
         if self.keys.is_sealing()
             && let Some(line) = self.line.upgrade()
         {
             // A full line means batches come anyway, and each asks again.
-            let _ = line.try_send(Job::new(seal_step));
+            let seal = |writer: &mut Writer| Ok(writer.keys.seal_some(&writer.db, SEAL_ROWS)?);
+            let _ = line.try_send(job("sealing", true, seal).0);
         }
     }
 
@@ -274,11 +292,11 @@ impl Writer {
         std::thread::spawn(move || {
             let sorted = keys::sort(&to_sort);
             if let Some(line) = line.upgrade() {
-                let take = Job::new(move |writer: &mut Writer| {
+                let take = move |writer: &mut Writer| {
                     writer.keys.take_sorted(sorted);
-                    Box::new(|_: Option<&str>| {})
-                });
-                let _ = line.blocking_send(take);
+                    Ok(())
+                };
+                let _ = line.blocking_send(job("taking in what was sorted", true, take).0);
             }
         });
     }
@@ -329,41 +347,6 @@ impl Writer {
         self.last_fence += 1;
         Ok(self.last_fence)
     }
-}
-
-fn seal_step(writer: &mut Writer) -> Finish {
-    if writer.failed.is_none()
-        && let Err(error) = writer.keys.seal_some(&writer.db, SEAL_ROWS)
-    {
-        writer.failed = Some(error.to_string());
-    }
-    Box::new(|_| {})
-}
-
-/// Wraps a step of the contract as a job whose caller hears of it after the commit.
-pub(super) fn job<T: Send + 'static>(
-    what: &'static str,
-    step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
-) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
-    let (reply, answer) = oneshot::channel();
-    let job = Job::new(move |writer: &mut Writer| {
-        let done = if writer.failed.is_some() { Err(StepError::Skipped) } else { step(writer) };
-        if let Err(StepError::Sql(error)) = &done {
-            writer.failed = Some(error.to_string());
-        }
-        Box::new(move |failed: Option<&str>| {
-            let outcome = match (failed, done) {
-                (_, Err(StepError::Refused(refused))) => Err(refused),
-                (None, Ok(value)) => Ok(value),
-                (Some(why), _) => Err(StoreError::Failed { what, retryable: true, source: why.to_owned().into() }),
-                (None, Err(StepError::Skipped)) => Err(StoreError::Busy),
-                (None, Err(StepError::Sql(error))) => Err(StoreError::Failed { what, retryable: true, source: error.into() }),
-            };
-            // The caller may have gone away; the step stands all the same.
-            let _ = reply.send(outcome);
-        })
-    });
-    (job, answer)
 }
 
 /// Why a step inside a batch ended early.

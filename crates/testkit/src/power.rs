@@ -95,6 +95,7 @@ impl PowerRig {
             ("POWER_DIR", self.folder.to_string_lossy().into_owned()),
             ("POWER_JOURNAL", self.journal().to_string_lossy().into_owned()),
             ("POWER_HOLD", self.hold().to_string_lossy().into_owned()),
+            ("POWER_FAIL", self.failing().to_string_lossy().into_owned()),
             ("POWER_SYNC_US", disk.sync_us.to_string()),
         ];
         set.extend(disk.lies.then(|| ("POWER_LIE", "1".to_owned())));
@@ -115,6 +116,15 @@ impl PowerRig {
 
     pub fn release_syncs(&self) -> io::Result<()> {
         std::fs::remove_file(self.hold())
+    }
+
+    /// From now on every sync of a file fails, until [`Self::heal`].
+    pub fn fail_syncs(&self) -> io::Result<()> {
+        std::fs::write(self.failing(), "")
+    }
+
+    pub fn heal(&self) -> io::Result<()> {
+        std::fs::remove_file(self.failing())
     }
 
     /// After a kill, and while nothing runs: takes over the journal. The files stay as they are.
@@ -167,6 +177,10 @@ impl PowerRig {
 
     fn hold(&self) -> PathBuf {
         self.beside.join("hold")
+    }
+
+    fn failing(&self) -> PathBuf {
+        self.beside.join("fail")
     }
 
     fn held(&self) -> PathBuf {
