@@ -28,6 +28,7 @@ mod dropin;
 mod evolution;
 mod examples;
 mod faulty;
+mod few_rows;
 mod firestore_store;
 mod full_outbox;
 mod history;
