@@ -29,6 +29,7 @@ mod dropin;
 mod evolution;
 mod examples;
 mod faulty;
+mod few_rows;
 mod firestore_store;
 mod forgetting;
 mod full_outbox;

@@ -74,12 +74,13 @@ fn lane(n: u8) -> LaneRec {
         joined_to: None,
         joined: vec![],
         turn: None,
+        alone_ms: None,
     }
 }
 
 async fn save(store: &ServerStore<MysqlEngine>, changes: Changes) {
     let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
-    tx.save(&changes).await.expect("saved");
+    tx.save(changes).await.expect("saved");
     tx.commit().await.expect("committed");
 }
 
@@ -152,7 +153,7 @@ async fn what_somebody_else_made_first_is_run_again() {
     let changes = Changes { new_lanes: vec![lane(1)], ..Changes::default() };
     save(&store, changes.clone()).await;
     let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
-    tx.save(&changes).await.expect("taken note of");
+    tx.save(changes).await.expect("taken note of");
     assert!(matches!(tx.commit().await, Err(TxError::Conflict(why)) if why.contains("1062")));
 }
 
@@ -162,7 +163,7 @@ async fn a_dropped_transaction_leaves_nothing() {
     let Some((_, store)) = fresh().await else { return };
     for _ in 0..10 {
         let mut tx = store.engine().begin(Pool::Admin, 0).await.expect("there is always a connection");
-        tx.save(&Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await.expect("taken note of");
+        tx.save(Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await.expect("taken note of");
         // Asking sends what was saved.
         assert_eq!(tx.load(&lanes(&[[1; 32]])).await.expect("its own").lanes.len(), 1);
     }
@@ -180,7 +181,7 @@ async fn numbers_grow_from_transaction_to_transaction() {
             assert!(number > last);
             last = number;
         }
-        tx.save(&Changes::default()).await.expect("saved");
+        tx.save(Changes::default()).await.expect("saved");
         tx.commit().await.expect("committed");
     }
 }

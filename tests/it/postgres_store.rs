@@ -132,6 +132,7 @@ fn lane() -> LaneRec {
         joined_to: Some([0; 32]),
         joined: vec![[2; 32], [0; 32]],
         turn: Some(i64::MAX as u64),
+        alone_ms: None,
     }
 }
 
@@ -262,7 +263,7 @@ fn all_wanted() -> Wanted {
 
 async fn save<E: hapax_store::steps::Engine>(engine: &E, changes: Changes) -> Result<(), TxError> {
     let mut tx = engine.begin(Pool::Admin, 0).await?;
-    tx.save(&changes).await?;
+    tx.save(changes).await?;
     tx.commit().await
 }
 
@@ -361,7 +362,7 @@ async fn a_dropped_transaction_leaves_nothing_and_its_connection_goes_on() {
     for _ in 0..3 * engine.in_flight(Pool::Ingest) {
         let mut tx = engine.begin(Pool::Ingest, 1).await.expect("begun");
         assert_eq!(tx.claim(std::slice::from_ref(&key)).await.expect("claimed"), [None], "nobody kept it before");
-        tx.save(&all_new()).await.expect("taken");
+        tx.save(all_new()).await.expect("taken");
         tx.load(&Wanted { lanes: vec![[1; 32]], ..Wanted::default() }).await.expect("sent");
     }
     assert!(engine.peek(&all_wanted()).await.expect("loaded").lanes.is_empty());
@@ -413,7 +414,7 @@ async fn connections_that_the_server_ended_are_replaced() {
     let name = format!("hapax-{:016x}", rand::random::<u64>());
     let store = postgres::open(&format!("{url}&application_name={name}"), None).await.expect("it opens");
     let mut tx = store.engine().begin(Pool::Workers, 1).await.expect("begun");
-    tx.save(&all_new()).await.expect("taken");
+    tx.save(all_new()).await.expect("taken");
     tx.load(&all_wanted()).await.expect("sent");
     ask(&url, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'")).await;
     assert!(matches!(tx.commit().await, Err(TxError::Conflict(_))), "the nonce was never written");

@@ -67,23 +67,52 @@ impl fmt::Debug for EventKey {
 }
 
 /// Hashes a list of parts injectively: each part's length goes in before its bytes.
-pub struct KeyHasher(blake3::Hasher);
+pub struct KeyHasher {
+    /// What went in so far. Most lists of parts are short, and hashed in one go: that takes a fraction of the time.
+    short: [u8; SHORT],
+    filled: usize,
+    /// All of it, once it is longer.
+    long: Option<Box<blake3::Hasher>>,
+}
+
+const SHORT: usize = 256;
 
 impl KeyHasher {
     /// Starts a hash that no other `purpose` can produce.
     pub fn new(purpose: &str) -> Self {
-        let mut hasher = Self(blake3::Hasher::new());
+        let mut hasher = Self { short: [0; SHORT], filled: 0, long: None };
         hasher.part(purpose.as_bytes());
         hasher
     }
 
     pub fn part(&mut self, bytes: &[u8]) {
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
+        self.put(&(bytes.len() as u64).to_le_bytes());
+        self.put(bytes);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.filled + bytes.len();
+        match (&mut self.long, self.short.get_mut(self.filled..end)) {
+            (Some(long), _) => {
+                long.update(bytes);
+            }
+            (None, Some(room)) => {
+                room.copy_from_slice(bytes);
+                self.filled = end;
+            }
+            (None, None) => {
+                let mut long = Box::new(blake3::Hasher::new());
+                long.update(&self.short[..self.filled]).update(bytes);
+                self.long = Some(long);
+            }
+        }
     }
 
     pub fn finish(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+        match &self.long {
+            Some(long) => *long.finalize().as_bytes(),
+            None => *blake3::hash(&self.short[..self.filled]).as_bytes(),
+        }
     }
 }
 
@@ -101,6 +130,18 @@ mod tests {
         assert_ne!(of("a", "wamid.Ab", &[]), of("a", "wamid.aB", &[]));
         assert_ne!(of("a", "x", &[]), of("a", "x ", &[]));
         assert_ne!(of("a", "x", &[]), of("a", "x\0", &[]));
+    }
+
+    #[test]
+    fn the_hash_is_that_of_all_bytes_however_many() {
+        for length in [0, 1, 200, 232, 233, 234, 240, 256, 5_000] {
+            let part = vec![7; length];
+            let mut hasher = KeyHasher::new("event");
+            hasher.part(&part);
+            hasher.part(b"end");
+            let all = [&5_u64.to_le_bytes(), &b"event"[..], &(length as u64).to_le_bytes(), &part, &3_u64.to_le_bytes(), b"end"];
+            assert_eq!(hasher.finish(), *blake3::hash(&all.concat()).as_bytes(), "{length}");
+        }
     }
 
     #[test]

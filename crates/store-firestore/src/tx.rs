@@ -254,8 +254,8 @@ impl Tx for FirestoreTx {
         Ok(self.see_items(&docs)?)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
-        self.save_all(changes).await?;
+    async fn save(&mut self, changes: Changes) -> Result<(), TxError> {
+        self.save_all(&changes).await?;
         Ok(())
     }
 

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use hapax_domain::limits::WAIT_MAX_MS;
 use hapax_store::StoreError;
+use hapax_store::steps::records::ItemRec;
 
-use super::MysqlEngine;
 use super::link::{Failure, Link};
+use super::rows::InTable;
+use super::{MysqlEngine, alone};
 
 /// A server's clock that is corrected by less holds nobody up for longer than that.
 const SLACK_MS: i64 = 1_000;
@@ -69,6 +71,8 @@ async fn move_all(link: &mut Link, seen_ms: i64, now_ms: i64) -> Result<bool, St
     // All other waits, so that whose turn came first is still first. A message that waits alone and is not in doubt waits for a time that a
     // person named.
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND o.in_doubt = 0 AND m.home <> o.lane";
+    // One that is alone is due when it came: now it is due earlier.
+    let (columns, alone) = (ItemRec::columns(), &*alone::COLUMNS);
     let rest = format!(
         "UPDATE hapax_lanes l SET due_ms = CASE WHEN joined_to IS NOT NULL THEN due_ms WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
              held_until_ms = {lease_end}
@@ -76,6 +80,9 @@ async fn move_all(link: &mut Link, seen_ms: i64, now_ms: i64) -> Result<bool, St
          UPDATE hapax_lanes l JOIN (SELECT joined_to, MAX(held_until_ms) AS until_ms FROM hapax_lanes
              WHERE joined_to IS NOT NULL AND held_until_ms IS NOT NULL GROUP BY joined_to) j ON l.hash = j.joined_to
              SET l.due_ms = GREATEST(COALESCE(l.held_until_ms, j.until_ms), j.until_ms);
+         INSERT INTO hapax_items ({columns},channel_key,first_event) SELECT {alone},channel_key,first FROM hapax_lanes
+             WHERE alone_ms IS NOT NULL;
+         UPDATE hapax_lanes SET alone_ms = NULL WHERE alone_ms IS NOT NULL;
          UPDATE hapax_items SET due_ms = LEAST(due_ms - {back}, {most}) WHERE place = 0;
          UPDATE hapax_outs o SET due_ms = LEAST(due_ms - {back}, {most}) WHERE due_ms IS NOT NULL AND NOT EXISTS ({scheduled});
          UPDATE hapax_provider_names SET heard_ms = {now_ms} WHERE heard_ms > {now_ms};

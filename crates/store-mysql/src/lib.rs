@@ -10,6 +10,7 @@
 //! Expired keys are removed in small steps, not by dropping partitions: a unique key of a partitioned table must contain what it is partitioned
 //! by, and then the same key could be claimed once in every partition.
 
+mod alone;
 mod claims;
 mod clock;
 mod dump;

@@ -10,6 +10,7 @@ use hapax_store::steps::records::{
 };
 use hapax_store::{Answer, Copies, EventQuery, InboxQuery, OutboxQuery, PausedAccount, StoreError, ThreadQuery};
 
+use super::alone;
 use super::rows::{InTable, ListKey, PAUSED, list_of_thread, read_paused};
 use super::sql::{List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
@@ -92,20 +93,33 @@ pub(super) async fn items(
         Some(true) => &[Some(ItemPlace::Parked), Some(ItemPlace::Quarantined)],
     };
     let mut sql = Sql::default();
+    let channel = query.channel.as_ref().map(|channel| channel_key(channel));
+    // Those in the rows of their lanes are never parked. Asked for first: one that gets a row of its own meanwhile may be seen twice, but is
+    // not missed.
+    let alone = query.parked != Some(true);
+    if alone {
+        let mut select = Select::new(&alone::COLUMNS, "hapax_lanes FORCE INDEX (by_first)");
+        select.and_if("channel_key = ?", channel);
+        select.and("alone_ms IS NOT NULL AND first > ?", after.unwrap_or_default());
+        select.into(&mut sql, "first", limit);
+    }
     for place in places {
         let index = if place.is_some() { "of_place" } else { "PRIMARY" };
         let mut select = Select::new(ItemRec::columns(), &format!("hapax_items FORCE INDEX ({index})"));
         select.and_if("place = ?", place.map(ItemPlace::code));
-        select.and_if("channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
+        select.and_if("channel_key = ?", channel);
         select.and_if("number > ?", after);
         select.into(&mut sql, "number", limit);
     }
     let mut sets = engine.ask(sql).await?;
     let mut items = Vec::new();
-    for _ in places {
+    for _ in 0..places.len() + usize::from(alone) {
         items.extend(sets.records::<ItemRec>()?);
     }
-    items.sort_unstable_by_key(|item: &ItemRec| item.number);
+    // Of two, the row is later.
+    items.reverse();
+    items.sort_by_key(|item: &ItemRec| item.number);
+    items.dedup_by_key(|item| item.number);
     items.truncate(limit);
     Ok(items)
 }

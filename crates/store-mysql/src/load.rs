@@ -7,6 +7,7 @@ use hapax_store::steps::records::{
 };
 use hapax_store::steps::{Loaded, Wanted};
 
+use super::alone;
 use super::link::Sets;
 use super::rows::InTable;
 use super::sql::{Fields, List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
@@ -42,7 +43,7 @@ impl Asked {
         let mut asked = Asked { sql: Sql::default(), parts: Vec::new() };
         let lock = if lock { " FOR UPDATE" } else { "" };
         asked.by::<LaneRec, _>(Part::Lanes, "PRIMARY", "hash", &wanted.lanes, lock);
-        asked.by::<ItemRec, _>(Part::Items, "PRIMARY", "number", &wanted.items, "");
+        asked.items(&wanted.items);
         asked.lowest_items(&wanted.lowest_items);
         asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.events, "");
         asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.locked_events, lock);
@@ -102,6 +103,16 @@ impl Asked {
         for some in of.chunks(ROWS_MAX) {
             let select = format!("SELECT {columns} FROM {table} FORCE INDEX ({index}) WHERE {key} IN ? ORDER BY {key}{lock}");
             self.add(part, &select, &[&List(some)]);
+        }
+    }
+
+    /// In one statement, so that one that gets a row of its own meanwhile is seen once.
+    fn items(&mut self, items: &[u64]) {
+        for some in items.chunks(ROWS_MAX) {
+            let both = "SELECT ? FROM hapax_items FORCE INDEX (PRIMARY) WHERE number IN ? UNION ALL
+                SELECT ? FROM hapax_lanes FORCE INDEX (by_first) WHERE first IN ? AND alone_ms IS NOT NULL";
+            let (rows, alone, some) = (Raw(ItemRec::columns()), Raw(&alone::COLUMNS), List(some));
+            self.add(Part::Items, both, &[&rows, &some, &alone, &some]);
         }
     }
 

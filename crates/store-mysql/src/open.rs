@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_5.sql"),
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
+    include_str!("schema_8.sql"),
 ];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.

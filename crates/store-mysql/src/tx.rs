@@ -178,6 +178,10 @@ impl Tx for MysqlTx {
         self.next - 1
     }
 
+    fn keeps_alone(&self) -> bool {
+        true
+    }
+
     /// The insert decides: it waits for whoever holds the key, takes it over when its window is past, and else leaves the row as it is. Whose
     /// number the row has then has won; numbers are never handed out twice. When the server counted nothing but new rows, there are no others to ask for.
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
@@ -287,7 +291,7 @@ impl Tx for MysqlTx {
         Ok(items)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
+    async fn save(&mut self, changes: Changes) -> Result<(), TxError> {
         if self.link.is_none() {
             return Err(ended());
         }
@@ -297,7 +301,7 @@ impl Tx for MysqlTx {
                 return Err(too_large(bytes, self.packet_max).into());
             }
         }
-        self.pending.extend(save::packets(changes));
+        self.pending.extend(save::packets(&changes));
         self.ahead = Ahead::default();
         self.wrote = true;
         Ok(())

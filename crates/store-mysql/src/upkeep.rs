@@ -208,10 +208,16 @@ pub(super) async fn stats(engine: &MysqlEngine) -> Result<Stats, StoreError> {
     sql.add(
         "SELECT MIN(channel), place, FALSE, COUNT(*), MIN(received_ms) FROM hapax_items GROUP BY channel_key, place
          UNION ALL
+         SELECT MIN(channel), 0, FALSE, COUNT(*), MIN(alone_ms) FROM hapax_lanes WHERE alone_ms IS NOT NULL GROUP BY channel_key
+         UNION ALL
+         SELECT MIN(a.channel), 0, TRUE, COUNT(*), MIN(a.alone_ms) FROM hapax_lanes l
+             STRAIGHT_JOIN hapax_lanes a FORCE INDEX (by_first) ON a.first = l.held_number
+             WHERE l.queue = ? AND l.held_number IS NOT NULL AND a.alone_ms IS NOT NULL GROUP BY a.channel_key
+         UNION ALL
          SELECT MIN(i.channel), i.place, TRUE, COUNT(*), MIN(i.received_ms) FROM hapax_lanes l
              STRAIGHT_JOIN hapax_items i ON i.number = l.held_number
              WHERE l.queue = ? AND l.held_number IS NOT NULL AND i.place = ? GROUP BY i.channel_key, i.place",
-        &[&Queue::Inbox.code(), &ItemPlace::InLane.code()],
+        &[&Queue::Inbox.code(), &Queue::Inbox.code(), &ItemPlace::InLane.code()],
     );
     let mut sets = engine.ask(sql).await?;
     let mut stats = Stats {

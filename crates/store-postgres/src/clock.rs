@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use hapax_domain::limits::WAIT_MAX_MS;
+use hapax_store::steps::records::ItemRec;
 
 use super::failure::Failure;
-use super::rows::Fields;
+use super::rows::{Fields, plain_columns};
 use super::sql_call::{SqlCall, run_one};
 
 /// A server's clock that is corrected by less holds nobody up for longer than that.
@@ -63,6 +64,8 @@ async fn move_all(client: &ClientWrapper, seen_ms: i64, now_ms: i64) -> Result<b
     // All other waits, so that whose turn came first is still first. A message that waits alone and is not in doubt waits for a time that a
     // person named.
     let scheduled = "SELECT 1 FROM hapax_messages m WHERE m.number = o.number AND NOT o.unknown AND m.home <> o.lane";
+    // One that is alone is due when it came: now it is due earlier.
+    let (columns, alone) = (plain_columns::<ItemRec>(""), &*super::alone::COLUMNS);
     client
         .batch_execute(&format!(
             "UPDATE hapax_lanes l SET due_ms = CASE WHEN joined_to IS NOT NULL THEN due_ms WHEN held_until_ms IS NULL THEN LEAST(due_ms - {back}, {most}) ELSE {lease_end} END,
@@ -71,6 +74,8 @@ async fn move_all(client: &ClientWrapper, seen_ms: i64, now_ms: i64) -> Result<b
              UPDATE hapax_lanes l SET due_ms = GREATEST(l.held_until_ms, j.until_ms)
                  FROM (SELECT joined_to, max(held_until_ms) AS until_ms FROM hapax_lanes
                      WHERE joined_to IS NOT NULL AND held_until_ms IS NOT NULL GROUP BY joined_to) j WHERE l.hash = j.joined_to;
+             INSERT INTO hapax_items ({columns}, first) SELECT {alone}, first FROM hapax_lanes WHERE alone_ms IS NOT NULL;
+             UPDATE hapax_lanes SET alone_ms = NULL WHERE alone_ms IS NOT NULL;
              UPDATE hapax_items SET due_ms = LEAST(due_ms - {back}, {most}) WHERE place = 0;
              UPDATE hapax_outs o SET due_ms = LEAST(due_ms - {back}, {most}) WHERE due_ms IS NOT NULL AND NOT EXISTS ({scheduled});
              UPDATE hapax_provider_names SET heard_ms = {now_ms} WHERE heard_ms > {now_ms};

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::tls;
 
 /// Connections per pool. More do not make a server faster that has a few cores: batches do.
-const INGEST: usize = 4;
+const INGEST: usize = 6;
 const WORKERS: usize = 4;
 const ADMIN: usize = 3;
 

@@ -8,6 +8,7 @@
 //! column. See `docs/postgres.md`.
 
 mod ahead;
+mod alone;
 mod claim;
 mod claims;
 mod clock;

@@ -29,11 +29,12 @@ fn events_sql(of: &str) -> String {
 
 static EVENTS: LazyLock<String> = LazyLock::new(|| events_sql(""));
 static EVENTS_OF_CHANNEL: LazyLock<String> = LazyLock::new(|| events_sql(" AND md5(channel) = md5($4::text) AND channel = $4"));
+/// Those in the thread that goes by this very name, and the others.
 static EVENTS_OF_PEER: LazyLock<String> = LazyLock::new(|| {
-    events_sql(
-        " AND ($4::text IS NULL OR channel = $4) AND peer IS NOT NULL AND account = $5::text AND peer = $6::text
-          AND md5(account || ' ' || peer) = md5($5 || ' ' || $6)",
-    )
+    let own = "AND ($4::text IS NULL OR channel = $4) AND account = $5::text AND peer = $6::text";
+    let named = events_sql(&format!(" {own} AND thread = $7::bytea AND NOT apart"));
+    let apart = format!(" {own} AND apart AND peer IS NOT NULL AND md5(account || ' ' || peer) = md5($5 || ' ' || $6)");
+    format!("({named}) UNION ALL ({}) ORDER BY number DESC LIMIT $3::int8", events_sql(&apart))
 });
 
 pub(super) async fn events(
@@ -50,6 +51,7 @@ pub(super) async fn events(
             values.push(Box::new(channel));
             values.push(Box::new(escape(&thread.account)));
             values.push(Box::new(escape(&thread.peer)));
+            values.push(Box::new(thread_hash(&thread.account, &thread.peer).to_vec()));
             &EVENTS_OF_PEER
         }
         None if channel.is_some() => {
@@ -61,15 +63,24 @@ pub(super) async fn events(
     read_all(&run_one(client, SqlCall::new(&***sql, values)).await?)
 }
 
-fn items_sql(place: &str) -> String {
-    select::<ItemRec>(&format!(
-        "WHERE ($1::int8 IS NULL OR number > $1) AND ($2::text IS NULL OR channel = $2){place} ORDER BY number LIMIT $3::int8"
-    ))
+/// Those that have rows, and those that are in the rows of their lanes, which are never parked.
+fn items_sql(place: &str, alone: bool) -> String {
+    let found = |number: &str| format!("WHERE ($1::int8 IS NULL OR {number} > $1) AND ($2::text IS NULL OR channel = $2)");
+    let rows = select::<ItemRec>(&format!("{}{place} ORDER BY number LIMIT $3::int8", found("number")));
+    if !alone {
+        return rows;
+    }
+    format!(
+        "({rows}) UNION ALL (SELECT {} FROM hapax_lanes {} AND alone_ms IS NOT NULL ORDER BY first LIMIT $3::int8)
+         ORDER BY number LIMIT $3::int8",
+        *super::alone::COLUMNS,
+        found("first"),
+    )
 }
 
-static ITEMS: LazyLock<String> = LazyLock::new(|| items_sql(""));
-static ITEMS_PARKED: LazyLock<String> = LazyLock::new(|| items_sql(" AND place <> 0"));
-static ITEMS_IN_LANES: LazyLock<String> = LazyLock::new(|| items_sql(" AND place = 0"));
+static ITEMS: LazyLock<String> = LazyLock::new(|| items_sql("", true));
+static ITEMS_PARKED: LazyLock<String> = LazyLock::new(|| items_sql(" AND place <> 0", false));
+static ITEMS_IN_LANES: LazyLock<String> = LazyLock::new(|| items_sql(" AND place = 0", true));
 
 pub(super) async fn items(
     client: &ClientWrapper,

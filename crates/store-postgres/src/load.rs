@@ -11,6 +11,7 @@ use hapax_store::steps::records::{
 use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
 
+use super::alone::items_sql;
 use super::failure::Failure;
 use super::rows::{Fields, InTable, Param, all_columns, hashes, key_type, numbers, plain_columns, read_all};
 use super::sql_call::{SqlCall, run};
@@ -63,7 +64,7 @@ impl Reading {
 }
 
 static LANES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<LaneRec>);
-static ITEMS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ItemRec>);
+static ITEMS: LazyLock<String> = LazyLock::new(|| items_sql("number = ANY($1::int8[])", "first = ANY($1::int8[])"));
 static LOWEST_ITEMS: LazyLock<Reading> =
     LazyLock::new(|| Reading::first_of_each::<ItemRec>("bytea", "lane = w.wanted AND place = 0", 2));
 static EVENTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<EventRec>);
@@ -119,7 +120,7 @@ pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool, mu
 pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
     let all = [
         (Part::Lanes, LANES.get(lock), some(&wanted.lanes, hashes)),
-        (Part::Items, ITEMS.get(false), some(&wanted.items, numbers)),
+        (Part::Items, &**ITEMS, some(&wanted.items, numbers)),
         (Part::LowestItems, LOWEST_ITEMS.get(false), some(&wanted.lowest_items, hashes)),
         (Part::Events, EVENTS.get(false), some(&wanted.events, numbers)),
         (Part::Events, EVENTS.get(lock), some(&wanted.locked_events, numbers)),

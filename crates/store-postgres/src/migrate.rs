@@ -19,6 +19,7 @@ const VERSIONS: &[&str] = &[
     include_str!("schema_5.sql"),
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
+    include_str!("schema_8.sql"),
 ];
 
 /// The longest wait for a first answer.

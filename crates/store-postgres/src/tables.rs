@@ -18,6 +18,12 @@ impl InTable for EventRec {
     const TABLE: &'static str = "hapax_events";
     const KEY: &'static str = "number";
     const NAMES: &'static [(&'static str, &'static str)] = &[("index", "ordinal")];
+    const BESIDE: &'static [Field<Self>] = &[Field::derived("apart", Type::Bool, |event| Value::Bool(is_apart(event)))];
+}
+
+/// Its peer's name is not the one its thread goes by, or it is in no thread.
+fn is_apart(event: &EventRec) -> bool {
+    event.peer.as_ref().is_some_and(|peer| event.thread != Some(thread_hash(&event.account, peer)))
 }
 
 impl InTable for ItemRec {

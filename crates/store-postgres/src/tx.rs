@@ -19,7 +19,7 @@ use super::connect::{CONNECT, Pools};
 use super::failure::Failure;
 use super::load::load;
 use super::rows::Fields;
-use super::sql_call::{SqlCall, in_time, prepare, run, run_one, send};
+use super::sql_call::{SqlCall, in_time, prepare, run, run_one, send, together};
 use super::{lanes, save};
 
 /// One value of the sequence stands for so many numbers.
@@ -184,7 +184,7 @@ impl PostgresTx {
         if self.wrote {
             asks.push(SqlCall::new(WRITE_NONCE, vec![Box::new(self.nonce.drawn), Box::new(self.nonce.salt.to_vec())]));
         }
-        let sent = in_time(send_and_commit(self.connection.client()?, &asks)).await;
+        let sent = in_time(send_and_commit(self.connection.client()?, &together(asks))).await;
         match sent {
             Ok(()) => {
                 self.connection.release();
@@ -282,6 +282,10 @@ impl Tx for PostgresTx {
         block * BLOCK + (self.handed_out - 1) % BLOCK
     }
 
+    fn keeps_alone(&self) -> bool {
+        true
+    }
+
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         let tried = self.ahead.won(keys);
         let claimed = claim(self.connection.client()?, keys, self.now_ms, tried).await;
@@ -318,9 +322,9 @@ impl Tx for PostgresTx {
         Ok(self.checked(items).await?)
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
+    async fn save(&mut self, changes: Changes) -> Result<(), TxError> {
         self.flush().await?;
-        self.unsent = Some(changes.clone());
+        self.unsent = Some(changes);
         Ok(())
     }
 

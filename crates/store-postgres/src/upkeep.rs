@@ -98,7 +98,9 @@ const COUNTS: &str = "SELECT
     (SELECT count(*) FROM hapax_outs WHERE unknown),
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
      WHERE c.relkind = 'r' AND c.relname LIKE 'hapax\\_%' AND pg_table_is_visible(c.oid))";
-const ITEMS: &str = "SELECT channel, place, count(*), min(received_ms) FROM hapax_items GROUP BY channel, place";
+const ITEMS: &str = "SELECT channel, place, count(*), min(received_ms) FROM
+    (SELECT channel, place, received_ms FROM hapax_items
+     UNION ALL SELECT channel, 0::int2, alone_ms FROM hapax_lanes WHERE alone_ms IS NOT NULL) AS i GROUP BY channel, place";
 const LEASED: &str = "SELECT channel, count(*) FROM hapax_lanes WHERE queue = 0 AND held_number IS NOT NULL GROUP BY channel";
 
 pub(super) async fn stats(client: &ClientWrapper) -> Result<Stats, Failure> {

@@ -73,10 +73,16 @@ pub struct PlainTx {
 }
 
 impl Data {
+    /// Also those that are in the rows of their lanes.
+    fn all_items(&self) -> BTreeMap<u64, ItemRec> {
+        let alone = self.lanes.values().filter_map(LaneRec::alone).map(|item| (item.number, item));
+        self.items.clone().into_iter().chain(alone).collect()
+    }
+
     fn load(&self, wanted: &Wanted) -> Loaded {
         let mut seen = Loaded {
             lanes: wanted.lanes.iter().filter_map(|hash| Some((*hash, self.lanes.get(hash)?.clone()))).collect(),
-            items: wanted.items.iter().filter_map(|number| Some((*number, self.items.get(number)?.clone()))).collect(),
+            items: self.all_items().into_iter().filter(|(number, _)| wanted.items.contains(number)).collect(),
             claims: wanted.claims.iter().filter_map(|hash| Some((*hash, self.claims.get(hash)?.clone()))).collect(),
             ..Loaded::default()
         };
@@ -219,6 +225,10 @@ impl Tx for PlainTx {
         self.data.last_number
     }
 
+    fn keeps_alone(&self) -> bool {
+        true
+    }
+
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
         let now_ms = self.now_ms;
         let mut claim = |key: &KeyRec| {
@@ -264,8 +274,8 @@ impl Tx for PlainTx {
         Ok(self.data.items.values().filter(wanted).take(max).cloned().collect())
     }
 
-    async fn save(&mut self, changes: &Changes) -> Result<(), TxError> {
-        self.data.save(changes)
+    async fn save(&mut self, changes: Changes) -> Result<(), TxError> {
+        self.data.save(&changes)
     }
 
     async fn commit(mut self) -> Result<(), TxError> {
@@ -307,7 +317,7 @@ impl Engine for PlainEngine {
                 && query.channel.as_ref().is_none_or(|channel| **channel == *item.channel)
                 && query.parked.is_none_or(|parked| parked != (item.place == ItemPlace::InLane))
         };
-        Ok(self.data.lock().await.items.values().filter(wanted).take(limit).cloned().collect())
+        Ok(self.data.lock().await.all_items().values().filter(wanted).take(limit).cloned().collect())
     }
 
     async fn list_replays(&self, event: u64) -> Result<Vec<ItemRec>, StoreError> {
@@ -525,7 +535,7 @@ impl Engine for PlainEngine {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let data = self.data.lock().await;
         let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
-        for item in data.items.values() {
+        for item in data.all_items().values() {
             let channel = item.channel.to_string();
             let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..Default::default() });
             let mut held = data.lanes.values().filter_map(|lane| lane.held.as_ref());

@@ -49,6 +49,7 @@ fn lane(held: Option<Held>) -> LaneRec {
         joined_to: Some([4; 32]),
         joined: vec![[5; 32], [6; 32]],
         turn: Some(9),
+        alone_ms: None,
     }
 }
 
@@ -164,7 +165,7 @@ fn all() -> Wanted {
 async fn save<E: Engine>(engine: &E, seen: Wanted, changes: Changes) {
     let mut tx = engine.begin(Pool::Admin, 0).await.expect("begun");
     tx.load(&seen).await.expect("loaded");
-    tx.save(&changes).await.expect("saved");
+    tx.save(changes).await.expect("saved");
     tx.commit().await.expect("committed");
 }
 
@@ -242,8 +243,8 @@ async fn what_was_seen_must_still_be_so() {
         let mut b = other.engine().begin(Pool::Workers, 0).await.expect("begun");
         a.load(&see).await.expect("loaded");
         b.load(&see).await.expect("loaded");
-        a.save(first).await.expect("saved");
-        b.save(second).await.expect("saved");
+        a.save(first.clone()).await.expect("saved");
+        b.save(second.clone()).await.expect("saved");
         a.commit().await.expect("the first is committed");
         assert!(matches!(b.commit().await, Err(TxError::Conflict(_))), "the second saw what is no longer so");
     }
@@ -277,7 +278,7 @@ async fn numbers_grow_from_one_instance_to_the_next() {
             last = number;
         }
         let setting = ItemRec { number: last, ..item(turn) };
-        tx.save(&Changes { new_items: vec![setting], ..Changes::default() }).await.expect("saved");
+        tx.save(Changes { new_items: vec![setting], ..Changes::default() }).await.expect("saved");
         tx.commit().await.expect("committed");
     }
     assert_eq!(MessageId(ids::numbered(last_ms, last)).to_string().len(), 36);

@@ -73,6 +73,7 @@ fn lane(hash: Hash, queue: Queue, held: Option<Held>) -> LaneRec {
         joined_to: held.as_ref().map(|_| [0; 32]),
         joined: if held.is_some() { vec![[5; 32], [0; 32]] } else { vec![] },
         turn: held.as_ref().map(|_| u64::MAX >> 1),
+        alone_ms: None,
         held,
     }
 }
@@ -263,7 +264,7 @@ async fn many_events_at_once_are_read_back_as_they_were_written() {
     }
     let again = Changes { new_events: events[..128].to_vec(), ..Changes::default() };
     let mut tx = store.engine().begin(Pool::Workers, 0).await.expect("begun");
-    tx.save(&again).await.expect("saved");
+    tx.save(again).await.expect("saved");
     assert!(matches!(tx.commit().await, Err(TxError::Conflict(_))), "they are there already");
 }
 

@@ -42,6 +42,10 @@ impl Step for AcceptAll {
             if let Some(spelt) = waits_in(new) {
                 first.lanes.push(inbox_lane(&arrival.channel, Some(&spelt), 0));
             }
+            // What waits under another name of the one who writes is found with the rest, so that of somebody new nothing is left to ask.
+            for (account, peer) in names_in(&new.event).skip(1).filter(|_| talker(&new.event).is_some()) {
+                first.lanes.push(inbox_lane(&arrival.channel, Some(&ThreadId { account, peer }), 0));
+            }
             first.names.extend(names_in(&new.event));
             first.threads.extend(names_in(&new.event).next());
         }
@@ -62,8 +66,11 @@ impl Step for AcceptAll {
         for ((arrival, numbers), verdicts) in self.arrivals.iter().zip(&numbers).zip(&verdicts) {
             work.record(arrival, numbers, verdicts, &suspects);
         }
+        if tx.keeps_alone() {
+            work.keep_alone();
+        }
         if verdicts.iter().flatten().any(|verdict| verdict.is_new()) {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         for verdict in verdicts.iter_mut().flatten() {
             if let Accepted::New(id) = *verdict
@@ -277,10 +284,11 @@ impl Work {
             let account = circle.account.as_str();
             for peer in &circle.names {
                 let thread = ThreadId { account: account.to_owned(), peer: peer.clone() };
-                wanted.named.push(thread_hash(account, peer));
-                for channel in &circle.channels {
-                    wanted.lanes.push(inbox_lane(channel, Some(&thread), 0));
-                    wanted.lanes.push(outbox_lane(channel, account, peer));
+                wanted.lanes.extend(circle.channels.iter().map(|channel| inbox_lane(channel, Some(&thread), 0)));
+                // Nobody is called so, and nothing was ever sent to this name: it would have become a name then.
+                if self.names.is_known(account, peer) {
+                    wanted.named.push(thread_hash(account, peer));
+                    wanted.lanes.extend(circle.channels.iter().map(|channel| outbox_lane(channel, account, peer)));
                 }
             }
         }

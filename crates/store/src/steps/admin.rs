@@ -48,7 +48,7 @@ impl Step for ChangeMessage {
             ChangeMessage::Cancel(_) => work.change_message(number, Outgoing::cancel),
         };
         if changed == Changed::Done {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(changed)
     }
@@ -98,7 +98,7 @@ impl Step for MarkRead {
         let unread = std::mem::take(&mut thread.unread);
         thread.read_to = thread.read_to.max(number);
         work.marked_read.push((hash, unread));
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(true)
     }
 }
@@ -162,7 +162,7 @@ impl Step for RedriveParked {
             }
         }
         if moved > 0 {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(moved)
     }
@@ -210,7 +210,7 @@ impl Step for Replay {
         work.load_lanes_again(tx, std::slice::from_ref(&event)).await?;
         work.add_item_again(item, Some(&event));
         work.replays.push((event.number, event.replays + 1));
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(Some(id))
     }
 }

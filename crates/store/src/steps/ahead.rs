@@ -48,22 +48,46 @@ impl Ahead {
 
     /// What of this is known already, and what is left to ask for.
     pub fn answer(&self, wanted: &Wanted) -> (Loaded, Wanted) {
-        let (mut seen, mut left) = (Loaded::default(), wanted.clone());
-        left.lanes.retain(|lane| !known(&self.lanes, lane, &mut seen.lanes));
-        left.names.retain(|name| !known(&self.names, name, &mut seen.names));
-        left.threads.retain(|thread| !known(&self.threads, thread, &mut seen.threads));
+        let mut seen = Loaded::default();
+        let mut left = Wanted {
+            lanes: unknown(&self.lanes, &wanted.lanes, &mut seen.lanes),
+            names: unknown(&self.names, &wanted.names, &mut seen.names),
+            threads: unknown(&self.threads, &wanted.threads, &mut seen.threads),
+            sure_names: Vec::new(),
+            items: wanted.items.clone(),
+            lowest_items: wanted.lowest_items.clone(),
+            events: wanted.events.clone(),
+            locked_events: wanted.locked_events.clone(),
+            bodies: wanted.bodies.clone(),
+            named: wanted.named.clone(),
+            sending: wanted.sending.clone(),
+            provider_names: wanted.provider_names.clone(),
+            requests: wanted.requests.clone(),
+            messages: wanted.messages.clone(),
+            outs: wanted.outs.clone(),
+            lowest_outs: wanted.lowest_outs.clone(),
+            waiting: wanted.waiting.clone(),
+            claims: wanted.claims.clone(),
+        };
         // Once another thread is locked, the names that may lead to it have to be looked at again.
-        if left.threads.is_empty() {
-            left.sure_names.retain(|name| !known(&self.names, name, &mut seen.sure_names));
-        }
+        left.sure_names = match left.threads.is_empty() {
+            true => unknown(&self.names, &wanted.sure_names, &mut seen.sure_names),
+            false => wanted.sure_names.clone(),
+        };
         (seen, left)
     }
 }
 
-fn known<K: Eq + Hashed + Clone, V: Clone>(ahead: &HashMap<K, Option<V>>, key: &K, seen: &mut HashMap<K, V>) -> bool {
-    let Some(found) = ahead.get(key) else { return false };
-    seen.extend(found.clone().map(|found| (key.clone(), found)));
-    true
+/// Puts those that are known into `seen`, and gives the others.
+fn unknown<K: Eq + Hashed + Clone, V: Clone>(ahead: &HashMap<K, Option<V>>, wanted: &[K], seen: &mut HashMap<K, V>) -> Vec<K> {
+    let mut left = Vec::new();
+    for key in wanted {
+        match ahead.get(key) {
+            Some(found) => seen.extend(found.clone().map(|found| (key.clone(), found))),
+            None => left.push(key.clone()),
+        }
+    }
+    left
 }
 
 /// Whether many of what came last were copies. Then nothing is loaded before that is known: it would be locked for nothing.

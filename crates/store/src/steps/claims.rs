@@ -61,7 +61,7 @@ impl Step for ClaimAll {
             }
             answers.push(ours);
         }
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(answers)
     }
 }

@@ -205,6 +205,11 @@ pub trait Tx: Send {
     /// A number above all that were handed out to transactions that had ended before this one began.
     fn number(&mut self) -> u64;
 
+    /// Whether items may be kept in the rows of their lanes ([`LaneRec::alone`]). Then those are found by number and listed like all others.
+    fn keeps_alone(&self) -> bool {
+        false
+    }
+
     /// Claims keys that are free or whose window is over, as of [`Tx::now_ms`]; they are all different and sorted. Gives back, for each, who
     /// holds it when somebody else does.
     async fn claim(&mut self, keys: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError>;
@@ -224,7 +229,7 @@ pub trait Tx: Send {
     async fn parked(&mut self, which: &Redrive, after: u64, max: usize) -> Result<Vec<ItemRec>, TxError>;
 
     /// Writes. What is new must not be there yet: if it is, somebody else was faster, which is [`TxError::Conflict`].
-    async fn save(&mut self, changes: &Changes) -> Result<(), TxError>;
+    async fn save(&mut self, changes: Changes) -> Result<(), TxError>;
 
     /// Makes it durable. When the answer to the commit is lost, the engine finds out by the transaction's own nonce before it returns:
     /// `Ok` means committed, an error means that it never will be.

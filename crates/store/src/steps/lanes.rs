@@ -216,5 +216,6 @@ pub(super) fn empty(queue: Queue, hash: Hash, channel: &std::sync::Arc<str>) -> 
         joined_to: None,
         joined: Vec::new(),
         turn: None,
+        alone_ms: None,
     }
 }

@@ -52,7 +52,7 @@ impl Step for LeaseInbox {
         for lane in &order {
             leases.extend(work.lease_item(lane, &self.0, tx.number()));
         }
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(leases)
     }
 }
@@ -251,7 +251,7 @@ impl Step for Extend {
         };
         let still: Vec<bool> = self.leases.iter().map(&mut extend).collect();
         if still.contains(&true) {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(still)
     }

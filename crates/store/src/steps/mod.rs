@@ -11,6 +11,7 @@ pub mod records;
 
 mod work;
 
+mod alone;
 mod lanes;
 mod names;
 mod threads;

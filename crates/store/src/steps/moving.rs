@@ -322,7 +322,7 @@ impl Step for PutAll {
         }
         // Even when nothing is left to save: an engine that took the moved keys for somebody else's learns that it has written.
         if any {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(())
     }

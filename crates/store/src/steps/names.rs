@@ -23,6 +23,10 @@ struct OfAccount {
 
 /// Follows names to the one that leads to itself, or nowhere; nothing where the first is not known.
 pub(super) fn root<'n>(next: impl Fn(&str) -> Option<&'n String>, name: &'n str) -> Option<&'n str> {
+    // Most names are nobody's yet, or somebody's own.
+    if next(name)? == name {
+        return Some(name);
+    }
     let mut way = vec![name];
     for _ in 0..NAME_HOPS_MAX {
         let Some(next) = way.last().and_then(|last| next(last)) else { break };
@@ -40,6 +44,11 @@ impl Names {
     pub(super) fn root<'n>(&'n self, account: &str, name: &'n str) -> Option<&'n str> {
         let of = self.0.get(account)?;
         root(|name| of.to.get(name), name)
+    }
+
+    /// Whether it leads anywhere, or others lead to it.
+    pub(super) fn is_known(&self, account: &str, name: &str) -> bool {
+        self.0.get(account).is_some_and(|of| of.to.contains_key(name) || of.from.contains_key(name))
     }
 
     /// The names that lead straight to this one.

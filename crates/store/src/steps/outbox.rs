@@ -83,7 +83,7 @@ impl Step for LeaseOutbox {
             };
             leased.leases.push(lease);
         }
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(leased)
     }
 }
@@ -235,7 +235,7 @@ impl Step for BeginAll {
             begun.push(if done { Settled::Done } else { Settled::Lost });
         }
         if begun.contains(&Settled::Done) {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(begun)
     }
@@ -294,7 +294,7 @@ impl Step for SettleOutbox {
             });
         }
         if settled.contains(&Settled::Done) {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(settled)
     }

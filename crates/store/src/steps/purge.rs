@@ -290,7 +290,7 @@ impl Step for PurgeEvents {
         work.cut_threads(tx, gone.iter().filter_map(|event| Some((event.thread?, event.number)))).await?;
         let removed = gone.len() as u64;
         work.gone_events = gone.into_iter().cloned().collect();
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(removed)
     }
 }
@@ -332,7 +332,7 @@ impl Step for PurgeMessages {
         for number in &gone {
             work.messages.remove(number);
         }
-        tx.save(&work.changes()).await
+        tx.save(work.changes()).await
     }
 }
 
@@ -369,7 +369,7 @@ impl Step for PurgeThreads {
                 thread.last_text = None;
             }
         }
-        tx.save(&work.changes()).await
+        tx.save(work.changes()).await
     }
 }
 

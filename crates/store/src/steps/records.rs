@@ -172,6 +172,8 @@ record! {
     pub joined: Vec<Hash>,
     /// The item that what comes next may become part of.
     pub turn: Option<u64>,
+    /// When its first item came, where that has no record of its own: see [`LaneRec::alone`].
+    pub alone_ms: Option<i64>,
     @optional
     pub held: Option<Held> = Held {
         number as "held_number", attempt as "held_attempt", fence as "held_fence",
@@ -331,6 +333,33 @@ impl EventRec {
     /// The thread in whose lane its items wait, as its peer was spelt.
     pub fn spelt(&self) -> Option<ThreadId> {
         self.thread_id().filter(|_| self.kind.waits_in_thread())
+    }
+}
+
+impl LaneRec {
+    /// The item that is kept in this row and nowhere else.
+    pub fn alone(&self) -> Option<ItemRec> {
+        self.alone_ms.map(|at_ms| self.first_as_taken_in(at_ms))
+    }
+
+    /// Its first item as it was taken in, if that is an event that came by itself.
+    pub fn first_as_taken_in(&self, at_ms: i64) -> ItemRec {
+        ItemRec {
+            number: self.first,
+            received_ms: at_ms,
+            channel: Arc::clone(&self.channel),
+            lane: self.hash,
+            place: ItemPlace::InLane,
+            events: vec![self.first],
+            events_ms: at_ms,
+            webhook: self.first,
+            attempt: 0,
+            failures: 0,
+            replay: None,
+            why: None,
+            due_ms: at_ms,
+            replies: Vec::new(),
+        }
     }
 }
 

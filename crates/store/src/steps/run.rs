@@ -1,10 +1,11 @@
 //! Running a step: in a transaction, again when somebody else was in the way, and several calls at once when they wait together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::engine::{Engine, First, Pool, Tx, TxError};
 use crate::StoreError;
@@ -82,6 +83,8 @@ const QUEUE: usize = 16_384;
 /// The most that share a transaction, in calls, and in what they weigh: events, replies, and eight kilobytes of body each count one.
 const BATCH_CALLS: usize = 256;
 const BATCH_WEIGHT: usize = 1_000;
+/// So long a batch that is smaller than those under way waits to grow, at most.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// What a batch of calls is made into. Two calls that may not share a transaction are told apart by `apart`.
 #[async_trait]
@@ -100,12 +103,15 @@ impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
     pub(super) fn start<E: Engine, B: Batch<E, Call = C, Out = R>>(engine: &Arc<E>, in_flight: usize) -> Self {
         let (calls, taken) = mpsc::channel(QUEUE);
         let taken = Arc::new(tokio::sync::Mutex::new(Taken { calls: taken, left: Vec::new() }));
+        let under_way = Arc::new(UnderWay::default());
         for _ in 0..in_flight.max(1) {
-            let (engine, taken) = (Arc::clone(engine), Arc::clone(&taken));
+            let (engine, taken, under_way) = (Arc::clone(engine), Arc::clone(&taken), Arc::clone(&under_way));
             tokio::spawn(async move {
                 loop {
-                    let Some(calls) = taken.lock().await.gather(B::apart).await else { return };
+                    let Some(calls) = taken.lock().await.gather(B::apart, &under_way).await else { return };
+                    let many = calls.len();
                     answer::<E, B>(&engine, calls).await;
+                    under_way.end(many);
                 }
             });
         }
@@ -124,6 +130,22 @@ impl<C: Clone + Send + Sync + 'static, R: Send + 'static> Batcher<C, R> {
     }
 }
 
+/// The calls of the batches that were begun and have not ended.
+#[derive(Default)]
+struct UnderWay {
+    calls: AtomicUsize,
+    batches: AtomicUsize,
+    ended: Notify,
+}
+
+impl UnderWay {
+    fn end(&self, calls: usize) {
+        self.calls.fetch_sub(calls, Ordering::AcqRel);
+        self.batches.fetch_sub(1, Ordering::AcqRel);
+        self.ended.notify_one();
+    }
+}
+
 /// The receiving end, shared by the takers.
 struct Taken<C, R> {
     calls: mpsc::Receiver<Call<Offered<C>, R>>,
@@ -133,7 +155,7 @@ struct Taken<C, R> {
 
 impl<C, R> Taken<C, R> {
     /// Waits for a call, and takes along all that wait with it. `None`: there will be no more.
-    async fn gather(&mut self, apart: fn(&C) -> Option<[u8; 32]>) -> Option<Vec<Call<C, R>>> {
+    async fn gather(&mut self, apart: fn(&C) -> Option<[u8; 32]>, under_way: &UnderWay) -> Option<Vec<Call<C, R>>> {
         let mut waiting = std::mem::take(&mut self.left);
         loop {
             // Whoever gave up was told so: after an outage the living must not wait behind the dead.
@@ -143,11 +165,8 @@ impl<C, R> Taken<C, R> {
             }
             waiting.extend(self.calls.recv().await?.taken());
         }
-        while waiting.len() < BATCH_CALLS
-            && let Ok(call) = self.calls.try_recv()
-        {
-            waiting.extend(call.taken());
-        }
+        // A transaction costs much, and a call in it little: beside larger ones a small one is not worth it, unless they take long.
+        let _ = tokio::time::timeout(GATHER, self.grow(&mut waiting, under_way)).await;
         let (mut batch, mut weight) = (Vec::with_capacity(waiting.len()), 0);
         let mut names = std::collections::HashSet::new();
         for call in waiting {
@@ -159,7 +178,33 @@ impl<C, R> Taken<C, R> {
                 self.left.push(call);
             }
         }
+        under_way.calls.fetch_add(batch.len(), Ordering::AcqRel);
+        under_way.batches.fetch_add(1, Ordering::AcqRel);
         Some(batch)
+    }
+
+    /// Takes along what waits, until it is as much as a batch that is under way has, on average.
+    async fn grow(&mut self, waiting: &mut Vec<Call<C, R>>, under_way: &UnderWay) {
+        loop {
+            while waiting.len() < BATCH_CALLS
+                && let Ok(call) = self.calls.try_recv()
+            {
+                waiting.extend(call.taken());
+            }
+            let calls = under_way.calls.load(Ordering::Acquire);
+            let enough = calls / under_way.batches.load(Ordering::Acquire).max(1);
+            if waiting.len() >= enough.min(BATCH_CALLS) {
+                return;
+            }
+            tokio::select! {
+                // One that ended before it was waited for is told of too.
+                () = under_way.ended.notified() => {}
+                call = self.calls.recv() => match call {
+                    Some(call) => waiting.extend(call.taken()),
+                    None => return,
+                },
+            }
+        }
     }
 }
 
@@ -201,5 +246,54 @@ impl SharedError {
             true => StoreError::Failed { what: "the store", retryable: true, source: self.text.clone().into() },
             false => StoreError::Refused(self.text.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Calls = (mpsc::Sender<Call<Offered<u8>, ()>>, Taken<u8, ()>);
+
+    fn calls() -> Calls {
+        let (calls, taken) = mpsc::channel(QUEUE);
+        (calls, Taken { calls: taken, left: Vec::new() })
+    }
+
+    /// Sends so many calls; they live as long as what is returned.
+    fn send(calls: &mpsc::Sender<Call<Offered<u8>, ()>>, many: u8) -> Vec<impl Sized + use<>> {
+        let one = |what| {
+            let (answer, answered) = oneshot::channel();
+            let (caller, what) = offer(what);
+            calls.try_send(Call { what, weight: 1, answer }).map_err(|_| "full").expect("there is room");
+            (caller, answered)
+        };
+        (0..many).map(one).collect()
+    }
+
+    #[tokio::test]
+    async fn a_batch_beside_a_larger_one_waits_for_more_calls_or_its_end_and_not_for_long() {
+        let (sender, mut taken) = calls();
+        let under_way = UnderWay::default();
+        let callers = send(&sender, 3);
+        assert_eq!(taken.gather(|_| None, &under_way).await.map(|calls| calls.len()), Some(3), "nothing is under way");
+
+        let more = send(&sender, 2);
+        let (batch, most) = tokio::join!(taken.gather(|_| None, &under_way), async { send(&sender, 1) });
+        assert_eq!(batch.map(|calls| calls.len()), Some(3), "as many as the other has");
+
+        let last = send(&sender, 1);
+        let (batch, late) = tokio::join!(taken.gather(|_| None, &under_way), async {
+            under_way.end(3);
+            under_way.end(3);
+            send(&sender, 1)
+        });
+        assert_eq!(batch.map(|calls| calls.len()), Some(2), "the others have ended");
+
+        let slow = send(&sender, 1);
+        let begun = Instant::now();
+        assert_eq!(taken.gather(|_| None, &under_way).await.map(|calls| calls.len()), Some(1));
+        assert!(begun.elapsed() >= GATHER, "two are under way, and stay so");
+        drop((callers, more, most, last, late, slow));
     }
 }

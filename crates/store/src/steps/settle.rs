@@ -82,7 +82,7 @@ impl Step for SettleInbox {
             }
             settled.push(Settled::Done);
         }
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(settled)
     }
 }

@@ -45,7 +45,7 @@ impl Step for Rejoin {
             work.load_groups(tx).await?;
             work.come_home(out);
         }
-        tx.save(&work.changes()).await
+        tx.save(work.changes()).await
     }
 }
 
@@ -93,7 +93,7 @@ impl Step for SubmitAll {
         };
         let submitted: Self::Out = messages().map(&mut submit).collect();
         if submitted.iter().any(|one| matches!(one, Ok(Submitted::New(_)))) {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(submitted)
     }

@@ -87,16 +87,22 @@ impl Work {
         Some(thread)
     }
 
-    /// Makes two threads' lanes one.
+    /// Makes two threads' lanes one, if anything waits in the other's.
     pub(super) fn join_inbox(&mut self, channel: &Arc<str>, other: &ThreadId, thread: &ThreadId) {
-        let into = empty(Queue::Inbox, inbox_lane(channel, Some(thread), 0), channel);
-        self.join(&inbox_lane(channel, Some(other), 0), LaneRec { peer: Some(thread.peer.clone()), ..into });
+        let lane = inbox_lane(channel, Some(other), 0);
+        if self.lanes.get(&lane).is_some() {
+            let into = empty(Queue::Inbox, inbox_lane(channel, Some(thread), 0), channel);
+            self.join(&lane, LaneRec { peer: Some(thread.peer.clone()), ..into });
+        }
     }
 
     /// The same in the outbox.
     pub(super) fn join_outbox(&mut self, channel: &Arc<str>, other: &ThreadId, thread: &ThreadId) {
-        let into = empty(Queue::Outbox, outbox_lane(channel, &thread.account, &thread.peer), channel);
-        self.join(&outbox_lane(channel, &other.account, &other.peer), LaneRec { account: thread.account.clone(), ..into });
+        let lane = outbox_lane(channel, &other.account, &other.peer);
+        if self.lanes.get(&lane).is_some() {
+            let into = empty(Queue::Outbox, outbox_lane(channel, &thread.account, &thread.peer), channel);
+            self.join(&lane, LaneRec { account: thread.account.clone(), ..into });
+        }
     }
 
     /// The inbox lane of a thread. One that was left under the name as `spelt` is joined to it.

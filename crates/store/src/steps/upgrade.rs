@@ -92,7 +92,7 @@ impl Step for Upgrade {
             work.join_home(*number);
             work.close_round(*number);
         }
-        tx.save(&work.changes()).await
+        tx.save(work.changes()).await
     }
 }
 

@@ -60,6 +60,35 @@ impl<K: Copy + Eq + Hashed + Ord, V> Tracked<K, V> {
         self.now.values()
     }
 
+    pub(super) fn was_loaded(&self, key: &K) -> bool {
+        self.was.contains(key)
+    }
+
+    pub(super) fn loaded_one(&mut self, key: K, record: V) {
+        self.loaded(HashMap::from([(key, record)]));
+    }
+
+    /// Whether it is there, and has no record yet.
+    pub(super) fn is_new(&self, key: &K) -> bool {
+        self.now.contains_key(key) && !self.was.contains(key)
+    }
+
+    pub(super) fn is_touched(&self, key: &K) -> bool {
+        self.touched.contains(key)
+    }
+
+    /// It has no record: what is there of it is new, and what is not there needs no removing.
+    pub(super) fn has_no_record(&mut self, key: K) {
+        self.was.remove(&key);
+        self.touched.insert(key);
+    }
+
+    /// It is to have no record.
+    pub(super) fn forget(&mut self, key: &K) {
+        self.touched.remove(key);
+        self.now.remove(key);
+    }
+
     /// What to insert, to update and to remove, each in the order of the keys, so that two instances lock in the same order.
     fn changes(mut self) -> (Vec<V>, Vec<V>, Vec<K>) {
         let (mut new, mut changed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
@@ -80,6 +109,8 @@ pub(super) struct Work {
     pub(super) now_ms: i64,
     pub(super) lanes: Tracked<Hash, LaneRec>,
     pub(super) items: Tracked<u64, ItemRec>,
+    /// Items that are kept in the rows of their lanes.
+    pub(super) alone: HashMap<u64, Hash>,
     pub(super) events: HashMap<u64, EventRec>,
     pub(super) threads: Tracked<Hash, ThreadRec>,
     pub(super) provider_names: Tracked<Hash, ProviderNameRec>,
@@ -111,6 +142,7 @@ impl Work {
             now_ms,
             lanes: Tracked::default(),
             items: Tracked::default(),
+            alone: HashMap::new(),
             events: HashMap::new(),
             threads: Tracked::default(),
             provider_names: Tracked::default(),
@@ -138,6 +170,7 @@ impl Work {
     /// Loads more; nothing is asked of the engine when nothing is wanted.
     pub(super) async fn load<T: Tx>(&mut self, tx: &mut T, mut wanted: Wanted) -> Result<(), TxError> {
         wanted.tidy();
+        wanted.items.retain(|item| !self.alone.contains_key(item));
         if wanted.is_empty() {
             return Ok(());
         }
@@ -153,6 +186,7 @@ impl Work {
     }
 
     pub(super) fn take(&mut self, loaded: Loaded) {
+        self.take_alone(loaded.lanes.values());
         self.lanes.loaded(loaded.lanes);
         self.items.loaded(loaded.items);
         self.events.extend(loaded.events);
@@ -172,10 +206,12 @@ impl Work {
     }
 
     pub(super) fn take_lanes(&mut self, lanes: Vec<LaneRec>) {
+        self.take_alone(lanes.iter());
         self.lanes.loaded(lanes.into_iter().map(|lane| (lane.hash, lane)).collect());
     }
 
-    pub(super) fn changes(self) -> Changes {
+    pub(super) fn changes(mut self) -> Changes {
+        self.part_from_lanes();
         let (new_items, items, gone_items) = self.items.changes();
         let (new_lanes, lanes, gone_lanes) = self.lanes.changes();
         let (new_threads, threads, gone_threads) = self.threads.changes();

@@ -13,6 +13,9 @@ impl Data {
         if back_ms <= 0 {
             return;
         }
+        // One that is alone would be due when it came.
+        self.items = self.all_items();
+        self.lanes.values_mut().for_each(|lane| lane.alone_ms = None);
         self.items.values_mut().for_each(|item| item.due_ms -= back_ms);
         let messages = &self.messages;
         // One that waits alone and is not in doubt waits for a time that a person named.
