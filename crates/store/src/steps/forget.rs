@@ -84,7 +84,7 @@ impl Step for ForgetEvents {
         work.forgotten_events.sort_unstable();
         work.forgotten_bodies = self.all.iter().filter(|event| webhooks.contains(&event.webhook)).cloned().collect();
         work.forgotten_bodies.sort_unstable_by_key(|event| event.number);
-        tx.save(&work.changes()).await?;
+        tx.save(work.changes()).await?;
         Ok(forgotten)
     }
 }
@@ -111,7 +111,7 @@ impl Step for ForgetMessages {
         work.forgotten_messages = over.into_iter().cloned().collect();
         work.forgotten_messages.sort_unstable_by_key(|message| message.number);
         if !work.forgotten_messages.is_empty() {
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(forgotten)
     }
@@ -142,7 +142,7 @@ impl Step for ForgetLastWords {
         }
         if let Some(thread) = work.threads.change(&hash) {
             thread.last_text = None;
-            tx.save(&work.changes()).await?;
+            tx.save(work.changes()).await?;
         }
         Ok(())
     }
