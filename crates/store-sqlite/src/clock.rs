@@ -52,7 +52,7 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
         tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
         // All of them, so that whose turn came first is still first. What a person wants sent at a certain time stays where it is.
         db.execute("UPDATE inbox SET due = due - ?1", [back_ms])?;
-        db.execute("UPDATE leases SET leased = leased - ?1, ends = ends - ?1", [back_ms])?;
+        db.execute("UPDATE leases SET ends = ends - ?1", [back_ms])?;
         db.execute("UPDATE outbox SET due = due - ?1 WHERE due IS NOT NULL AND (lane IS NOT NULL OR unknown)", [back_ms])?;
         db.execute("UPDATE early SET heard = ?1 WHERE heard > ?1", [now_ms])?;
         // Keys that were claimed in what is the future now are remembered for their window from now on, and those before as they were. Moved
