@@ -36,7 +36,7 @@ async fn post(address: SocketAddr, path: &str, body: Value) -> (u16, Value) {
 
 /// Posts without a pause until it is told to stop; every webhook must be taken. Half of the posters come with a new connection each time.
 async fn storm(address: SocketAddr, poster: usize, stop: Arc<AtomicBool>, sent: Arc<AtomicUsize>) {
-    let idle = if poster % 2 == 0 { 0 } else { 8 };
+    let idle = if poster.is_multiple_of(2) { 0 } else { 8 };
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(idle).build().expect("a client");
     let mut number = 0;
     while !stop.load(Ordering::SeqCst) {
