@@ -1,5 +1,6 @@
 //! What a clock that was set between two runs does to the times on disk. Within a run it never goes backwards.
 
+use hapax_store::end_after_set_back;
 use rusqlite::{Connection, params};
 
 /// How much of the time that passes may be missing from the mark.
@@ -52,7 +53,13 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
         tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
         // All of them, so that whose turn came first is still first. What a person wants sent at a certain time stays where it is.
         db.execute("UPDATE inbox SET due = due - ?1", [back_ms])?;
-        db.execute("UPDATE leases SET ends = ends - ?1", [back_ms])?;
+        let ends = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let held: Vec<(i64, i64)> =
+            db.prepare("SELECT item, ends FROM leases")?.query_map([], ends)?.collect::<Result<_, _>>()?;
+        for (item, ends) in held {
+            let ends = end_after_set_back(ends, back_ms, now_ms);
+            db.execute("UPDATE leases SET ends = ?2 WHERE item = ?1", [item, ends])?;
+        }
         db.execute("UPDATE outbox SET due = due - ?1 WHERE due IS NOT NULL AND (lane IS NOT NULL OR unknown)", [back_ms])?;
         db.execute("UPDATE early SET heard = ?1 WHERE heard > ?1", [now_ms])?;
         // Keys that were claimed in what is the future now are remembered for their window from now on, and those before as they were. Moved

@@ -93,3 +93,56 @@ impl Writer {
         Ok(Some(!waits))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use hapax_domain::ThreadId;
+    use hapax_store::prelude::*;
+    use hapax_store::{Arrival, Outcome};
+    use hapax_testkit::hand_clock::HandClock;
+    use hapax_testkit::store_fixture::{START_MS, accept, lease, message, webhook};
+
+    use super::super::{Options, SqliteStore};
+    use super::*;
+
+    const WORDS: &str = "nobody shall read this again";
+
+    fn open_at(path: &Path) -> SqliteStore {
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        SqliteStore::open(path, Arc::new(HandClock::at(START_MS)), &options).expect("it opens")
+    }
+
+    /// How often the words stand in the file. Opening a store merges its log into it.
+    fn found_in(path: &Path) -> usize {
+        drop(open_at(path));
+        let bytes = std::fs::read(path).expect("the file");
+        bytes.windows(WORDS.len()).filter(|window| *window == WORDS.as_bytes()).count()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn words_leave_the_file_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.db");
+        let store = open_at(&path);
+        let mut event = message("m1", "ana");
+        event.text = Some(WORDS.to_owned());
+        let body = Bytes::from(format!("{{\"text\":\"{}\"}}", WORDS.repeat(2_000)));
+        let id = accept(&store, Arrival { body, ..webhook(vec![event]) }).await[0].event();
+        let held = lease(&store, 1).await.remove(0);
+        let delivered = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+        store.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
+        drop(store);
+        assert!(found_in(&path) > 1_000, "they are there before");
+
+        let store = open_at(&path);
+        let threads = vec![ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() }];
+        let what = Forget { events: vec![id], messages: Vec::new(), threads };
+        assert_eq!(store.forget(what).await.expect("forgotten").events, 1);
+        drop(store);
+        assert_eq!(found_in(&path), 0);
+    }
+}

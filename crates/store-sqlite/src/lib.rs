@@ -86,6 +86,18 @@ const UNCOUNTED_EVENTS: &str = "SELECT count(*) FROM events WHERE number > (SELE
 /// Reader connections kept open between questions.
 const READERS_KEPT: usize = 4;
 
+fn not_opened(source: rusqlite::Error) -> StoreError {
+    StoreError::Failed { what: "opening the store", retryable: false, source: source.into() }
+}
+
+fn not_started(source: std::io::Error) -> StoreError {
+    StoreError::Failed { what: "starting the writer", retryable: false, source: source.into() }
+}
+
+fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(not_started)
+}
+
 impl SqliteStore {
     /// Opens or creates the file, takes it for this process alone, and ends the leases of whoever owned it before.
     pub fn open(path: &Path, clock: Arc<dyn Clock>, options: &Options) -> Result<Self, StoreError> {
@@ -104,7 +116,7 @@ impl SqliteStore {
         let db = open::writing(path)?;
         let (line, jobs) = mpsc::channel(options.queue.max(1));
         let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
-        let (progress, (to_sync, batches)) = (Progress::new(), sync::line());
+        let ((progress, synced), (to_sync, batches)) = (Progress::new(), sync::line());
         let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
         let claims_max = Arc::new(AtomicUsize::new(limits::CLAIMS_MAX));
         let start = |db: Connection| -> rusqlite::Result<Writer> {
@@ -145,18 +157,12 @@ impl SqliteStore {
             writer.keys.committed();
             Ok(writer)
         };
-        let failed =
-            |source: rusqlite::Error| StoreError::Failed { what: "opening the store", retryable: false, source: source.into() };
-        let writer = start(db).map_err(failed)?;
+        let writer = start(db).map_err(not_opened)?;
         open::make_durable(&writer.db, path)?;
-        let failed =
-            |source: std::io::Error| StoreError::Failed { what: "starting the writer", retryable: false, source: source.into() };
-        let sync_log = sync_of(&open::log_path(path)).map_err(failed)?;
-        let (syncing, woken) = (Arc::clone(&progress), Arc::clone(&work));
-        let syncer = move || sync::run(&batches, sync_log, &syncing, &woken);
-        let syncer = std::thread::Builder::new().name("hapax-sync".to_owned()).spawn(syncer).map_err(failed)?;
-        let writer =
-            std::thread::Builder::new().name("hapax-writer".to_owned()).spawn(move || writer.run(jobs)).map_err(failed)?;
+        let woken = Arc::clone(&work);
+        let sync_log = sync_of(&open::log_path(path)).map_err(not_started)?;
+        let syncer = start_thread("hapax-sync", move || sync::run(&batches, sync_log, &synced, &woken))?;
+        let writer = start_thread("hapax-writer", move || writer.run(jobs))?;
         Ok(Self(Arc::new(Engine {
             path: path.to_owned(),
             line: Some(line),

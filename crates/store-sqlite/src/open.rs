@@ -131,6 +131,12 @@ pub(super) fn writing(path: &Path) -> Result<Connection, StoreError> {
     // Before anything is set: a file that is not ours stays as it is.
     let version = known_version(&db, path)?;
     prepare(&db).and_then(|()| migrate(&db, version)).map_err(|error| cannot_open(path, error))?;
+    // SQLite says no other way that it could not: and without a log nothing here is synced.
+    let mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
+    let mode = db.pragma_query_value(None, "journal_mode", mode).map_err(|error| cannot_open(path, error))?;
+    if mode != "wal" {
+        return Err(refused(format!("{} cannot have a write-ahead log there; put it on a local disk", path.display())));
+    }
     Ok(db)
 }
 

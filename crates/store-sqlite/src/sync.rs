@@ -36,12 +36,14 @@ pub(super) struct Committed {
 pub(super) struct Progress {
     /// Set before the commit it is about, so that whoever sees rows sees their number.
     committing: AtomicU64,
-    synced: watch::Sender<u64>,
+    /// Told by the thread that syncs; once that is gone, nobody waits for it.
+    synced: watch::Receiver<u64>,
 }
 
 impl Progress {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { committing: AtomicU64::new(0), synced: watch::Sender::new(0) })
+    pub(super) fn new() -> (Arc<Self>, watch::Sender<u64>) {
+        let (tell, synced) = watch::channel(0);
+        (Arc::new(Self { committing: AtomicU64::new(0), synced }), tell)
     }
 
     pub(super) fn commits(&self, number: u64) {
@@ -55,7 +57,7 @@ impl Progress {
 
     /// Waits until a batch, and so all before it, is on disk.
     pub(super) async fn synced(&self, number: u64) -> Result<(), StoreError> {
-        self.synced.subscribe().wait_for(|synced| *synced >= number).await.map(drop).map_err(|_| StoreError::Closed)
+        self.synced.clone().wait_for(|synced| *synced >= number).await.map(drop).map_err(|_| StoreError::Closed)
     }
 }
 
@@ -70,7 +72,7 @@ pub(super) fn line() -> (SyncSender<Committed>, Receiver<Committed>) {
 }
 
 /// Syncs what comes, all that waits at once, and then lets it be known; until the writer is gone.
-pub(super) fn run(batches: &Receiver<Committed>, mut sync: SyncLog, progress: &Progress, work: &Notify) {
+pub(super) fn run(batches: &Receiver<Committed>, mut sync: SyncLog, synced: &watch::Sender<u64>, work: &Notify) {
     while let Ok(first) = batches.recv() {
         let taken: Vec<Committed> = std::iter::once(first).chain(batches.try_iter()).collect();
         if taken.iter().any(|batch| batch.wrote)
@@ -79,7 +81,7 @@ pub(super) fn run(batches: &Receiver<Committed>, mut sync: SyncLog, progress: &P
             end_process(&error.to_string());
         }
         for batch in taken {
-            progress.synced.send_replace(batch.number);
+            synced.send_replace(batch.number);
             batch.finishes.into_iter().for_each(|finish| finish.tell(None));
             if batch.work_made {
                 work.notify_waiters();

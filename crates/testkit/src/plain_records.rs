@@ -5,6 +5,7 @@ mod clock;
 mod dump;
 mod fixture;
 mod registers;
+mod stats;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use hapax_store::steps::records::{
 };
 use hapax_store::steps::{Changes, Due, Engine, Entry, Loaded, Pool, Tx, TxError, Wanted};
 use hapax_store::{
-    After, Answer, ChannelCounts, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount,
-    Promise, Redrive, Stats, StoreError, Table, ThreadQuery,
+    After, Answer, ClaimCounts, ClaimQuery, Copies, EventQuery, InboxQuery, Moved, OutboxQuery, PausedAccount, Promise, Redrive,
+    Stats, StoreError, Table, ThreadQuery,
 };
 
 #[derive(Clone, Default)]
@@ -533,31 +534,7 @@ impl Engine for PlainEngine {
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        let data = self.data.lock().await;
-        let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
-        for item in data.all_items().values() {
-            let channel = item.channel.to_string();
-            let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..Default::default() });
-            let mut held = data.lanes.values().filter_map(|lane| lane.held.as_ref());
-            match item.place {
-                ItemPlace::InLane if held.any(|held| held.number == item.number) => counts.leased += 1,
-                ItemPlace::InLane => counts.waiting += 1,
-                ItemPlace::Parked => counts.parked += 1,
-                ItemPlace::Quarantined => counts.quarantined += 1,
-            }
-            if item.place == ItemPlace::InLane {
-                counts.oldest_ms = Some(counts.oldest_ms.map_or(item.received_ms, |oldest| oldest.min(item.received_ms)));
-            }
-        }
-        let unknown = data.outs.values().filter(|out| out.unknown).count() as u64;
-        Ok(Stats {
-            keys: data.keys.len() as u64,
-            events: data.events.len() as u64,
-            channels: channels.into_values().collect(),
-            outbox_waiting: data.outs.len() as u64 - unknown,
-            outbox_unknown: unknown,
-            ..Stats::default()
-        })
+        Ok(self.data.lock().await.stats())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -137,6 +137,7 @@ async fn queue(
         why: None,
         send_at: message.send_at_ms.map(rfc3339),
     };
+    api.telemetry.traces().inspect(|traces| traces.asked(&receipt.account, &receipt.request_id, headers));
     let submitted = api.store.submit(message).await.map_err(|error| {
         if let StoreError::OutboxFull { channel, account } = &error {
             api.telemetry.outbox_full(channel, account);
@@ -144,7 +145,6 @@ async fn queue(
         not_submitted(error, &receipt.request_id)
     })?;
     let id = submitted.message();
-    api.telemetry.traces().inspect(|traces| traces.asked(id, headers));
     if matches!(submitted, Submitted::New(_)) {
         api.telemetry.queued(&receipt.channel);
     }

@@ -229,7 +229,7 @@ impl Sender {
         if let SendOutcome::Sent { .. } = outcome {
             outlet.telemetry.sent(lease.message, lease.attempt, took);
         }
-        outlet.telemetry.traced(lease.message, lease.attempt, why_not(&outcome), self.clock.wall_ms(), took);
+        outlet.telemetry.traced(lease, why_not(&outcome), self.clock.wall_ms(), took);
         self.tell_account(outlet, lease, account).await;
         Some(outcome)
     }

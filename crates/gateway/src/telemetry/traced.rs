@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_domain::{EventId, MessageId};
-use hapax_store::KeptHeaders;
+use hapax_domain::EventId;
+use hapax_store::{KeptHeaders, OutboxLease, asked_request_id};
 use http::HeaderMap;
 
 use super::traces::{Begun, Kind, TRACEPARENT, Times, TraceContext};
@@ -63,11 +63,11 @@ impl TargetTelemetry {
 
 impl SendTelemetry {
     /// A message was tried to be sent, in the trace in which it was asked for.
-    pub fn traced(&self, message: MessageId, attempt: u32, failed: Option<&str>, wall_ms: i64, took: Duration) {
+    pub fn traced(&self, lease: &OutboxLease, failed: Option<&str>, wall_ms: i64, took: Duration) {
         let Some(traces) = &self.traces else { return };
-        let begun = traces.begin(traces.asked_in(message));
+        let begun = traces.begin(traces.asked_in(&lease.account, asked_request_id(&lease.request_id)));
         let span = traces.ended(begun, format!("send {}", self.channel), Kind::Client, Times { wall_ms, took });
-        let span = span.text("hapax.channel", &*self.channel).text("hapax.message_id", message.to_string());
-        span.whole("hapax.attempt", attempt.into()).failed(failed.map(str::to_owned)).leave();
+        let span = span.text("hapax.channel", &*self.channel).text("hapax.message_id", lease.message.to_string());
+        span.whole("hapax.attempt", lease.attempt.into()).failed(failed.map(str::to_owned)).leave();
     }
 }

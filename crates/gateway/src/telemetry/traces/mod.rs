@@ -9,7 +9,6 @@ mod otlp;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hapax_domain::MessageId;
 use http::HeaderMap;
 use metrics::Counter;
 use moka::sync::Cache;
@@ -65,8 +64,9 @@ pub struct Traces {
     /// Of a hundred traces that begin here.
     sample_percent: u8,
     dropped: Counter,
-    /// In which trace a message was asked for. A restart forgets it, and its send begins a trace of its own.
-    asked_in: Cache<MessageId, TraceContext>,
+    /// In which trace a message was asked for, by account and request id: it may be sent before its own id is known to who asked. A restart
+    /// forgets it, and its send begins a trace of its own.
+    asked_in: Cache<(String, String), TraceContext>,
 }
 
 /// A span that has begun.
@@ -119,14 +119,14 @@ impl Traces {
     }
 
     /// Remembers in which trace a message was asked for.
-    pub fn asked(&self, message: MessageId, headers: &HeaderMap) {
+    pub fn asked(&self, account: &str, request_id: &str, headers: &HeaderMap) {
         if let Some(context) = TraceContext::of(headers) {
-            self.asked_in.insert(message, context);
+            self.asked_in.insert((account.to_owned(), request_id.to_owned()), context);
         }
     }
 
-    pub fn asked_in(&self, message: MessageId) -> Option<TraceContext> {
-        self.asked_in.get(&message)
+    pub fn asked_in(&self, account: &str, request_id: &str) -> Option<TraceContext> {
+        self.asked_in.get(&(account.to_owned(), request_id.to_owned()))
     }
 }
 
