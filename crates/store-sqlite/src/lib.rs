@@ -150,11 +150,7 @@ impl SqliteStore {
                 last_fence,
                 uncounted,
             })?;
-            writer.join_old_lanes()?;
-            writer.end_old_leases()?;
-            writer.end_all_tries()?;
-            writer.db.execute_batch("COMMIT")?;
-            writer.keys.committed();
+            writer.take_over()?;
             Ok(writer)
         };
         let writer = start(db).map_err(not_opened)?;

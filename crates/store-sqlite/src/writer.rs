@@ -152,6 +152,16 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Ends what the process that owned the file before has left, and with it the transaction that opened the file.
+    pub(super) fn take_over(&mut self) -> rusqlite::Result<()> {
+        self.join_old_lanes()?;
+        self.end_old_leases()?;
+        self.end_all_tries()?;
+        self.db.execute_batch("COMMIT")?;
+        self.keys.committed();
+        Ok(())
+    }
+
     /// Works until every sender is gone.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         self.sort_if_closed();

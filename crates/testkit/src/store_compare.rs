@@ -78,7 +78,7 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
     let mut later = StdRng::seed_from_u64(!seed);
     for _ in 0..CALLS {
         if later.random_bool(0.01) {
-            pair.forget(&mut later).await;
+            pair.forget().await;
         }
         match random.random_range(0..206) {
             186..206 => pair.claim(&mut random).await,

@@ -2,16 +2,16 @@
 
 use hapax_domain::{MessageId, ThreadId};
 use hapax_store::Forget;
-use rand::rngs::StdRng;
 
 use super::Pair;
-use super::random::random_peer;
+use super::random::PEERS;
 
 impl Pair {
-    /// Forgets all that is over, and the last words of somebody.
-    pub(super) async fn forget(&mut self, random: &mut StdRng) {
+    /// Forgets all that is over, and everybody's last words: after a crash those are read out of what was said, where they were not written yet.
+    pub(super) async fn forget(&mut self) {
         self.call = "forget".to_owned();
-        let threads = vec![ThreadId { account: "acc".to_owned(), peer: random_peer(random) }];
+        let thread = |peer: &&str| ThreadId { account: "acc".to_owned(), peer: (*peer).to_owned() };
+        let threads: Vec<ThreadId> = PEERS.iter().map(thread).collect();
         let of = |id: &MessageId| MessageId(self.ids.get(&id.0).copied().unwrap_or(id.0));
         let engine = Forget {
             events: self.events.iter().map(|id| self.engine_event(*id)).collect(),

@@ -10,7 +10,7 @@ use hapax_domain::{Coalesce, Event, EventKey, Kind, MessageId, Priority};
 use hapax_store::{Arrival, Disposition, NewMessage};
 
 /// People, and names that may turn out to be theirs.
-const PEERS: [&str; 6] = ["ana", "bob", "cid", "lid", "phone", "bsuid"];
+pub(super) const PEERS: [&str; 6] = ["ana", "bob", "cid", "lid", "phone", "bsuid"];
 
 pub(super) fn random_peer(random: &mut StdRng) -> String {
     PEERS[random.random_range(0..PEERS.len())].to_owned()
