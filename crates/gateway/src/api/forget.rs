@@ -132,7 +132,9 @@ async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Probl
 
 fn add(walk: &mut Walk, done: Forgotten) {
     let (events, messages, open) = walk.forgotten;
-    walk.forgotten = (events + done.events, messages + done.messages, open + done.open);
+    // What the caller brings back may be anything.
+    let add = u64::saturating_add;
+    walk.forgotten = (add(events, done.events), add(messages, done.messages), add(open, done.open));
 }
 
 /// Looks through one page of threads for those of the contact.
