@@ -23,7 +23,7 @@ use crate::conversation::{
     send_all_again, the_store_holds_each_once, threads_kept_their_order,
 };
 use crate::program::{ADMIN_TOKEN, Poster, store_path};
-use crate::rig::{SECRET, eventually, text};
+use crate::rig::{SECRET, change, eventually, message, text, webhook};
 
 /// Cuts under load; `make soak` asks for more.
 const CUTS: usize = 12;
@@ -172,6 +172,40 @@ async fn a_sync_that_fails_ends_the_process_and_nobody_is_answered() {
     assert_eq!((said.status, said.word.as_str()), (200, "accepted"));
     let said = Poster::new().post(at, text("wamid.first", "5511")).await.expect("an answer");
     assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "what was synced before is there");
+}
+
+/// The log is merged into the file beside the writer; SQLite would take for written what a failed sync of the file has dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_cannot_be_synced_ends_the_process() {
+    // More than the log holds before it is merged.
+    const WEBHOOKS: usize = 400;
+    let mut bench = Bench::new(None, Disk::default()).await;
+    let (process, at) = bench.warm().await;
+    bench.rig.fail_syncs_but_of_logs().expect("it fails");
+    let (poster, mut taken) = (Poster::new(), Vec::new());
+    let body = |number: usize| {
+        let mut long = message(&format!("wamid.{number}"), "5511");
+        long["text"]["body"] = "x".repeat(60_000).into();
+        webhook(&[change(&[long], &[])])
+    };
+    for number in 0..WEBHOOKS {
+        match poster.post(at, body(number)).await {
+            Some(said) => assert_eq!((said.status, said.word.as_str()), (200, "accepted")),
+            None => break,
+        }
+        taken.push(number);
+    }
+    assert!((100..WEBHOOKS).contains(&taken.len()), "{} were answered", taken.len());
+    let status = process.kill_nine_after(Duration::from_secs(60)).await.expect("it ended");
+    assert_eq!(status.code(), Some(4), "it ended by itself");
+    bench.rig.heal().expect("healed");
+    bench.cut(Cut::Everything);
+
+    let (_process, at) = bench.hapax.serve().await.expect("it starts again");
+    for number in taken {
+        let said = poster.post(at, body(number)).await.expect("an answer");
+        assert_eq!((said.status, said.word.as_str()), (200, "duplicate"), "what was answered is there");
+    }
 }
 
 /// Takes in some webhooks, one after the other, then the power goes; gives how many of those answered 200 are not there.

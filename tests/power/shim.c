@@ -7,7 +7,7 @@
  *   POWER_DIR      the folder, an absolute path; files ending in -shm are left out, since nothing in them need last
  *   POWER_JOURNAL  where the journal goes, outside that folder
  *   POWER_HOLD     while a file of this name exists, a sync of a file does not end; it says so by making NAME.held
- *   POWER_FAIL     while a file of this name exists, a sync of a file fails
+ *   POWER_FAIL     while a file of this name exists, a sync of a file fails; with anything in it, one of a log does not
  *   POWER_SYNC_US  how long a sync takes
  *   POWER_LIE      a sync says that it is done, and nothing was
  */
@@ -42,7 +42,7 @@ static const char *folder, *hold, *fail;
 static size_t folder_length;
 static useconds_t sync_us;
 static int journal = -1, lies;
-static unsigned char what[FDS];
+static unsigned char what[FDS], is_log[FDS];
 static uint64_t inodes[FDS];
 
 static int (*real_open)(const char *, int, ...);
@@ -116,6 +116,7 @@ static int opened(const char *path, int flags, mode_t mode) {
     int kept = errno;
     if (fd >= 0 && fd < FDS && fstat(fd, &now) == 0) {
         what[fd] = name ? A_FILE : THE_FOLDER;
+        is_log[fd] = name && strlen(name) > 4 && !strcmp(name + strlen(name) - 4, "-wal");
         inodes[fd] = now.st_ino;
         if (name && !there) {
             record('C', now.st_ino, 0, name, strlen(name));
@@ -258,7 +259,8 @@ static int synced(int fd) {
             usleep(1000);
         }
     }
-    if (kind == A_FILE && fail && access(fail, F_OK) == 0) {
+    struct stat failing;
+    if (kind == A_FILE && fail && stat(fail, &failing) == 0 && !(is_log[fd] && failing.st_size)) {
         errno = EIO;
         return -1;
     }

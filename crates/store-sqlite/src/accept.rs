@@ -40,6 +40,8 @@ pub(super) struct Hashed {
 pub(super) struct InLine {
     pub(super) lane: Option<LaneName>,
     pub(super) peer: Option<Arc<str>>,
+    /// No thread is known by the name that the lane is called by.
+    pub(super) nameless: bool,
 }
 
 /// What was heard in a thread.
@@ -95,7 +97,7 @@ impl Writer {
             let place = self.keys.numbering.place_of(number);
             let window_ms = arrival.window_of(&new.event) + self.lag_ms();
             let claim = Claim::new(place, new.event.fingerprint, self.now_ms, window_ms);
-            self.keys.insert(&self.db, &new.event.key.0, claim)?;
+            self.keys.insert(&new.event.key.0, claim);
             let suspect = self.guard(new, number, arrival.window_ms)?;
             let heard = if suspect.is_some() { None } else { self.hear(channel, number, new, &hashed.names)? };
             if let Some(Heard { person, .. }) = heard.as_ref().filter(|heard| !heard.person.joined.is_empty()) {
@@ -157,8 +159,8 @@ impl Writer {
         gathered: &mut [Gathered],
     ) -> rusqlite::Result<()> {
         let into = lane_name(&arrival.channel, account, &person.peer);
-        for name in &person.joined {
-            let here = self.join_lanes(account, name, person, &arrival.channel)?;
+        for (name, was_known) in &person.joined {
+            let here = self.join_lanes(account, (name, *was_known), person, &arrival.channel)?;
             let from = lane_name(&arrival.channel, account, name);
             if here {
                 close_gathered(gathered, into);
@@ -166,7 +168,7 @@ impl Writer {
             if move_gathered(gathered, from, into, &person.peer) {
                 let channel = self.channel(&arrival.channel)?;
                 self.write_joins(channel, &[from], into, &person.peer)?;
-                let lane = self.speaking(channel, InLine { lane: Some(into), peer: None })?.lane;
+                let lane = self.speaking(channel, InLine { lane: Some(into), ..InLine::default() })?.lane;
                 self.close_turn(channel, lane)?;
             }
         }
@@ -227,8 +229,9 @@ impl Writer {
         if by_alias {
             known = self.threads.resolve(&self.db, &event.account, names)?.map(|(_, peer)| peer);
         }
+        let nameless = known.is_none();
         let Some(peer) = known.filter(|peer| event.peer.as_deref() != Some(peer)) else {
-            return Ok(InLine { lane: Some(spelt), peer: None });
+            return Ok(InLine { lane: Some(spelt), peer: None, nameless });
         };
         let lane = lane_name(&arrival.channel, &event.account, &peer);
         // Something else may wait under the peer's own name, which said nothing to us. What comes into an item of this webhook is in line already.
@@ -241,7 +244,7 @@ impl Writer {
                 close_gathered(gathered, lane);
             }
         }
-        Ok(InLine { lane: Some(lane), peer: Some(peer) })
+        Ok(InLine { lane: Some(lane), peer: Some(peer), nameless: false })
     }
 
     fn park_new(&mut self, channel: i64, number: u64, why: &str, quarantined: bool) -> Result<Option<u64>, StepError> {
@@ -332,7 +335,8 @@ impl Writer {
             }
             let members = (item.members.len() > 1).then(|| members_blob(&item.members));
             let (number, is_moved) = (item.item as i64, item.line.lane != item.under);
-            let InLine { lane, peer } = self.speaking(channel, item.line)?;
+            self.note_nameless(channel, number, &item.line)?;
+            let InLine { lane, peer, .. } = self.speaking(channel, item.line)?;
             let turn = coalesce.zip(lane);
             let due = turn.map_or(self.now_ms, |(coalesce, _)| coalesce.due_ms(self.now_ms, self.now_ms));
             let waiting = Waiting::new(number, lane, due, Line::default()).of(peer);
@@ -368,7 +372,7 @@ impl Writer {
 fn move_gathered(gathered: &mut [Gathered], from: LaneName, into: LaneName, peer: &Arc<str>) -> bool {
     let mut any = false;
     for item in gathered.iter_mut().filter(|item| item.line.lane == Some(from)) {
-        item.line = InLine { lane: Some(into), peer: Some(Arc::clone(peer)) };
+        item.line = InLine { lane: Some(into), peer: Some(Arc::clone(peer)), nameless: false };
         any = true;
     }
     if any {

@@ -69,6 +69,7 @@ impl Writer {
             )?
             .execute(params![item, line.lane, self.now_ms, line.peer, put])?;
         self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
+        self.note_nameless(channel, item, &line)?;
         self.close_turn(channel, line.lane)?;
         self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         Ok(true)
@@ -87,9 +88,11 @@ impl Writer {
             .optional()?;
         let Some((channel, thread)) = found else { return Ok(None) };
         let Some(ThreadId { account, peer }) = thread else { return Ok(Some((channel, InLine::default()))) };
-        let root = self.threads.resolve_name(&self.db, &account, &peer)?.map(|(_, root)| root).filter(|root| **root != *peer);
+        let root = self.threads.resolve_name(&self.db, &account, &peer)?.map(|(_, root)| root);
+        let nameless = root.is_none();
+        let root = root.filter(|root| **root != *peer);
         let lane = lane_name(&self.channel_name(channel), &account, root.as_deref().unwrap_or(&peer));
-        let line = InLine { lane: Some(lane), peer: root };
+        let line = InLine { lane: Some(lane), peer: root, nameless };
         Ok(Some((channel, self.speaking(channel, line)?)))
     }
 
@@ -120,6 +123,7 @@ impl Writer {
             .execute(params![item, channel, line.lane, number, replays + 1, self.now_ms, line.peer])?;
         // Once it is delivered no row says how far the numbers went.
         self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([item])?;
+        self.note_nameless(channel, item, &line)?;
         self.close_turn(channel, line.lane)?;
         self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
         self.work_made = true;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hapax_store::{BackupFacts, StoreError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
+use super::keys::ENTRY_BYTES;
 use super::{Engine, SqliteStore, disk, open};
 
 /// In `meta` of a copy: when it was made. A store that has it is opened for the first time since.
@@ -126,7 +127,15 @@ pub fn look_into_backup(path: &Path) -> Result<BackupFacts, StoreError> {
 fn count_keys(db: &Connection) -> rusqlite::Result<u64> {
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND (name LIKE 'keys\\_%' ESCAPE '\\' OR name LIKE 'sealed\\_%' ESCAPE '\\')";
     let names: Vec<String> = db.prepare(tables)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let count = |name: &String| db.query_row(&format!("SELECT count(*) FROM {name}"), [], |row| row.get::<_, i64>(0));
+    let count = |name: &String| {
+        // A row of a log has the keys of a batch.
+        let sql = if name.starts_with("keys_") {
+            format!("SELECT ifnull(sum(length(claim)), 0) / {ENTRY_BYTES} FROM {name}")
+        } else {
+            format!("SELECT count(*) FROM {name}")
+        };
+        db.query_row(&sql, [], |row| row.get::<_, i64>(0))
+    };
     names.iter().map(|name| count(name).map(i64::unsigned_abs)).sum()
 }
 

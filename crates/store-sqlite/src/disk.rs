@@ -40,42 +40,6 @@ pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
     rustix::fs::statvfs(folder).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
-/// Keeps the write-ahead log short, should readers ever keep it from being reused.
-pub(super) struct LogCap {
-    path: PathBuf,
-    cap_bytes: u64,
-    looked: Instant,
-}
-
-impl LogCap {
-    pub(super) fn new(path: PathBuf, cap_bytes: u64) -> Self {
-        Self { path, cap_bytes, looked: Instant::now() }
-    }
-
-    /// Merges the log into the file and cuts it when it is over its cap. Looks at most once a second.
-    ///
-    /// Cutting waits for readers. While one reads for long, a backup above all, the log cannot be merged to its end, and is left as it is.
-    pub(super) fn keep_short(&mut self, db: &rusqlite::Connection) {
-        if self.looked.elapsed() < LOOK_EVERY {
-            return;
-        }
-        self.looked = Instant::now();
-        if !std::fs::metadata(&self.path).is_ok_and(|log| log.len() > self.cap_bytes) {
-            return;
-        }
-        let cut = || db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        if let Err(error) = merge(db).and_then(|merged| if merged { cut() } else { Ok(()) }) {
-            tracing::warn!(%error, "the write-ahead log is longer than it should be, and could not be cut");
-        }
-    }
-}
-
-/// Merges what no reader stands before; true when that was all.
-fn merge(db: &rusqlite::Connection) -> rusqlite::Result<bool> {
-    let merged = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?);
-    db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], merged)
-}
-
 /// Names the network filesystem a folder is on, if it is on one: their locks and syncs cannot be relied on.
 #[cfg(target_os = "linux")]
 pub(super) fn network_filesystem(folder: &Path) -> Option<&'static str> {

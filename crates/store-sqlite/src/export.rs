@@ -14,7 +14,7 @@ use hapax_store::{After, Answer, Bookmark, Copies, KeptHeaders, Moved, Moving, S
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::SqliteStore;
-use super::keys::Claim;
+use super::keys::{Claim, Key, entries};
 use super::numbering::Numbering;
 use super::purge::LAST_OF_WEBHOOK;
 use super::registers;
@@ -159,31 +159,37 @@ fn keys(db: &Connection, after: Option<&After>, limit: usize, now_ms: i64) -> ru
         return guards(db, from, last.as_deref(), limit, now_ms);
     };
     let last = last.filter(|_| period == from).unwrap_or_default();
-    let mut read: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut read: Vec<(Key, Claim)> = Vec::new();
+    // Where the page ends, if it is full.
+    let mut ends = None;
     if sealed {
         let sql = format!("SELECT key, claim FROM sealed_{period} WHERE key > ?1 ORDER BY key LIMIT ?2");
         let mut select = db.prepare_cached(&sql)?;
-        let found = select.query_map(params![last, limit as i64], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get(1)?)))?;
-        for row in found {
-            let (key, claim): (Vec<u8>, Vec<u8>) = row?;
-            read.push((key.clone(), [key, claim].concat()));
+        let mut rows = select.query(params![last, limit as i64])?;
+        while let Some(row) = rows.next()? {
+            let key: Key = row.get(0)?;
+            read.extend(Claim::from_bytes(row.get_ref(1)?.as_blob()?).map(|claim| (key, claim)));
+            ends = (read.len() >= limit).then(|| key.to_vec());
         }
     } else {
         let after = last.first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes));
-        let sql = format!("SELECT number, claim FROM keys_{period} WHERE number > ?1 ORDER BY number LIMIT ?2");
+        let sql = format!("SELECT number, claim FROM keys_{period} WHERE number > ?1 ORDER BY number");
         let mut select = db.prepare_cached(&sql)?;
-        let found = select.query_map([after, limit as i64], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
-        for row in found {
-            let (number, claim): (i64, Vec<u8>) = row?;
-            read.push((number.to_be_bytes().to_vec(), claim));
+        let mut rows = select.query([after])?;
+        while let Some(row) = rows.next()? {
+            // A batch of keys is one row: a page may have a few more than it was to have.
+            read.extend(entries(row.get_ref(1)?.as_blob()?));
+            if read.len() >= limit {
+                ends = Some(row.get::<_, i64>(0)?.to_be_bytes().to_vec());
+                break;
+            }
         }
     }
-    let last = read.last().filter(|_| read.len() >= limit).map(|(position, _)| position.clone());
-    let after = if last.is_some() { After::Period(period, last) } else { After::Period(period + 1, None) };
+    let after = if ends.is_some() { After::Period(period, ends) } else { After::Period(period + 1, None) };
     let numbering = Numbering::load(db)?;
     let mut held = Vec::new();
-    for (_, row) in &read {
-        held.extend(key_of(db, &numbering, row, moved_s)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
+    for (key, claim) in read {
+        held.extend(key_of(db, &numbering, key, claim, moved_s)?.filter(|key| key.expires_ms > now_ms).map(Moved::Key));
     }
     Ok((held, Some(after)))
 }
@@ -207,11 +213,9 @@ fn guards(db: &Connection, from: i64, last: Option<&[u8]>, limit: usize, now_ms:
     Ok((held.into_iter().map(Moved::Key).collect(), after))
 }
 
-fn key_of(db: &Connection, numbering: &Numbering, row: &[u8], moved_s: i64) -> rusqlite::Result<Option<KeyRec>> {
-    let Some((key, claim)) = row.split_first_chunk() else { return Ok(None) };
-    let Some(claim) = Claim::from_bytes(claim) else { return Ok(None) };
+fn key_of(db: &Connection, numbering: &Numbering, key: Key, claim: Claim, moved_s: i64) -> rusqlite::Result<Option<KeyRec>> {
     Ok(numbering.number_of(db, claim)?.map(|event| KeyRec {
-        key: *key,
+        key,
         event,
         at_ms: i64::from(claim.at_s) * 1_000,
         fingerprint: claim.fingerprint,

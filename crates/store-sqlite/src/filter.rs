@@ -14,7 +14,13 @@ impl Filter {
     }
 
     pub(super) fn insert(&mut self, key: &[u8; 32]) {
-        let (at, bits) = self.place(key);
+        let (block, bits) = halves(key);
+        self.insert_halves(block, bits);
+    }
+
+    /// The same for what is as uniformly random: a number for the block and one for the bits.
+    pub(super) fn insert_halves(&mut self, block: u64, bits: u64) {
+        let (at, bits) = self.place(block, bits);
         for (word, bit) in self.0[at].iter_mut().zip(bits) {
             *word |= bit;
         }
@@ -22,17 +28,17 @@ impl Filter {
 
     /// False means certainly not; true means look it up.
     pub(super) fn may_hold(&self, key: &[u8; 32]) -> bool {
-        let (at, bits) = self.place(key);
+        let (block, bits) = halves(key);
+        self.may_hold_halves(block, bits)
+    }
+
+    pub(super) fn may_hold_halves(&self, block: u64, bits: u64) -> bool {
+        let (at, bits) = self.place(block, bits);
         self.0[at].iter().zip(bits).all(|(word, bit)| word & bit != 0)
     }
 
-    /// Keys are uniformly random already, so their own bytes serve as the hash.
-    fn place(&self, key: &[u8; 32]) -> (usize, Block) {
-        let mut word = [0; 8];
-        word.copy_from_slice(&key[8..16]);
-        let block = ((u128::from(u64::from_le_bytes(word)) * self.0.len() as u128) >> 64) as usize;
-        word.copy_from_slice(&key[16..24]);
-        let draw = u64::from_le_bytes(word);
+    fn place(&self, block: u64, draw: u64) -> (usize, Block) {
+        let block = ((u128::from(block) * self.0.len() as u128) >> 64) as usize;
         let mut bits = [0; 8];
         for (n, bit) in bits.iter_mut().enumerate() {
             *bit = 1 << ((draw >> (n * 5)) & 31);
@@ -55,6 +61,12 @@ impl Filter {
         }
         Some(Self(blocks))
     }
+}
+
+/// Keys are uniformly random already, so their own bytes serve as the hash.
+fn halves(key: &[u8; 32]) -> (u64, u64) {
+    let number = |at: usize| key[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (number(8), number(16))
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use rusqlite::{OptionalExtension, params};
 use super::SqliteStore;
 use super::accept::members_blob;
 use super::keys::Claim;
+use super::known_names;
+use super::names::write_name_of;
 use super::outbox::{account_key, request_hash};
 use super::registers;
 use super::rows::{kind_number, priority_number, steps_text};
@@ -90,6 +92,12 @@ impl Writer {
         }
         self.put_register(IMPORTING, &Register { value: "1".to_owned(), ends_ms: None })?;
         self.db.execute_batch(MOVED_THREADS)?;
+        // Of whom nothing is left.
+        self.db.execute("DELETE FROM learned", [])?;
+        // What is moved was said before: the threads come with their last words.
+        self.db.execute("UPDATE meta SET value = ?1 WHERE name = 'threads_to'", [i64::MAX])?;
+        known_names::doubt(&self.db)?;
+        self.threads = Threads::new();
         Ok(())
     }
 
@@ -167,7 +175,8 @@ impl Writer {
             return refused("a key is there twice");
         }
         self.keys.numbering.add_moved(&self.db, key.event, claim)?;
-        Ok(self.keys.insert(&self.db, &key.key, claim)?)
+        self.keys.insert(&key.key, claim);
+        Ok(())
     }
 
     fn put_thread(&mut self, thread: &ThreadRec) -> Result<(), StepError> {
@@ -175,7 +184,7 @@ impl Writer {
         let out = thread.last_direction == Direction::Out;
         self.db
             .prepare_cached(
-                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0, ?8 FROM threads",
+                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0, ?8, 0 FROM threads",
             )?
             .execute(params![
                 channel,
@@ -211,6 +220,7 @@ impl Writer {
     fn put_name(&mut self, account: &str, name: &str, peer: &str) -> Result<(), StepError> {
         let thread = self.moved_thread(&hapax_store::steps::records::thread_hash(account, peer))?;
         self.db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3)")?.execute(params![account, name, thread])?;
+        write_name_of(&self.db, thread, name)?;
         Ok(())
     }
 
@@ -272,6 +282,7 @@ impl Writer {
         };
         let members = (item.events.len() > 1).then(|| members_blob(&item.events));
         if item.place == ItemPlace::InLane {
+            self.note_nameless(channel, item.number as i64, &line)?;
             let mut insert =
                 self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, NULL)")?;
             insert.execute(params![
@@ -455,6 +466,7 @@ impl Writer {
         self.db.execute_batch("DROP TABLE moved_threads")?;
         self.count.write_now = true;
         self.join_moved_lanes()?;
+        known_names::complete(&self.db)?;
         self.threads = Threads::new();
         self.lanes.forget_all();
         self.outgoing.forget_all();

@@ -15,10 +15,21 @@ const LANES_JOINED: &str = "lanes_joined";
 
 impl Writer {
     /// Makes what waits under a name wait in the line of the peer that it leads to from now on.
-    /// True when something waited under it in the channel `here`.
-    pub(super) fn join_lanes(&mut self, account: &str, name: &str, person: &Person, here: &str) -> rusqlite::Result<bool> {
+    /// True when something waited under it in the channel `here`. Under a name that led nowhere hardly anything ever waits.
+    pub(super) fn join_lanes(
+        &mut self,
+        account: &str,
+        (name, was_known): (&str, bool),
+        person: &Person,
+        here: &str,
+    ) -> rusqlite::Result<bool> {
         let mut any_here = false;
-        let channels: Vec<_> = self.channels.iter().map(|(name, id)| (name.clone(), *id)).collect();
+        let mut channels: Vec<(Arc<str>, i64)> = Vec::new();
+        for (channel_name, &channel) in &self.channels {
+            if was_known || self.may_be_nameless(channel)? {
+                channels.push((Arc::clone(channel_name), channel));
+            }
+        }
         for (channel_name, channel) in channels {
             // What goes out is little enough to look at; of a long inbox it may not be known whether something waits.
             self.outgoing.load(&self.db, channel)?;
@@ -42,7 +53,7 @@ impl Writer {
         into: LaneName,
         peer: &Arc<str>,
     ) -> rusqlite::Result<Vec<LaneName>> {
-        let speak = |lane| self.speaking(channel, InLine { lane: Some(lane), peer: None });
+        let speak = |lane| self.speaking(channel, InLine { lane: Some(lane), ..InLine::default() });
         let spoke = if self.turning.contains(&channel) { [speak(from)?.lane, speak(into)?.lane] } else { [None, None] };
         let mut joined = self.lanes.join(channel, from, into, peer);
         // What waits under this name may have become part of a third lane before, which then comes along, as it does in memory.
@@ -56,6 +67,31 @@ impl Writer {
         Ok(joined)
     }
 
+    /// Takes note of an item in line whose lane is called by a name that leads nowhere: a reaction, say, of somebody who said nothing so far.
+    pub(super) fn note_nameless(&mut self, channel: i64, item: i64, line: &InLine) -> rusqlite::Result<()> {
+        if line.nameless && self.nameless.get(&channel).is_none_or(|to| *to < item) {
+            self.db.prepare_cached("UPDATE channels SET nameless_to = ?2 WHERE id = ?1")?.execute([channel, item])?;
+            self.nameless.insert(channel, item);
+        }
+        Ok(())
+    }
+
+    /// The same of all that is in line, because names were forgotten.
+    pub(super) fn note_all_nameless(&mut self) -> rusqlite::Result<()> {
+        let last = self.last_number as i64;
+        self.db.prepare_cached("UPDATE channels SET nameless_to = ?1")?.execute([last])?;
+        self.nameless = self.channels.values().map(|channel| (*channel, last)).collect();
+        Ok(())
+    }
+
+    /// False when nothing in line is in a lane that is called by a name which leads nowhere.
+    fn may_be_nameless(&self, channel: i64) -> rusqlite::Result<bool> {
+        let Some(to) = self.nameless.get(&channel).filter(|to| **to > 0) else { return Ok(false) };
+        let oldest = "SELECT min(item) FROM inbox WHERE channel = ?1";
+        let oldest: Option<i64> = self.db.prepare_cached(oldest)?.query_row([channel], |row| row.get(0))?;
+        Ok(oldest.is_some_and(|oldest| oldest <= *to))
+    }
+
     /// The line that an item comes into which is to wait in this one.
     pub(super) fn speaking(&self, channel: i64, line: InLine) -> rusqlite::Result<InLine> {
         let Some(lane) = line.lane else { return Ok(line) };
@@ -63,7 +99,7 @@ impl Writer {
             Some(speaks) => speaks,
             None => self.spoke_on_disk(channel, lane)?.map_or((lane, None), |(lane, peer)| (lane, Some(peer))),
         };
-        Ok(InLine { lane: Some(lane), peer: peer.or(line.peer) })
+        Ok(InLine { lane: Some(lane), peer: peer.or(line.peer), ..line })
     }
 
     /// The lane, and whose it is, that speaks for what still waits under a name, where that is not in memory.

@@ -1,6 +1,6 @@
 //! Identity: which keys are taken. Exact sets in memory for the open period, sorted tables with filters for the closed ones.
 //!
-//! A random unique index would write a page per key; this appends 48 bytes. See `docs/decisions/0001`.
+//! A random unique index would write a page per key; this appends 48 bytes, all keys of a batch in one row. See `docs/decisions/0001`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -42,6 +42,8 @@ pub(super) struct Claim {
 
 const WINDOW_BITS: u32 = 24;
 const CLAIM_BYTES: usize = 16;
+/// A key and its claim, as they stand in logs one behind the other.
+pub(super) const ENTRY_BYTES: usize = 32 + CLAIM_BYTES;
 /// Places of numbers are below it: the rest of their eight bytes holds the window.
 const PLACE_LIMIT: u64 = 1 << (u64::BITS - WINDOW_BITS);
 
@@ -109,6 +111,8 @@ pub(super) struct KeySet {
     sealed: Vec<Sealed>,
     /// Keys put in since the last commit, to be taken out again if it fails.
     uncommitted: Vec<Key>,
+    /// The place of the first of them, and all of them as they are to stand in the log.
+    block: Option<(u64, Vec<u8>)>,
     /// Keys put in since the last step of sealing.
     since_step: usize,
     size: PeriodSize,
@@ -200,6 +204,7 @@ impl KeySet {
             closing,
             sealed,
             uncommitted: Vec::new(),
+            block: None,
             since_step: 0,
             size,
             numbering: Numbering::load(db)?,
@@ -224,18 +229,23 @@ impl KeySet {
         Ok(None)
     }
 
-    /// Takes a key that [`KeySet::find`] found free.
-    pub(super) fn insert(&mut self, db: &Connection, key: &Key, claim: Claim) -> rusqlite::Result<()> {
+    /// Takes a key that [`KeySet::find`] found free; it is in the log once [`KeySet::append`] was called.
+    pub(super) fn insert(&mut self, key: &Key, claim: Claim) {
         // It ends when it says, whatever the others of its period are moved by.
         let claim = if self.open.moved_s < 0 { claim.later_by(-self.open.moved_s) } else { claim };
-        let mut row = [0; 32 + CLAIM_BYTES];
-        row[..32].copy_from_slice(key);
-        row[32..].copy_from_slice(&claim.to_bytes());
-        db.prepare_cached(&self.open.insert)?.execute(params![claim.place() as i64, row])?;
+        let (_, block) = self.block.get_or_insert_with(|| (claim.place(), Vec::with_capacity(64 * ENTRY_BYTES)));
+        block.extend_from_slice(key);
+        block.extend_from_slice(&claim.to_bytes());
         self.open.keys.insert(*key, claim);
         self.open.expires_s = self.open.expires_s.max(claim.expires_s() + self.open.moved_s);
         self.uncommitted.push(*key);
         self.since_step += 1;
+    }
+
+    /// Writes what was put in since the last commit to the log.
+    pub(super) fn append(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let Some((place, block)) = self.block.take() else { return Ok(()) };
+        db.prepare_cached(&self.open.insert)?.execute(params![place as i64, block])?;
         Ok(())
     }
 
@@ -257,6 +267,7 @@ impl KeySet {
         for key in self.uncommitted.drain(..) {
             self.open.keys.remove(&key);
         }
+        self.block = None;
         self.opening = None;
         if let Some(closing) = &mut self.closing {
             closing.writing = closing.written;
@@ -345,6 +356,14 @@ impl KeySet {
     }
 }
 
+/// The keys of a row of a log.
+pub(super) fn entries(block: &[u8]) -> impl Iterator<Item = (Key, Claim)> {
+    block.chunks_exact(ENTRY_BYTES).filter_map(|entry| {
+        let (key, claim) = entry.split_first_chunk()?;
+        Some((*key, Claim::from_bytes(claim)?))
+    })
+}
+
 /// Sorts a closed period and builds its filter. Takes tens of milliseconds: not for the writer's thread.
 pub(super) fn sort(keys: &KeyMap) -> Sorted {
     let mut rows: Vec<(Key, Claim)> = keys.iter().map(|(key, claim)| (*key, *claim)).collect();
@@ -372,10 +391,10 @@ impl Open {
         let mut select = db.prepare(&format!("SELECT claim FROM keys_{}", open.period))?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            let Some((key, claim)) = row.get_ref(0)?.as_blob()?.split_first_chunk() else { continue };
-            let Some(claim) = Claim::from_bytes(claim) else { continue };
-            open.expires_s = open.expires_s.max(claim.expires_s() + open.moved_s);
-            open.keys.insert(*key, claim);
+            for (key, claim) in entries(row.get_ref(0)?.as_blob()?) {
+                open.expires_s = open.expires_s.max(claim.expires_s() + open.moved_s);
+                open.keys.insert(key, claim);
+            }
         }
         Ok(open)
     }
@@ -418,7 +437,10 @@ mod tests {
         }
         let mut keys = KeySet::load(&db, PeriodSize { keys: 1, ms: 1_000 }, 0).expect("keys");
         let claim = Claim::new(1, 0, 0, 3_600_000);
-        let put = |keys: &mut KeySet, key: u8| keys.insert(&db, &[key; 32], claim).expect("a table to write to");
+        let put = |keys: &mut KeySet, key: u8| {
+            keys.insert(&[key; 32], claim);
+            keys.append(&db).expect("a table to write to");
+        };
         put(&mut keys, 1);
         keys.committed();
 
@@ -427,11 +449,13 @@ mod tests {
         db.execute_batch("ROLLBACK").expect("the disk was full");
         keys.rolled_back();
         assert!(keys.wants_closing(0), "it is tried again");
-        keys.insert(&db, &[2; 32], Claim::new(2, 0, 0, 3_600_000)).expect("the open period's table is there");
+        keys.insert(&[2; 32], Claim::new(2, 0, 0, 3_600_000));
+        keys.append(&db).expect("the open period's table is there");
 
         keys.close(&db, 0).expect("closed");
         keys.committed();
-        put(&mut keys, 3);
+        keys.insert(&[3; 32], Claim::new(3, 0, 0, 3_600_000));
+        keys.append(&db).expect("the next period's table is there");
         for key in 1..=3 {
             assert!(keys.find(&db, &[key; 32], 0).expect("found").is_some());
         }

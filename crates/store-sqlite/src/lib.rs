@@ -16,8 +16,11 @@ mod forget;
 mod import;
 mod joining;
 mod keys;
+mod known_names;
 mod lanes;
+mod learned;
 mod lease;
+mod merge;
 mod message_reads;
 mod names;
 mod number_hash;
@@ -69,6 +72,7 @@ struct Engine {
     line: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
     syncer: Option<JoinHandle<()>>,
+    merger: Option<JoinHandle<()>>,
     progress: Arc<Progress>,
     readers: Mutex<Vec<Connection>>,
     gauges: Arc<Gauges>,
@@ -77,6 +81,7 @@ struct Engine {
     work: Arc<Notify>,
     /// Places in the line for steps that share their transaction with no other.
     alone: Semaphore,
+    _file: Arc<std::fs::File>,
     _owner: open::Owner,
 }
 
@@ -113,7 +118,8 @@ impl SqliteStore {
         let folder = open::folder(path)?;
         let path = &open::real_path(&folder, path)?;
         let owner = open::own(path)?;
-        let db = open::writing(path)?;
+        let mut db = open::writing(path)?;
+        let (merger, merging, file) = merge::both_ends(&mut db, path).map_err(not_opened)?;
         let (line, jobs) = mpsc::channel(options.queue.max(1));
         let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
         let ((progress, synced), (to_sync, batches)) = (Progress::new(), sync::line());
@@ -124,6 +130,7 @@ impl SqliteStore {
             let now_ms = clock.now_ms();
             follow_clock(&db, now_ms)?;
             backup::begin_anew(&db, now_ms)?;
+            known_names::complete(&db)?;
             let mut keys = keys::KeySet::load(&db, options.period, now_ms)?;
             // Keys of before a clock that was set ahead do not share a period with what comes now.
             if keys.wants_closing(now_ms) {
@@ -139,7 +146,7 @@ impl SqliteStore {
                 outgoing: lanes::Lanes::new(outbox::OUTBOX, limits::OUTBOX_MAX + 1),
                 outbox_max: Arc::clone(&outbox_max),
                 claims,
-                log: disk::LogCap::new(open::log_path(path), open::LOG_CAP_BYTES),
+                log: merger,
                 disk: disk::DiskFloor::new(folder.clone(), options.disk_floor_bytes),
                 clock: Arc::clone(&clock),
                 gauges: Arc::clone(&gauges),
@@ -158,12 +165,14 @@ impl SqliteStore {
         let woken = Arc::clone(&work);
         let sync_log = sync_of(&open::log_path(path)).map_err(not_started)?;
         let syncer = start_thread("hapax-sync", move || sync::run(&batches, sync_log, &synced, &woken))?;
+        let merger = start_thread("hapax-merger", move || merging.run())?;
         let writer = start_thread("hapax-writer", move || writer.run(jobs))?;
         Ok(Self(Arc::new(Engine {
             path: path.to_owned(),
             line: Some(line),
             writer: Some(writer),
             syncer: Some(syncer),
+            merger: Some(merger),
             progress,
             readers: Mutex::default(),
             gauges,
@@ -171,6 +180,7 @@ impl SqliteStore {
             claims_max,
             work,
             alone: Semaphore::new(pieces::IN_LINE),
+            _file: file,
             _owner: owner,
         })))
     }
@@ -260,7 +270,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.line = None;
-        for thread in [self.writer.take(), self.syncer.take()].into_iter().flatten() {
+        for thread in [self.writer.take(), self.syncer.take(), self.merger.take()].into_iter().flatten() {
             // Whoever opens the file next must find it free, and all that was written in it.
             let _ = thread.join();
         }
@@ -273,7 +283,7 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
         "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
              ifnull((SELECT max(last) FROM (SELECT (SELECT max(item) FROM inbox i WHERE i.channel = c.id) AS last FROM channels c)), 0), ifnull((SELECT max(item) FROM parked), 0),
              ifnull((SELECT max(first) FROM attempts), 0), ifnull((SELECT max(number) FROM messages), 0),
-             ifnull((SELECT max(thread) FROM threads), 0))",
+             ifnull((SELECT max(thread) FROM threads), 0), ifnull((SELECT max(number) FROM learned), 0))",
         [],
         |row| row.get(0),
     )?;

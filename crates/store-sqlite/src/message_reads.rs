@@ -46,8 +46,8 @@ pub(super) fn threads(db: &Connection, query: &ThreadQuery) -> rusqlite::Result<
 
 fn with_aliases(db: &Connection, thread: i64, row: ThreadRow) -> rusqlite::Result<ThreadRow> {
     let aliases = db
-        .prepare_cached("SELECT name FROM names WHERE account = ?1 AND thread = ?2 AND name <> ?3 ORDER BY name")?
-        .query_map(params![row.id.account, thread, row.id.peer], |row| row.get(0))?
+        .prepare_cached("SELECT name FROM thread_names WHERE thread = ?1 AND name <> ?2 ORDER BY name")?
+        .query_map(params![thread, row.id.peer], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     Ok(ThreadRow { aliases, ..row })
 }

@@ -1,5 +1,6 @@
 //! Who is who: every name of a peer leads straight to its thread, and the name which that thread goes by is what its lanes are called.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hapax_domain::key::KeyHasher;
@@ -31,15 +32,18 @@ pub(super) struct Person {
     pub(super) thread: i64,
     /// The name the thread goes by.
     pub(super) peer: Arc<str>,
-    /// Names that lead there only from now on: whatever waits under one of them waits with the others.
-    pub(super) joined: Vec<String>,
+    /// Names that lead there only from now on, and whether they led elsewhere before: whatever waits under one of them waits with the others.
+    pub(super) joined: Vec<(String, bool)>,
 }
 
 impl Threads {
     /// The thread that a name leads to; `None` when nobody has talked with it.
     fn known(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash) -> rusqlite::Result<Option<i64>> {
-        if let Some(&thread) = self.names.get(&hash) {
+        if let Some(thread) = self.learned.leads_to(&hash).or_else(|| self.names.get(&hash).copied()) {
             return Ok(Some(thread));
+        }
+        if !self.known.may_hold(&hash) {
+            return Ok(None);
         }
         let found: Option<i64> = db.prepare_cached(LEADS_TO)?.query_row([account, name], |row| row.get(0)).optional()?;
         if let Some(thread) = found {
@@ -49,14 +53,15 @@ impl Threads {
         Ok(found)
     }
 
-    fn keep_name(&mut self, hash: NameHash, thread: i64) {
+    pub(super) fn keep_name(&mut self, hash: NameHash, thread: i64) {
         if self.names.len() >= NAMES_MAX {
             self.names.clear();
         }
         self.names.insert(hash, thread);
     }
 
-    fn peer_of(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<Arc<str>> {
+    /// The name that a thread goes by.
+    pub(super) fn peer_of(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<Arc<str>> {
         self.touched = true;
         Ok(Arc::clone(&self.talk(db, thread)?.peer))
     }
@@ -68,6 +73,7 @@ impl Threads {
         account: &str,
         names: impl IntoIterator<Item = (&'n str, NameHash)>,
     ) -> rusqlite::Result<Option<Root>> {
+        self.make_ready(db)?;
         for (name, hash) in names {
             if let Some(thread) = self.known(db, account, name, hash)? {
                 return Ok(Some((thread, self.peer_of(db, thread)?)));
@@ -102,15 +108,19 @@ impl Threads {
         let mut person = Person { thread, peer: self.peer_of(db, thread)?, joined: Vec::new() };
         for ((name, hash), known) in names.iter().zip(known).filter(|(_, known)| *known != Some(thread)) {
             if let Some(known) = known {
-                person.joined.push(self.talk(db, known)?.peer.to_string());
-                for name in names_of_thread(db, known)? {
-                    self.lead(db, account, &name, name_hash(account, &name), thread)?;
+                person.joined.push((self.talk(db, known)?.peer.to_string(), true));
+                for name in self.names_of(db, known)? {
+                    self.lead(account, &name, name_hash(account, &name), thread);
+                    // This round may have written it where it led before.
+                    write_name_of(db, thread, &name)?;
                 }
+                db.prepare_cached(FORGET_NAMES_OF)?.execute([known])?;
+                self.put_aside(db, known, true)?;
             }
-            self.lead(db, account, name, *hash, thread)?;
-            person.joined.push((*name).to_owned());
+            self.lead(account, name, *hash, thread);
+            person.joined.push(((*name).to_owned(), known.is_some()));
         }
-        person.joined.retain(|name| **name != *person.peer);
+        person.joined.retain(|(name, _)| **name != *person.peer);
         person.joined.sort_unstable();
         person.joined.dedup();
         Ok(person)
@@ -142,55 +152,92 @@ impl Threads {
         peer: &str,
         number: &mut dyn FnMut() -> i64,
     ) -> rusqlite::Result<i64> {
-        if let Some(&thread) = threads_called(db, account, peer)?.first() {
+        if let Some(thread) = self.find_aside(db, account, peer)? {
+            self.put_aside(db, thread, false)?;
             return Ok(thread);
         }
         let thread = number();
-        db.prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, 0, 0, NULL, 0, 0, 0, 0)")?
-            .execute(params![thread, channel, account, peer])?;
+        self.begin_thread(thread, channel, account, peer);
         Ok(thread)
     }
 
-    /// Makes a name lead to a thread.
-    fn lead(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash, thread: i64) -> rusqlite::Result<()> {
-        write_name(db, account, name, thread)?;
-        self.keep_name(hash, thread);
+    /// The thread that goes by this name, or else the one that the name leads to now.
+    pub(super) fn find_thread(&mut self, db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+        self.make_ready(db)?;
+        match self.find_aside(db, account, name)? {
+            Some(thread) => Ok(Some(thread)),
+            None => self.known(db, account, name, name_hash(account, name)),
+        }
+    }
+
+    fn find_aside(&self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Option<i64>> {
+        if self.any_aside { find_aside(db, account, peer) } else { Ok(None) }
+    }
+
+    /// Says of a thread whether its peer's own name leads elsewhere.
+    fn put_aside(&mut self, db: &Connection, thread: i64, aside: bool) -> rusqlite::Result<()> {
+        self.any_aside |= aside;
+        self.write(db, thread)?;
+        db.prepare_cached("UPDATE threads SET aside = ?2 WHERE thread = ?1")?.execute(params![thread, aside])?;
         Ok(())
+    }
+
+    /// Makes a name lead to a thread.
+    fn lead(&mut self, account: &str, name: &str, hash: NameHash, thread: i64) {
+        self.names.remove(&hash);
+        self.known.insert(&hash);
+        self.learned.keep(hash, account, name, thread);
+        self.left += 2;
+    }
+
+    /// All names that lead to a thread.
+    fn names_of(&self, db: &Connection, thread: i64) -> rusqlite::Result<BTreeSet<String>> {
+        let names = "SELECT name FROM thread_names WHERE thread = ?1";
+        let mut names: BTreeSet<String> =
+            db.prepare_cached(names)?.query_map([thread], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        names.extend(self.learned.names_of(thread).map(str::to_owned));
+        Ok(names)
     }
 
     /// Forgets all names that lead to a thread.
     pub(super) fn forget_names(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
         let account: String =
             db.prepare_cached("SELECT account FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
-        for name in names_of_thread(db, thread)? {
-            self.names.remove(&name_hash(&account, &name));
+        for name in self.names_of(db, thread)? {
+            let hash = name_hash(&account, &name);
+            self.names.remove(&hash);
+            self.learned.forget(&hash);
+            db.prepare_cached("DELETE FROM names WHERE account = ?1 AND name = ?2")?.execute([&account, &name])?;
         }
-        db.prepare_cached("DELETE FROM names WHERE thread = ?1")?.execute([thread])?;
+        db.prepare_cached(FORGET_NAMES_OF)?.execute([thread])?;
         Ok(())
     }
 }
 
 const LEADS_TO: &str = "SELECT thread FROM names WHERE account = ?1 AND name = ?2";
+const FORGET_NAMES_OF: &str = "DELETE FROM thread_names WHERE thread = ?1";
 
-fn write_name(db: &Connection, account: &str, name: &str, thread: i64) -> rusqlite::Result<()> {
+pub(super) fn write_name(db: &Connection, account: &str, name: &str, thread: i64) -> rusqlite::Result<()> {
     db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
         .execute(params![account, name, thread])?;
     Ok(())
 }
 
-fn names_of_thread(db: &Connection, thread: i64) -> rusqlite::Result<Vec<String>> {
-    db.prepare_cached("SELECT name FROM names WHERE thread = ?1")?.query_map([thread], |row| row.get(0))?.collect()
+/// The other side of [`write_name`].
+pub(super) fn write_name_of(db: &Connection, thread: i64, name: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR IGNORE INTO thread_names VALUES (?1, ?2)")?.execute(params![thread, name])?;
+    Ok(())
 }
 
-fn threads_called(db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Vec<i64>> {
-    let sql = "SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 ORDER BY thread";
-    db.prepare_cached(sql)?.query_map([account, peer], |row| row.get(0))?.collect()
+fn find_aside(db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT thread FROM threads WHERE account = ?1 AND peer = ?2 AND aside ORDER BY thread LIMIT 1";
+    db.prepare_cached(sql)?.query_row([account, peer], |row| row.get(0)).optional()
 }
 
-/// The thread that goes by this name, or else the one that the name leads to now.
+/// The thread that goes by this name, or else the one that the name leads to now, as far as the tables know.
 pub(super) fn find_thread(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
-    match threads_called(db, account, name)?.first() {
-        Some(&thread) => Ok(Some(thread)),
+    match find_aside(db, account, name)? {
+        Some(thread) => Ok(Some(thread)),
         None => db.prepare_cached(LEADS_TO)?.query_row([account, name], |row| row.get(0)).optional(),
     }
 }
@@ -208,11 +255,17 @@ pub(super) fn straighten(db: &Connection) -> rusqlite::Result<bool> {
     let mut straight = Vec::with_capacity(bent.len());
     for (account, name, first) in bent {
         let end = end_of(db, &account, first)?;
-        straight.push((account, name, end));
+        straight.push((account, name, first, end));
     }
-    for (account, name, thread) in &straight {
-        write_name(db, account, name, *thread)?;
+    for (account, name, first, end) in &straight {
+        write_name(db, account, name, *end)?;
+        db.prepare_cached("DELETE FROM thread_names WHERE thread = ?1 AND name = ?2")?.execute(params![first, name])?;
+        write_name_of(db, *end, name)?;
     }
+    db.execute_batch(
+        "UPDATE threads SET aside = NOT aside WHERE aside = EXISTS
+             (SELECT 1 FROM names n WHERE n.account = threads.account AND n.name = threads.peer AND n.thread = threads.thread)",
+    )?;
     Ok(!straight.is_empty())
 }
 

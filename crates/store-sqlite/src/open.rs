@@ -40,14 +40,14 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
     include_str!("schema_8.sql"),
+    include_str!("schema_9.sql"),
 ];
 
 /// "hpax", so that a file of another program is never taken for ours.
 pub(super) const APPLICATION_ID: i64 = 0x6870_6178;
 
-/// The log is merged into the file every 16 MB, and cut back to this when it once grew beyond.
-pub(super) const LOG_CAP_BYTES: u64 = 64 << 20;
-const CHECKPOINT_PAGES: u32 = 2_000;
+/// The log is cut back to this when it is begun anew and once grew beyond.
+const LOG_CAP_BYTES: u64 = 64 << 20;
 
 /// How long a lock that somebody else put on the file is waited for; shorter than ingress waits for us, so that it hears what happened.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -168,9 +168,9 @@ pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
 fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "page_size", 8_192)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
-    // Syncs around checkpoints and when the log is begun anew; each commit's sync is made in `sync.rs`.
+    // Syncs around checkpoints and when the log is begun anew; each commit's sync is made in `sync.rs`, and checkpoints in `merge.rs`.
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", LOG_CAP_BYTES)?;
     db.pragma_update(None, "cache_size", -16_384)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;

@@ -342,16 +342,15 @@ impl Writer {
 
     /// The lane of whom the message was written to, by the name that thread goes by now.
     pub(super) fn lane_of_message(&mut self, number: i64) -> rusqlite::Result<LaneName> {
-        let (channel, account, peer, home): (i64, String, String, String) = self
+        let (channel, account, peer, thread): (i64, String, String, i64) = self
             .db
-            .prepare_cached(
-                "SELECT m.channel, m.account, m.peer, t.peer FROM messages m JOIN threads t ON t.thread = m.thread
-                 WHERE m.number = ?1",
-            )?
+            .prepare_cached("SELECT channel, account, peer, thread FROM messages WHERE number = ?1")?
             .query_row([number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-        let root = self.threads.resolve_name(&self.db, &account, &peer)?;
-        let peer = root.as_ref().map_or(&*home, |(_, peer)| peer);
-        let lane = lane_name(&self.channel_name(channel), &account, peer);
+        let peer = match self.threads.resolve_name(&self.db, &account, &peer)? {
+            Some((_, peer)) => peer,
+            None => self.threads.peer_of(&self.db, thread)?,
+        };
+        let lane = lane_name(&self.channel_name(channel), &account, &peer);
         Ok(self.outgoing.speaker(channel, lane).map_or(lane, |(speaks, _)| speaks))
     }
 

@@ -235,6 +235,9 @@ impl Writer {
             let keep = retention.iter().find(|(listed, _)| **listed == *name).map_or(*longest, |(_, keep)| *keep);
             removed += u64::from(self.threads.purge(&self.db, thread, self.now_ms - keep, self.now_ms)?);
         }
+        if removed > 0 {
+            self.note_all_nameless()?;
+        }
         let more = rows.len() == max;
         self.threads_swept = if more { rows.last().map_or((0, 0), |row| (row.1, row.0)) } else { (0, 0) };
         Ok((removed, more))

@@ -135,6 +135,65 @@ async fn what_an_older_version_left_in_two_lanes_is_one_line() {
     }
 }
 
+/// Each `open` finds what a store left that was dropped in mid-work: nothing is written when one is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_learned_outlives_a_crash() {
+    const PEOPLE: usize = 3_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = HandClock::at(START_MS);
+    let open = || {
+        let options = Options { disk_floor_bytes: 0, ..Options::default() };
+        SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens")
+    };
+    let say = async |store: &SqliteStore, id: String, peer: String, alias: Option<String>| {
+        let event = Event { aliases: alias.into_iter().collect(), ..message(&id, &peer) };
+        accept_one(store, event).await;
+    };
+    let store = open();
+    for n in 0..PEOPLE {
+        say(&store, format!("a{n}"), format!("phone {n}"), Some(format!("lid {n}"))).await;
+    }
+    // Before a round, in the middle of one, and after it.
+    drop(store);
+    for (round, rest) in ["b", "c", "d"].into_iter().zip([5_000, 0, 60_000]) {
+        let store = open();
+        clock.advance(rest);
+        for n in 0..PEOPLE / 300 {
+            say(&store, format!("{round}{n}"), format!("lid {}", n * 300), None).await;
+        }
+        drop(store);
+    }
+    let store = open();
+    for n in [0, 300, 1, PEOPLE - 1] {
+        let id = ThreadId { account: "acc".to_owned(), peer: format!("lid {n}") };
+        let thread = store.thread(&id).await.expect("read").expect("there is one");
+        assert_eq!(thread.id.peer, format!("phone {n}"));
+        assert_eq!(thread.aliases, [format!("lid {n}")]);
+        assert_eq!(thread.unread, if n % 300 == 0 { 4 } else { 1 });
+    }
+    let count = |sql: &'static str| store.read("counting", move |db| db.query_row(sql, [], |row| row.get::<_, usize>(0)));
+    assert_eq!(count("SELECT count(*) FROM threads").await.expect("read"), PEOPLE);
+    assert_eq!(count("SELECT count(*) FROM names").await.expect("read"), 2 * PEOPLE);
+    assert_eq!(count("SELECT count(*) FROM thread_names").await.expect("read"), 2 * PEOPLE);
+    assert_eq!(count("SELECT count(*) FROM learned").await.expect("read"), 0);
+}
+
+/// A reaction of somebody nobody knows waits under that name, and goes with the person once the name is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_under_an_unknown_name_is_joined() {
+    let (_folder, store) = open();
+    let reaction = Event { kind: hapax_domain::Kind::Reaction, ..message("r1", "lid") };
+    let first = accept_one(&store, reaction).await;
+    let second = accept_one(&store, Event { aliases: vec!["lid".to_owned()], ..message("m1", "ana") }).await;
+    for id in [first, second] {
+        let held = lease(&store, 10).await;
+        assert_eq!(held.len(), 1, "one at a time");
+        assert_eq!(held[0].events[0].id, id);
+        let delivered = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+        store.settle_inbox(held[0].lane, held[0].fence, delivered).await.expect("settled");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_that_is_not_committed_joins_nothing() {
     let (_folder, store) = open();

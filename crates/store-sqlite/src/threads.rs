@@ -1,7 +1,7 @@
 //! Who talks with whom, and what was said last. Kept in memory and written now and then: a row per message would be a random page each.
 //!
 //! Nothing is lost by that: every message names its thread and what came before it, so after a crash the last words are read again
-//! from the messages since.
+//! from the messages since, and who is new from the lessons since ([`super::learned`]).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
@@ -11,21 +11,32 @@ use hapax_domain::limits;
 use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
-use super::names::{NameHash, find_thread};
+use super::known_names::KnownNames;
+use super::learned::{Learned, Lesson, forget_lessons, read_lessons};
+use super::names::{NameHash, name_hash};
+use super::number_hash::NumberHash;
 
 pub(super) struct Threads {
-    talks: HashMap<i64, ThreadTail>,
+    talks: HashMap<i64, ThreadTail, BuildHasherDefault<NumberHash>>,
+    /// Where names lead, as far as they were asked for lately.
     pub(super) names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
+    /// Names that are there or among the learned, nearly.
+    pub(super) known: KnownNames,
+    /// Names that are not in the table.
+    pub(super) learned: Learned,
+    /// A thread may stand aside.
+    pub(super) any_aside: bool,
     /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
-    changed: HashSet<i64>,
+    changed: HashSet<i64, BuildHasherDefault<NumberHash>>,
     /// How many of `talks` have something to write.
     unwritten: usize,
-    /// Words since the last step of writing.
-    said: usize,
+    /// Rows that were left to be written since the last step of writing.
+    pub(super) left: usize,
     /// What everything in `to_write` was about when the step began.
     written_to: u64,
     begun_ms: i64,
+    stepped_ms: i64,
     ready: bool,
     pub(super) touched: bool,
     /// Threads looked at to find which can be let go.
@@ -46,6 +57,15 @@ pub(super) struct ThreadTail {
     entries: i64,
     /// Not in the table yet.
     unwritten: bool,
+    /// The thread itself is not in the table yet.
+    new: Option<NewThread>,
+}
+
+/// What else there is to know of a thread.
+#[derive(Clone)]
+struct NewThread {
+    channel: i64,
+    account: Arc<str>,
 }
 
 /// Something said in a thread.
@@ -58,23 +78,29 @@ pub(super) struct Said<'s> {
 
 /// Threads held in memory that have nothing to write; when there are more, all of them are let go.
 const TALKS_MAX: usize = 50_000;
-/// Rows written per batch.
-const STEP_ROWS: usize = 200;
+/// Rows written at once: about a millisecond. A few with every batch would write the same pages again and again.
+const STEP_ROWS: usize = 1_000;
 const STEP_EVERY_MS: i64 = 5_000;
-/// Threads with something to write; from here on two are written for each one that changes, so that there are never many more.
-const UNWRITTEN_MAX: usize = 20_000;
+const STEP_PAUSE_MS: i64 = 20;
+/// Threads with something to write, and names; from here on two are written for each one that is left, so that there are never many more.
+const UNWRITTEN_MAX: usize = 40_000;
+const NEW_NAMES_MAX: usize = 80_000;
 
 impl Threads {
     pub(super) fn new() -> Self {
         Self {
-            talks: HashMap::new(),
+            talks: HashMap::default(),
             names: HashMap::default(),
+            known: KnownNames::default(),
+            learned: Learned::default(),
+            any_aside: true,
             to_write: Vec::new(),
-            changed: HashSet::new(),
+            changed: HashSet::default(),
             unwritten: 0,
-            said: 0,
+            left: 0,
             written_to: 0,
             begun_ms: 0,
+            stepped_ms: 0,
             ready: false,
             touched: false,
             #[cfg(test)]
@@ -93,13 +119,16 @@ impl Threads {
         }
     }
 
-    /// Reads what was said since the last words were written down.
+    /// Reads who was new since the tables were written, and what was said since.
     pub(super) fn make_ready(&mut self, db: &Connection) -> rusqlite::Result<()> {
         self.touched = true;
         if self.ready {
             return Ok(());
         }
         self.ready = true;
+        self.any_aside = db.prepare_cached("SELECT 1 FROM threads WHERE aside LIMIT 1")?.exists([])?;
+        self.known = KnownNames::load(db)?;
+        read_lessons(db, |lesson| self.learn_again(db, lesson))?;
         let mut since = db.prepare_cached(
             "SELECT thread, number, received AS at, echo AS out, text FROM events
                  WHERE number > (SELECT value FROM meta WHERE name = 'threads_to') AND prev IS NOT NULL
@@ -117,6 +146,60 @@ impl Threads {
             }
         }
         Ok(())
+    }
+
+    fn learn_again(&mut self, db: &Connection, lesson: Lesson<'_>) -> rusqlite::Result<()> {
+        match lesson {
+            Lesson::Thread { thread, channel, account, peer } => {
+                if !db.prepare_cached("SELECT 1 FROM threads WHERE thread = ?1")?.exists([thread])? {
+                    self.add_thread(thread, channel, account, peer);
+                }
+            }
+            Lesson::Name { thread, account, name } => {
+                let hash = name_hash(account, name);
+                self.known.insert(&hash);
+                self.learned.learn(hash, account, name, thread);
+            }
+            Lesson::Gone { thread } => {
+                if self.talks.get(&thread).is_some_and(|talk| talk.new.is_some()) {
+                    self.let_go(thread);
+                }
+                self.learned.forget_thread(thread);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a thread, in memory; it comes into the table later.
+    pub(super) fn begin_thread(&mut self, thread: i64, channel: i64, account: &str, peer: &str) {
+        self.learned.note(&Lesson::Thread { thread, channel, account, peer });
+        self.add_thread(thread, channel, account, peer);
+    }
+
+    fn add_thread(&mut self, thread: i64, channel: i64, account: &str, peer: &str) {
+        let new = Some(NewThread { channel, account: self.learned.shared(account) });
+        let talk = ThreadTail {
+            peer: peer.into(),
+            last: 0,
+            last_at: 0,
+            last_text: None,
+            last_out: false,
+            unread: 0,
+            entries: 0,
+            unwritten: true,
+            new,
+        };
+        if self.talks.insert(thread, talk).is_none_or(|before| !before.unwritten) {
+            self.unwritten += 1;
+        }
+        self.left += 1;
+        self.changed.insert(thread);
+    }
+
+    fn let_go(&mut self, thread: i64) {
+        if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
+            self.unwritten -= 1;
+        }
     }
 
     pub(super) fn talk(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<&mut ThreadTail> {
@@ -145,6 +228,7 @@ impl Threads {
                             unread: row.get(4)?,
                             entries: row.get(5)?,
                             unwritten: false,
+                            new: None,
                         })
                     })?;
                 Ok(gap.insert(talk))
@@ -161,16 +245,16 @@ impl Threads {
         talk.unread += i64::from(!said.out);
         talk.entries += 1;
         talk.last_text = said.text.map(limits::preview);
-        let new = !std::mem::replace(&mut talk.unwritten, true);
-        self.unwritten += usize::from(new);
-        self.said += 1;
+        if !std::mem::replace(&mut talk.unwritten, true) {
+            self.unwritten += 1;
+            self.left += 1;
+        }
         self.changed.insert(thread);
         Ok(before)
     }
 
     pub(super) fn mark_read(&mut self, db: &Connection, account: &str, peer: &str, last: u64) -> rusqlite::Result<bool> {
-        self.make_ready(db)?;
-        let Some(thread) = find_thread(db, account, peer)? else { return Ok(false) };
+        let Some(thread) = self.find_thread(db, account, peer)? else { return Ok(false) };
         self.talk(db, thread)?.unread = 0;
         self.write(db, thread)?;
         db.prepare_cached("UPDATE threads SET read_to = ?2 WHERE thread = ?1")?.execute([thread, last as i64])?;
@@ -181,8 +265,7 @@ impl Threads {
 
     /// Takes the last words out of a thread, by any name of its peer.
     pub(super) fn forget_words(&mut self, db: &Connection, account: &str, peer: &str) -> rusqlite::Result<()> {
-        self.make_ready(db)?;
-        let Some(thread) = find_thread(db, account, peer)? else { return Ok(()) };
+        let Some(thread) = self.find_thread(db, account, peer)? else { return Ok(()) };
         self.talk(db, thread)?.last_text = None;
         self.write(db, thread)
     }
@@ -211,19 +294,26 @@ impl Threads {
             return Ok(false);
         }
         self.forget_names(db, thread)?;
-        if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
-            self.unwritten -= 1;
-        }
+        self.let_go(thread);
+        self.learned.note(&Lesson::Gone { thread });
         db.prepare_cached("DELETE FROM threads WHERE thread = ?1")?.execute([thread])?;
         Ok(true)
     }
 
-    fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
+    pub(super) fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
         let Some(talk) = self.talks.get_mut(&thread) else { return Ok(()) };
-        db.prepare_cached(
-            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
-        )?
-        .execute(params![thread, talk.last, talk.last_at, talk.last_text, talk.last_out, talk.unread, talk.entries])?;
+        let ThreadTail { peer, last, last_at, last_text, last_out, unread, entries, .. } = &*talk;
+        match &talk.new {
+            None => db
+                .prepare_cached(
+                    "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
+                )?
+                .execute(params![thread, last, last_at, last_text, last_out, unread, entries])?,
+            Some(NewThread { channel, account }) => db
+                .prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, 0)")?
+                .execute(params![thread, channel, account, peer, last, last_at, last_text, last_out, unread, entries])?,
+        };
+        talk.new = None;
         self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
         Ok(())
     }
@@ -233,30 +323,30 @@ impl Threads {
         if all {
             self.make_ready(db)?;
         }
-        let many = self.unwritten > UNWRITTEN_MAX;
+        self.learned.append(db, last_number)?;
+        let many = self.unwritten > UNWRITTEN_MAX || self.learned.len() > NEW_NAMES_MAX;
         let due = all || many || now_ms - self.begun_ms >= STEP_EVERY_MS;
-        let rows = match (all, many) {
+        let mut rows = match (all, many) {
             (true, _) => usize::MAX,
-            (false, true) => STEP_ROWS.max(2 * self.said),
+            (false, true) if 2 * self.left < STEP_ROWS && now_ms - self.stepped_ms < STEP_PAUSE_MS => return Ok(()),
+            (false, true) => 2 * self.left,
             (false, false) => STEP_ROWS,
         };
-        self.said = 0;
-        let mut left = rows;
-        while left > 0 {
-            if self.to_write.is_empty() {
-                if !due || self.changed.is_empty() {
+        (self.left, self.stepped_ms) = (0, now_ms);
+        while rows > 0 {
+            if self.to_write.is_empty() && self.learned.is_round_over() {
+                if !due || (self.changed.is_empty() && self.learned.is_empty()) {
                     return Ok(());
                 }
                 self.begin_step(now_ms, last_number);
             }
             self.touched = true;
-            let rest = self.to_write.len().saturating_sub(left);
-            left -= self.to_write.len() - rest;
-            for thread in self.to_write.split_off(rest) {
-                self.write(db, thread)?;
-            }
-            if self.to_write.is_empty() {
+            rows -= self.write_talks(db, rows)?;
+            rows -= self.write_names(db, rows)?;
+            if self.to_write.is_empty() && self.learned.is_round_over() {
                 db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
+                self.known.end_round(db)?;
+                forget_lessons(db, self.written_to)?;
                 // One step per batch, unless there is much to do.
                 if !all && !many {
                     return Ok(());
@@ -271,8 +361,33 @@ impl Threads {
         self.to_write = self.changed.drain().filter(|thread| talks.get(thread).is_some_and(|talk| talk.unwritten)).collect();
         // In the order of the table, so that neighbours share a page.
         self.to_write.sort_unstable();
+        self.learned.begin_round();
         self.written_to = last_number;
         self.begun_ms = now_ms;
+    }
+
+    /// Threads go before their names, and those before what leads to them.
+    fn write_talks(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
+        let rows = most.min(self.to_write.len());
+        let later = self.to_write.split_off(rows);
+        for thread in std::mem::replace(&mut self.to_write, later) {
+            if self.talks.get(&thread).is_some_and(|talk| talk.unwritten) {
+                self.write(db, thread)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn write_names(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
+        let mut written = self.learned.write_by_thread(db, most)?;
+        while written < most
+            && let Some((hash, thread)) = self.learned.write_by_name(db)?
+        {
+            self.known.note_written(&hash);
+            self.keep_name(hash, thread);
+            written += 1;
+        }
+        Ok(written)
     }
 }
 
@@ -329,8 +444,9 @@ mod tests {
     fn many_people_cost_as_much_each_as_few() {
         let (db, mut threads) = (in_memory(), Threads::new());
         many_people(&db, &mut threads, |threads| {
-            assert!(threads.unwritten <= UNWRITTEN_MAX + 2 * BATCH as usize, "{} unwritten", threads.unwritten);
-            assert!(threads.talks.len() <= TALKS_MAX + UNWRITTEN_MAX + 2 * BATCH as usize, "{} in memory", threads.talks.len());
+            assert!(threads.unwritten <= UNWRITTEN_MAX * 3 / 2, "{} unwritten", threads.unwritten);
+            assert!(threads.learned.len() <= NEW_NAMES_MAX * 3 / 2, "{} new names", threads.learned.len());
+            assert!(threads.talks.len() <= TALKS_MAX + UNWRITTEN_MAX * 3 / 2, "{} in memory", threads.talks.len());
             assert!(threads.names.len() <= NAMES_MAX);
         });
         assert!(threads.looked_at <= 2 * PEERS as usize, "{} looks at threads for {PEERS} messages", threads.looked_at);

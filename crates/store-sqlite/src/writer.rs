@@ -14,9 +14,10 @@ use tokio::sync::mpsc;
 use super::call::{Finish, Job, job};
 use super::claims::ClaimIndex;
 use super::clock::Mark;
-use super::disk::{DiskFloor, LogCap};
+use super::disk::DiskFloor;
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
+use super::merge::LogMerger;
 use super::purge::Sweep;
 use super::sync::{self, Committed, Progress};
 use super::threads::Threads;
@@ -43,6 +44,8 @@ pub(super) struct Writer {
     pub(super) fences_reserved: u64,
     pub(super) channels: HashMap<Arc<str>, i64>,
     pub(super) channel_names: HashMap<i64, Arc<str>>,
+    /// By channel, up to where items may wait under names that lead nowhere.
+    pub(super) nameless: HashMap<i64, i64>,
     /// Lanes were joined, so that it is worth looking for them on disk.
     pub(super) has_joins: bool,
     /// Those in which a turn may be open.
@@ -58,7 +61,7 @@ pub(super) struct Writer {
     pub(super) threads_swept: (i64, i64),
     pub(super) messages_witness: Option<Dated>,
     mark: Mark,
-    log: LogCap,
+    log: LogMerger,
     failed: Option<String>,
     clock: Arc<dyn Clock>,
     gauges: Arc<Gauges>,
@@ -97,7 +100,7 @@ pub(super) struct Start {
     pub(super) outgoing: Lanes,
     pub(super) outbox_max: Arc<AtomicUsize>,
     pub(super) claims: ClaimIndex,
-    pub(super) log: LogCap,
+    pub(super) log: LogMerger,
     pub(super) disk: DiskFloor,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) gauges: Arc<Gauges>,
@@ -127,6 +130,7 @@ impl Writer {
             fences_reserved: start.last_fence,
             channels: HashMap::new(),
             channel_names: HashMap::new(),
+            nameless: HashMap::new(),
             has_joins: false,
             turning: HashSet::new(),
             disk: start.disk,
@@ -169,7 +173,7 @@ impl Writer {
         while let Some(first) = next.take().or_else(|| jobs.blocking_recv()) {
             next = self.batch(first, &mut jobs);
             self.tend_periods();
-            self.log.keep_short(&self.db);
+            self.log.tend(&self.db);
         }
     }
 
@@ -229,7 +233,8 @@ impl Writer {
         let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
         let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
-            let said = self.threads.write_some(&self.db, self.now_ms, self.last_number, false);
+            let appended = self.keys.append(&self.db);
+            let said = appended.and_then(|()| self.threads.write_some(&self.db, self.now_ms, self.last_number, false));
             let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
             self.failed = marked.err().map(|error| error.to_string());
         }
@@ -313,11 +318,13 @@ impl Writer {
 
     fn load_channels(&mut self) -> rusqlite::Result<()> {
         self.channels.clear();
-        let mut select = self.db.prepare_cached("SELECT id, name FROM channels")?;
+        self.nameless.clear();
+        let mut select = self.db.prepare_cached("SELECT id, name, nameless_to FROM channels")?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
             let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
             let name: Arc<str> = name.into();
+            self.nameless.insert(id, row.get(2)?);
             self.channel_names.insert(id, Arc::clone(&name));
             self.channels.insert(name, id);
         }

@@ -123,6 +123,11 @@ impl PowerRig {
         std::fs::write(self.failing(), "")
     }
 
+    /// The same of every sync but those of a log.
+    pub fn fail_syncs_but_of_logs(&self) -> io::Result<()> {
+        std::fs::write(self.failing(), "but of logs")
+    }
+
     pub fn heal(&self) -> io::Result<()> {
         std::fs::remove_file(self.failing())
     }
