@@ -12,19 +12,17 @@ use super::lanes::{LaneName, Line, Waiting};
 use super::names::{NameHash, Person, name_hash};
 use super::rows::{event_id, kind_number};
 use super::threads::Said;
+use super::turns::{GatheredTurn, Turn};
 use super::writer::{StepError, Writer};
 
 /// An item being gathered from the events of one webhook.
-struct Gathered {
+pub(super) struct Gathered {
     /// As it was called when the first event came.
     under: Option<LaneName>,
-    line: InLine,
+    pub(super) line: InLine,
+    pub(super) members: Vec<u64>,
+    pub(super) turn: GatheredTurn,
     item: u64,
-    members: Vec<u64>,
-    /// The lane of the open turn that it becomes part of.
-    joins: Option<LaneName>,
-    /// Its lane became one with another since: what comes next becomes no part of it.
-    closed: bool,
 }
 
 /// What is hashed of an event by the caller, because the writer's time is everybody's.
@@ -64,6 +62,13 @@ pub(super) fn hash(arrival: &Arrival) -> Vec<Hashed> {
 fn names_of(event: &Event) -> impl Iterator<Item = &str> {
     let peer = event.peer.iter().filter(|_| event.kind.waits_in_thread());
     peer.flat_map(|peer| std::iter::once(peer).chain(&event.aliases)).map(String::as_str)
+}
+
+impl Gathered {
+    /// What comes under this name is part of it without being asked.
+    fn is_under(&self, lane: Option<LaneName>) -> bool {
+        lane.is_some_and(|name| self.under == lane || self.turn.names.contains(&name))
+    }
 }
 
 impl Writer {
@@ -159,17 +164,16 @@ impl Writer {
         gathered: &mut [Gathered],
     ) -> rusqlite::Result<()> {
         let into = lane_name(&arrival.channel, account, &person.peer);
+        let channel = self.channel(&arrival.channel)?;
         for (name, was_known) in &person.joined {
             let here = self.join_lanes(account, (name, *was_known), person, &arrival.channel)?;
             let from = lane_name(&arrival.channel, account, name);
-            if here {
-                close_gathered(gathered, into);
-            }
-            if move_gathered(gathered, from, into, &person.peer) {
-                let channel = self.channel(&arrival.channel)?;
+            let moved = move_gathered(gathered, from, into, &person.peer);
+            if moved {
                 self.write_joins(channel, &[from], into, &person.peer)?;
-                let lane = self.speaking(channel, InLine { lane: Some(into), ..InLine::default() })?.lane;
-                self.close_turn(channel, lane)?;
+            }
+            if here || moved {
+                self.end_turns(channel, into, gathered)?;
             }
         }
         Ok(())
@@ -192,19 +196,22 @@ impl Writer {
                 self.park_new(channel, number, &suspect.map(suspected).unwrap_or_default(), false)
             }
             Disposition::Deliver => {
-                let same = |item: &&mut Gathered| line.lane.is_some() && item.under == line.lane;
-                if let Some(item) = gathered.iter_mut().find(same) {
-                    item.members.push(number);
-                    item.line.peer = item.line.peer.take().or(line.peer);
-                    return Ok(Some(item.item));
-                }
-                let turn = match coalesce.filter(|_| line.lane.is_some()) {
-                    Some(coalesce) => self.open_turn(channel, &line, coalesce)?,
-                    None => None,
+                let turn = match gathered.iter().position(|item| item.is_under(line.lane)) {
+                    Some(at) => Turn::Gathered(at),
+                    None => self.open_turn(channel, &line, coalesce, gathered)?,
                 };
-                let joins = turn.and(self.speaking(channel, line.clone())?.lane);
-                let item = turn.unwrap_or(number);
-                gathered.push(Gathered { under: line.lane, line, item, members: vec![number], joins, closed: false });
+                let (item, turn) = match turn {
+                    Turn::Gathered(at) => {
+                        let item = &mut gathered[at];
+                        item.members.push(number);
+                        item.line.peer = item.line.peer.take().or(line.peer);
+                        item.turn.names.extend(line.lane);
+                        return Ok(Some(item.item));
+                    }
+                    Turn::Open(item, turn) => (item, turn),
+                    Turn::New(turn) => (number, turn),
+                };
+                gathered.push(Gathered { under: line.lane, line, item, members: vec![number], turn });
                 Ok(Some(item))
             }
         }
@@ -235,13 +242,13 @@ impl Writer {
         };
         let lane = lane_name(&arrival.channel, &event.account, &peer);
         // Something else may wait under the peer's own name, which said nothing to us. What comes into an item of this webhook is in line already.
-        if by_alias && !gathered.iter().any(|item| item.under == Some(lane)) {
+        if by_alias && !gathered.iter().any(|item| item.is_under(Some(lane))) {
             let channel = self.channel(&arrival.channel)?;
             let mut joined = self.join_inbox(channel, spelt, lane, &peer)?;
             joined.extend(move_gathered(gathered, spelt, lane, &peer).then_some(spelt));
             self.write_joins(channel, &joined, lane, &peer)?;
             if !joined.is_empty() {
-                close_gathered(gathered, lane);
+                self.end_turns(channel, lane, gathered)?;
             }
         }
         Ok(InLine { lane: Some(lane), peer: Some(peer), nameless: false })
@@ -328,7 +335,7 @@ impl Writer {
     fn queue(&mut self, channel: i64, gathered: Vec<Gathered>, coalesce: Option<Coalesce>) -> rusqlite::Result<()> {
         self.work_made |= !gathered.is_empty();
         for item in gathered {
-            if let Some((lane, coalesce)) = item.joins.zip(coalesce) {
+            if let Some((lane, coalesce)) = item.turn.joins.zip(coalesce) {
                 let peer = self.speaking(channel, item.line)?.peer;
                 self.join_turn((channel, lane, peer), item.item, &item.members, coalesce)?;
                 continue;
@@ -346,7 +353,7 @@ impl Writer {
                 .prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?7, NULL, 0, ?6, NULL)")?
                 .execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer, due])?;
             self.lanes.add(channel, waiting);
-            match turn.filter(|_| !is_moved && !item.closed) {
+            match turn.filter(|_| !is_moved && !item.turn.closed) {
                 Some((_, lane)) => self.begin_turn(channel, lane, number)?,
                 None => self.close_turn(channel, lane)?,
             }
@@ -375,15 +382,7 @@ fn move_gathered(gathered: &mut [Gathered], from: LaneName, into: LaneName, peer
         item.line = InLine { lane: Some(into), peer: Some(Arc::clone(peer)), nameless: false };
         any = true;
     }
-    if any {
-        close_gathered(gathered, into);
-    }
     any
-}
-
-/// Says of items of this webhook that their lane became one with another.
-fn close_gathered(gathered: &mut [Gathered], lane: LaneName) {
-    gathered.iter_mut().filter(|item| item.line.lane == Some(lane)).for_each(|item| item.closed = true);
 }
 
 pub(super) fn lane_name(channel: &str, account: &str, peer: &str) -> LaneName {

@@ -53,8 +53,13 @@ impl Writer {
         into: LaneName,
         peer: &Arc<str>,
     ) -> rusqlite::Result<Vec<LaneName>> {
-        let speak = |lane| self.speaking(channel, InLine { lane: Some(lane), ..InLine::default() });
-        let spoke = if self.turning.contains(&channel) { [speak(from)?.lane, speak(into)?.lane] } else { [None, None] };
+        let mut spoke = [None, None];
+        if self.turning.contains(&channel) {
+            // Of what is not in memory nobody knows whether anything waits there, and a join of nothing ends no turn.
+            self.lanes.load(&self.db, channel)?;
+            let speak = |lane| self.speaking(channel, InLine { lane: Some(lane), ..InLine::default() });
+            spoke = [speak(from)?.lane, speak(into)?.lane];
+        }
         let mut joined = self.lanes.join(channel, from, into, peer);
         // What waits under this name may have become part of a third lane before, which then comes along, as it does in memory.
         if let Some((spoke, _)) = self.spoke_on_disk(channel, from)?.filter(|(spoke, _)| *spoke != into) {

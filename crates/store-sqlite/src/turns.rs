@@ -5,27 +5,79 @@ use std::sync::Arc;
 use hapax_domain::Coalesce;
 use rusqlite::{OptionalExtension, params};
 
-use super::accept::{InLine, members_blob};
+use super::accept::{Gathered, InLine, members_blob};
 use super::lanes::LaneName;
 use super::writer::Writer;
 
+/// What is known of the turn that an item of a webhook begins, or becomes part of.
+#[derive(Default)]
+pub(super) struct GatheredTurn {
+    /// The lane that its lane has become part of by now, or the same.
+    lane: Option<LaneName>,
+    /// Other names under which events of this webhook came into it.
+    pub(super) names: Vec<LaneName>,
+    /// The lane of the open turn that it becomes part of.
+    pub(super) joins: Option<LaneName>,
+    /// Of that turn, how many were in it, and when it began.
+    before: usize,
+    began_ms: Option<i64>,
+    /// Its lane became one with another since: what comes next becomes no part of it.
+    pub(super) closed: bool,
+}
+
+/// What something that comes into a line becomes part of.
+pub(super) enum Turn {
+    /// An item of the same webhook, by its place.
+    Gathered(usize),
+    /// An item that was there before.
+    Open(u64, GatheredTurn),
+    New(GatheredTurn),
+}
+
 impl Writer {
-    /// The item that something which comes into this line now becomes part of.
-    pub(super) fn open_turn(&self, channel: i64, line: &InLine, coalesce: Coalesce) -> rusqlite::Result<Option<u64>> {
-        let Some(lane) = self.speaking(channel, line.clone())?.lane else { return Ok(None) };
-        let open: Option<(i64, i64, Option<i64>)> = self
+    /// What something that comes into this line now becomes part of: the last that came into its lane, while that is open.
+    pub(super) fn open_turn(
+        &self,
+        channel: i64,
+        line: &InLine,
+        coalesce: Option<Coalesce>,
+        gathered: &[Gathered],
+    ) -> rusqlite::Result<Turn> {
+        let Some(coalesce) = coalesce.filter(|_| line.lane.is_some()) else { return Ok(Turn::New(GatheredTurn::default())) };
+        let lane = self.speaking(channel, line.clone())?.lane;
+        let new = GatheredTurn { lane, ..GatheredTurn::default() };
+        // What waits under one name may wait in the lane of another, though nobody knows any more that these are one person.
+        if let Some(at) = gathered.iter().rposition(|item| item.turn.lane == lane) {
+            let GatheredTurn { before, began_ms, closed, .. } = gathered[at].turn;
+            let due_ms = coalesce.due_ms(began_ms.unwrap_or(self.now_ms), self.now_ms);
+            let takes = !closed && coalesce.takes(due_ms, before + gathered[at].members.len(), self.now_ms);
+            return Ok(if takes { Turn::Gathered(at) } else { Turn::New(new) });
+        }
+        let open: Option<(i64, i64, i64, Option<i64>)> = self
             .db
             .prepare_cached(
-                "SELECT i.item, i.due, length(i.members) FROM turns t JOIN inbox i ON i.channel = t.channel AND i.item = t.item
+                "SELECT i.item, i.received, i.due, length(i.members)
+                 FROM turns t JOIN inbox i ON i.channel = t.channel AND i.item = t.item
                  WHERE t.channel = ?1 AND t.lane = ?2",
             )?
-            .query_row(params![channel, lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row(params![channel, lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
-        let takes = |(_, due, bytes): &(i64, i64, Option<i64>)| {
-            let members = bytes.map_or(1, |bytes| bytes as usize / size_of::<u64>());
-            coalesce.takes(*due, members, self.now_ms)
-        };
-        Ok(open.filter(takes).map(|(item, ..)| item as u64))
+        let Some((item, began, due, bytes)) = open else { return Ok(Turn::New(new)) };
+        let before = bytes.map_or(1, |bytes| bytes as usize / size_of::<u64>());
+        Ok(match coalesce.takes(due, before, self.now_ms) {
+            true => Turn::Open(item as u64, GatheredTurn { joins: lane, before, began_ms: Some(began), ..new }),
+            false => Turn::New(new),
+        })
+    }
+
+    /// A lane became one with another: nothing becomes part of what is in it any more, be it of this webhook.
+    pub(super) fn end_turns(&self, channel: i64, lane: LaneName, gathered: &mut [Gathered]) -> rusqlite::Result<()> {
+        let ended = self.speaking(channel, InLine { lane: Some(lane), peer: None })?.lane;
+        for Gathered { turn, line, .. } in gathered.iter_mut().filter(|item| item.turn.lane.is_some()) {
+            turn.lane = self.speaking(channel, line.clone())?.lane;
+            turn.closed |= turn.lane == ended;
+        }
+        self.close_turn(channel, ended)
     }
 
     /// Makes events part of an item that is open.

@@ -200,6 +200,11 @@ macro_rules! store_suite {
             a_turn_is_parked_redriven_and_purged_as_a_whole
             what_is_not_gathered_ends_a_turn_and_keeps_its_place
             a_join_of_lanes_ends_their_turns
+            who_waits_in_one_lane_under_two_names_has_one_turn
+            a_turn_is_full_whatever_the_names_in_it
+            a_join_in_a_webhook_ends_the_turns_of_all_its_names
+            what_is_in_line_by_an_alias_ends_the_turn_there
+            a_name_under_which_nothing_waits_ends_no_turn
             each_message_is_in_one_turn_with_two_instances_at_once
         );
         $crate::store_suite!(@joining $fixture;

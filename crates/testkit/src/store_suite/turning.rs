@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use hapax_domain::{Coalesce, Event, EventId};
-use hapax_store::{Arrival, InboxLease, LeasedPart, Outcome, Redrive, Settled, Store};
+use hapax_domain::{Coalesce, Event, EventId, EventKey, Kind};
+use hapax_store::{Arrival, Disposition, InboxLease, LeasedPart, Outcome, Redrive, Settled, Store};
 
-use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ids, lease, message, notice, webhook};
+use crate::store_fixture::{
+    HOLD_MS, StoreFixture, accept, accept_one, ids, lease, message, notice, webhook, webhook_then,
+};
 
 const COALESCE: Coalesce = Coalesce { quiet_ms: 3_000, max_ms: 8_000, members: 5 };
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
@@ -161,6 +163,87 @@ pub async fn a_join_of_lanes_ends_their_turns(fixture: &dyn StoreFixture) {
         assert_eq!(ids(&turn), expected);
         settle(&*store, &turn, DELIVERED).await;
     }
+}
+
+fn by(id: &str, peer: &str, alias: &str) -> Event {
+    Event { aliases: vec![alias.to_owned()], ..message(id, peer) }
+}
+
+/// Teaches no names.
+fn reaction(id: &str, peer: &str, aliases: &[&str]) -> Event {
+    let key = EventKey::new("generic", "acc", Kind::Reaction, id, &[]);
+    let aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
+    Event { kind: Kind::Reaction, key, aliases, ..message(id, peer) }
+}
+
+async fn say_all(store: &dyn Store, events: Vec<Event>) -> Vec<EventId> {
+    accept(store, gathered(events)).await.iter().map(|one| one.event()).collect()
+}
+
+/// What waits under `new` waits in the lane of `ana`, and nobody knows that these are one person. Gives what waits there.
+async fn lane_of_two_names(store: &dyn Store) -> Vec<EventId> {
+    accept(store, webhook_then(vec![(message("m0", "ana"), Disposition::Keep)])).await;
+    let apart = accept_one(store, reaction("e1", "new", &[])).await;
+    vec![apart, accept_one(store, reaction("e2", "new", &["ana"])).await]
+}
+
+/// Takes all turns there are once it was quiet; one at a time.
+async fn turns(fixture: &dyn StoreFixture, store: &dyn Store) -> Vec<Vec<EventId>> {
+    let mut turns = Vec::new();
+    fixture.clock().advance(3_000);
+    while let Some(turn) = lease(store, 10).await.pop() {
+        settle(store, &turn, DELIVERED).await;
+        turns.push(ids(&turn));
+        fixture.clock().advance(3_000);
+    }
+    turns
+}
+
+pub async fn who_waits_in_one_lane_under_two_names_has_one_turn(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let before = lane_of_two_names(&*store).await;
+    let turn = say_all(&*store, vec![reaction("e3", "new", &[]), message("m1", "ana"), reaction("e4", "new", &[])]).await;
+    assert_eq!(turns(fixture, &*store).await, [vec![before[0]], vec![before[1]], turn]);
+}
+
+pub async fn a_turn_is_full_whatever_the_names_in_it(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let before = lane_of_two_names(&*store).await;
+    let mut full = say_all(&*store, (1..5).map(|n| message(&format!("m{n}"), "ana")).collect()).await;
+    let more = say_all(&*store, vec![reaction("e3", "new", &[]), message("m5", "ana")]).await;
+    full.push(more[0]);
+    assert_eq!(turns(fixture, &*store).await, [vec![before[0]], vec![before[1]], full, vec![more[1]]]);
+}
+
+pub async fn a_join_in_a_webhook_ends_the_turns_of_all_its_names(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let mut waiting = lane_of_two_names(&*store).await;
+    waiting.push(accept_one(&*store, message("l1", "lid")).await);
+    let said = say_all(&*store, vec![reaction("e3", "new", &[]), by("m1", "ana", "lid"), message("m2", "ana")]).await;
+    let mut expected: Vec<_> = waiting.into_iter().map(|event| vec![event]).collect();
+    expected.extend([vec![said[0]], vec![said[1], said[2]]]);
+    assert_eq!(turns(fixture, &*store).await, expected);
+}
+
+pub async fn what_is_in_line_by_an_alias_ends_the_turn_there(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let open = say(&*store, "m1", "ana").await;
+    let said = say_all(&*store, vec![reaction("e1", "new", &[]), reaction("e2", "new", &["ana"])]).await;
+    assert_eq!(turns(fixture, &*store).await, [vec![open], vec![said[0]], vec![said[1]]]);
+}
+
+pub async fn a_name_under_which_nothing_waits_ends_no_turn(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let mut turn = vec![say(&*store, "m1", "ana").await];
+    drop(store);
+    let store = fixture.crash();
+    // Nobody has asked for what waits in this channel since the crash.
+    let elsewhere = Arrival { channel: "other".into(), ..webhook_then(vec![(by("o1", "ana", "lid"), Disposition::Keep)]) };
+    accept(&*store, elsewhere).await;
+    turn.push(say(&*store, "m2", "ana").await);
+    accept(&*store, webhook_then(vec![(by("m3", "ana", "phone"), Disposition::Keep)])).await;
+    turn.push(say(&*store, "m4", "lid").await);
+    assert_eq!(turns(fixture, &*store).await, [turn]);
 }
 
 pub async fn each_message_is_in_one_turn_with_two_instances_at_once(fixture: &dyn StoreFixture) {
