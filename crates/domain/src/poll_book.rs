@@ -78,6 +78,11 @@ impl PollBook {
         self.given = given;
     }
 
+    /// Whoever confirmed these was started anew before they could be taken for done: none of them is confirmed.
+    pub fn take_back(&mut self) {
+        self.confirmed.clear();
+    }
+
     pub fn has_confirmed(&self, item: ItemId) -> bool {
         self.confirmed.contains(&item)
     }

@@ -32,6 +32,7 @@ on_every_store! {
     a_stop_ends_a_poll_at_once
     a_bot_that_confirms_before_it_works_is_told_of
     with_redo_confirmed_a_bot_that_dies_after_confirming_gets_it_again
+    with_redo_confirmed_a_bot_that_dies_with_hapax_gets_it_again
     with_redo_confirmed_a_bot_that_lives_on_is_not_asked_again
     with_redo_after_429_a_bot_that_gave_up_gets_it_once_more
     a_thread_that_a_person_has_taken_over_is_not_given
@@ -365,6 +366,31 @@ async fn with_redo_confirmed_a_bot_that_dies_after_confirming_gets_it_again(open
     library.send(CHAT, "two").await.expect("an answer");
     assert_eq!(texts(&phones, CHAT), ["one", "two"]);
     assert_eq!(attempts(&rig).await, [2]);
+}
+
+/// The bot sends once more while hapax is back and before both are started anew: the machine goes down in two steps.
+async fn with_redo_confirmed_a_bot_that_dies_with_hapax_gets_it_again(opened: Opened) {
+    let (phones, library) = (Phones::willing().await, Library::default());
+    let again = || Opened { store: opened.store.clone(), clock: opened.clock.clone(), folder: None };
+    let mut channel = with_dropin(served("helpbot", None, &phones), |dropin| dropin.redo_confirmed_ms = Some(300_000));
+    channel.lease_ms = 150;
+    let first = Rig::start(again(), vec![channel.clone()]).await;
+    library.is_given(&first);
+    update(&first, "helpbot", 1, CHAT).await;
+    assert_eq!(library.get(0).await, [(1, CHAT)]);
+    assert_eq!(library.peek(2).await, [], "confirmed before it was handled");
+    let one = library.send(CHAT, "one").await.expect("an answer");
+    first.kill();
+    eventually("its lease is over", async || opened.store.with_bot("helpbot").await.is_ok_and(|held| held.is_empty())).await;
+    let second = Rig::start(again(), vec![channel]).await;
+    library.is_given(&second);
+    let two = library.send(CHAT, "two").await.expect("an answer");
+    assert_eq!(library.get(0).await, [(2, CHAT)], "it comes again");
+    assert_eq!(library.send(CHAT, "one").await.expect("an answer"), one);
+    assert_eq!(library.send(CHAT, "two").await.expect("an answer"), two);
+    assert_eq!(texts(&phones, CHAT), ["one", "two"]);
+    assert_eq!(states(&second).await, [EventState::Waiting]);
+    second.stop().await;
 }
 
 async fn with_redo_confirmed_a_bot_that_lives_on_is_not_asked_again(opened: Opened) {

@@ -18,7 +18,7 @@ use self::placing::{NotPlaced, OpenCall, Placed};
 use super::admission::Served;
 use super::books::End;
 use super::outcomes::{is_over, seconds_left};
-use super::runs::Sought;
+use super::runs::{Polled, Sought};
 use super::uploads::{Pieces, Taken};
 use super::written::{KeptAnswer, answer_name, refusal_name};
 use super::{DropIns, reply};
@@ -92,8 +92,7 @@ impl DropIns {
     pub(super) async fn is_of_an_old_run(&self, served: &Served, head: &Parts) -> bool {
         let Ok(CallerHints { event: Some(event), attempt, .. }) = CallerHints::read(&head.headers) else { return false };
         let thread = ThreadId { account: String::new(), peer: String::new() };
-        let sought =
-            Sought { channel: served.channel.name(), thread, event: Some(event), attempt, polled_by: self.polled_by(served) };
+        let sought = Sought { channel: served.channel.name(), thread, event: Some(event), attempt, polled: self.polled(served) };
         match self.state.runs.newest(&*self.store, &sought).await {
             Ok(Some(newest)) => attempt.is_some_and(|attempt| attempt < newest),
             Ok(None) => {
@@ -104,9 +103,10 @@ impl DropIns {
         }
     }
 
-    /// This process, where the bot polls.
-    fn polled_by(&self, served: &Served) -> Option<u64> {
-        served.channel.settings.is_polled().then(|| self.state.books.process())
+    fn polled(&self, served: &Served) -> Option<Polled> {
+        let settings = &served.channel.settings;
+        let redoes = settings.dropin.as_ref().is_some_and(|dropin| dropin.redo_confirmed_ms.is_some());
+        settings.is_polled().then(|| Polled { process: self.state.books.process(), redoes })
     }
 
     /// What the call would send, with its body's pieces in the store where the message needs them.

@@ -67,8 +67,16 @@ pub(super) struct Sought<'s> {
     /// The event that the bot has passed on, and the attempt.
     pub(super) event: Option<EventId>,
     pub(super) attempt: Option<u32>,
-    /// This process, where the bot polls.
-    pub(super) polled_by: Option<u64>,
+    /// Where the bot polls.
+    pub(super) polled: Option<Polled>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Polled {
+    /// This process.
+    pub(super) process: u64,
+    /// What the bot has confirmed is with it for a while (`redo_confirmed`).
+    pub(super) redoes: bool,
 }
 
 /// How a call to the bot ended, for the run.
@@ -215,8 +223,8 @@ impl Runs {
             }
         }
         here.extend(elsewhere);
-        if let Some(process) = sought.polled_by {
-            given_before(store, sought.channel, process, &mut here).await?;
+        if let Some(polled) = sought.polled {
+            given_before(store, sought.channel, polled, &mut here).await?;
         }
         Ok(here)
     }
@@ -321,19 +329,22 @@ async fn failed_elsewhere<R: Reads + Registers + ?Sized>(store: &R, sought: &Sou
 async fn given_before<R: Reads + Registers + ?Sized>(
     store: &R,
     channel: &str,
-    process: u64,
+    polled: Polled,
     all: &mut Vec<Known>,
 ) -> Result<(), StoreError> {
     let book = store.amend(&polling::book_name(channel), None, None, None).await?;
-    let Some(book) = book.as_deref().and_then(PollBook::read).filter(|book| book.process != process) else { return Ok(()) };
-    for given in book.given {
-        if all.iter().any(|known| known.item == given.item) {
+    let Some(book) = book.as_deref().and_then(PollBook::read).filter(|book| book.process != polled.process) else {
+        return Ok(());
+    };
+    let confirmed = book.confirmed.into_iter().filter(|_| polled.redoes);
+    for item in book.given.into_iter().map(|given| given.item).chain(confirmed) {
+        if all.iter().any(|known| known.item == item) {
             continue;
         }
         // Only a replay goes by another name than its event, and is not found so.
-        let Some(detail) = store.event(EventId(given.item.0)).await? else { continue };
+        let Some(detail) = store.event(EventId(item.0)).await? else { continue };
         let in_line = |state: &ItemState| matches!(state, ItemState::Waiting { .. } | ItemState::Leased { .. });
-        let begun = detail.open.iter().find(|row| row.item == given.item && row.attempt > 0 && in_line(&row.state));
+        let begun = detail.open.iter().find(|row| row.item == item && row.attempt > 0 && in_line(&row.state));
         let Some(attempt) = begun.map(|row| row.attempt) else { continue };
         let mut thread = detail.row.peer.map(|peer| ThreadId { account: detail.row.account, peer });
         if let Some(spelt) = &thread
@@ -343,11 +354,11 @@ async fn given_before<R: Reads + Registers + ?Sized>(
         }
         if let Some(thread) = &thread
             && let Some(failed) = store.amend(&failed_name(channel, thread), None, None, None).await?
-            && FailedRun::read(&failed).is_some_and(|failed| (failed.item, failed.run) == (given.item, attempt))
+            && FailedRun::read(&failed).is_some_and(|failed| (failed.item, failed.run) == (item, attempt))
         {
             continue;
         }
-        let (item, events, in_lane) = (given.item, vec![detail.row.id], detail.row.kind.waits_in_thread());
+        let (events, in_lane) = (vec![detail.row.id], detail.row.kind.waits_in_thread());
         all.push(Known { item, events, thread, in_lane, attempt, state: State::WithBot });
     }
     Ok(())

@@ -186,8 +186,8 @@ impl DropIns {
         said: &CallerHints,
     ) -> Result<(Entry, Option<Sending>, Option<EventId>), StoreError> {
         let channel = served.channel.name();
-        let polled_by = self.polled_by(served);
-        let sought = Sought { channel, thread: thread.clone(), event: said.event, attempt: said.attempt, polled_by };
+        let polled = self.polled(served);
+        let sought = Sought { channel, thread: thread.clone(), event: said.event, attempt: said.attempt, polled };
         let belongs = self.state.runs.find(&*self.store, &sought).await?;
         let event = belongs.map(|belongs| belongs.event);
         let sending = belongs.map(|belongs| self.state.runs.sends(belongs.item));

@@ -108,6 +108,10 @@ impl Polling {
     /// Writes a poll into the book. True: the bot was started anew.
     fn note(&self, desk: &Desk, book: &mut PollBook, asked: &UpdatesAsked) -> bool {
         let anew = book.confirm(asked.offset);
+        if anew && desk.redoes() {
+            // What is still open of it was confirmed a moment ago, or just before hapax was killed.
+            book.take_back();
+        }
         book.confirmed = desk.unsettled_of(&book.confirmed);
         book.process = self.dropin.books.process();
         if asked.allowed_updates.is_some() {
