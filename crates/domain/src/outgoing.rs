@@ -246,6 +246,27 @@ impl Outgoing {
         }
     }
 
+    /// Whether an outcome that was told after its lease still says what became of the message: its try was begun, nobody has begun another
+    /// since, and the provider has not named it. While somebody else holds it, only that it was sent is taken.
+    pub fn takes_late(&self, attempt: u32, outcome: &SendOutcome, leased: bool) -> bool {
+        let is_fate = match outcome {
+            SendOutcome::Sent { .. } => true,
+            SendOutcome::Failed { .. } | SendOutcome::Retry { .. } => !leased,
+            _ => false,
+        };
+        let is_this_try = self.place.is_some_and(|place| place.attempt == attempt && place.begun_ms.is_some());
+        is_fate && is_this_try && self.provider_id.is_none()
+    }
+
+    /// Ends a try whose outcome is taken late; a name that is learned has been given with [`Outgoing::call_it`]. Whoever holds it settles by
+    /// himself: it is sent, whatever he says, and he can begin nothing.
+    pub fn settle_late(&mut self, attempt: u32, outcome: &SendOutcome, leased: bool, now_ms: i64) {
+        let Some(place) = self.place.as_mut().filter(|_| !leased) else { return };
+        place.unknown = false;
+        self.past.doubt = self.past.doubt.filter(|doubted| *doubted != attempt);
+        self.settle(outcome, now_ms);
+    }
+
     /// Whether some try may have gone out.
     fn in_doubt(&self) -> bool {
         self.past.doubt.is_some() || self.place.is_some_and(|place| place.unknown)
@@ -454,6 +475,28 @@ mod tests {
         assert_eq!(message.cancel(false, 3), Changed::TooLate);
         message.settle(&SendOutcome::Failed { why: "no".to_owned() }, 4);
         assert_eq!((message.steps.status(), message.place), (Status::Sent, None));
+    }
+
+    #[test]
+    fn an_outcome_told_late_is_the_fate_of_its_own_try_only() {
+        let (sent, failed) = (SendOutcome::Sent { provider_id: "w".to_owned() }, SendOutcome::Failed { why: "no".to_owned() });
+        let mut doubted = begun();
+        doubted.lose_lease(3);
+        doubted.settle(&SendOutcome::Unknown { why: "cut".to_owned(), check_ms: None }, 4);
+        assert!(doubted.takes_late(1, &failed, false) && !doubted.takes_late(2, &failed, false));
+        assert!(!doubted.takes_late(1, &failed, true) && doubted.takes_late(1, &sent, true), "somebody looks it up");
+        assert!(!doubted.takes_late(1, &SendOutcome::HandBack { wait_ms: 0 }, false));
+        let mut refused = doubted.clone();
+        refused.settle_late(1, &failed, false, 5);
+        assert_eq!((refused.steps.status(), refused.past.doubt, refused.place), (Status::Failed, None, None));
+        assert!(!refused.takes_late(1, &sent, false), "it has ended");
+        let mut held = doubted.clone();
+        held.call_it("w", &Steps::default());
+        held.settle_late(1, &sent, true, 5);
+        assert!(held.place.is_some() && !held.begin(6), "its holder can only settle it");
+        doubted.settle_late(1, &SendOutcome::Retry { wait_ms: 7, why: "429".to_owned(), charged: false }, false, 5);
+        assert_eq!((doubted.steps.status(), doubted.past.doubt), (Status::Queued, None));
+        assert!(!doubted.takes_late(1, &sent, false), "it is not begun");
     }
 
     #[test]

@@ -120,6 +120,10 @@ impl Outbox for RedisStore {
         self.settle_message(lane, fence, outcome).await
     }
 
+    async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError> {
+        self.settle_message_late(id, attempt, outcome).await
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
         self.change_message(&script::RETRY_MESSAGE, id).await
     }

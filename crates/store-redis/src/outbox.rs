@@ -90,7 +90,31 @@ impl RedisStore {
     /// Retries or cancels, as the script says.
     pub(super) async fn change_message(&self, script: &'static redis::Script, id: MessageId) -> Result<Changed, StoreError> {
         let Some(place) = self.place_of("m", id.0).await? else { return Ok(Changed::NotFound) };
-        let call = self.link.call(script, place.account).arg(place.seq.to_string()).arg(place.at_s);
+        self.changed(self.link.call(script, place.account).arg(place.seq.to_string()).arg(place.at_s)).await
+    }
+
+    pub(super) async fn settle_message_late(
+        &self,
+        id: MessageId,
+        attempt: u32,
+        outcome: SendOutcome,
+    ) -> Result<Changed, StoreError> {
+        let Some(place) = self.place_of("m", id.0).await? else { return Ok(Changed::NotFound) };
+        let call = self.link.call(&script::SETTLE_LATE, place.account);
+        let call = call.arg(place.seq.to_string()).arg(place.at_s).arg(attempt);
+        let call = match outcome {
+            SendOutcome::Sent { provider_id } => call.arg("S").arg(provider_id).maybe_int(None).maybe_int(None),
+            SendOutcome::Failed { why } => call.arg("F").arg(why).maybe_int(None).maybe_int(None),
+            SendOutcome::Retry { wait_ms, why, charged } => {
+                call.arg("R").arg(why).maybe_int(Some(wait_ms)).maybe_int(Some(i64::from(charged)))
+            }
+            // What nobody knows is no fate.
+            _ => return Ok(Changed::TooLate),
+        };
+        self.changed(call).await
+    }
+
+    async fn changed(&self, call: Call) -> Result<Changed, StoreError> {
         match letter(&self.link.run_safely("changing a message", call).await?)? {
             b'D' => Ok(Changed::Done),
             b'N' => Ok(Changed::NotFound),

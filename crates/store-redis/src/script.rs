@@ -31,7 +31,8 @@ scripts! {
     SUBMIT = "common" "joins" "lanes" "threads" "messages" "submit";
     LEASE_OUTBOX = "common" "joins" "lanes" "threads" "messages" "lease_outbox";
     BEGIN = "common" "joins" "lanes" "threads" "messages" "begin";
-    SETTLE_OUTBOX = "common" "joins" "lanes" "threads" "messages" "settle_outbox";
+    SETTLE_OUTBOX = "common" "joins" "lanes" "threads" "messages" "outcomes" "settle_outbox";
+    SETTLE_LATE = "common" "joins" "lanes" "threads" "messages" "outcomes" "settle_late";
     RETRY_MESSAGE = "common" "joins" "lanes" "threads" "messages" "retry_message";
     CANCEL_MESSAGE = "common" "joins" "lanes" "threads" "messages" "cancel_message";
     FIRST_DUE = "common" "first_due";

@@ -358,6 +358,10 @@ impl Outbox for SqliteStore {
         self.write("settling a send", true, move |writer| writer.settle_outbox(lane, fence, &outcome)).await
     }
 
+    async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError> {
+        self.write("settling a send late", true, move |writer| writer.settle_late(id, attempt, &outcome)).await
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
         self.write("retrying a message", true, move |writer| writer.change_message(id, Outgoing::retry)).await
     }

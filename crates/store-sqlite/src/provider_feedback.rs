@@ -1,7 +1,7 @@
 //! What becomes of our own messages: one is loaded as a whole, the rule of `domain` decides, and what it says is kept. And what a person
 //! says: retry, cancel, pause.
 
-use hapax_domain::{Changed, Event, MessageId, Outgoing, PendingSend, Status, Steps, Word};
+use hapax_domain::{Changed, Event, MessageId, Outgoing, PendingSend, SendOutcome, Status, Steps, Word};
 use hapax_store::steps::records::{read_past, write_past};
 use rusqlite::{OptionalExtension, params};
 
@@ -206,6 +206,26 @@ impl Writer {
 
     fn is_leased(&self, number: i64) -> rusqlite::Result<bool> {
         self.db.prepare_cached("SELECT 1 FROM out_leases WHERE item = ?1")?.exists([number])
+    }
+
+    /// Ends a try whose lease was another's by the time it was known what it came to.
+    pub(super) fn settle_late(&mut self, id: MessageId, attempt: u32, outcome: &SendOutcome) -> Result<Changed, StepError> {
+        let number = message_number(id);
+        let Some(was) = self.load_message(number)?.filter(|message| message_id(message.created, number) == id) else {
+            return Ok(Changed::NotFound);
+        };
+        let leased = self.is_leased(number)?;
+        if !was.state.takes_late(attempt, outcome, leased) {
+            return Ok(Changed::TooLate);
+        }
+        let mut state = was.state.clone();
+        if let SendOutcome::Sent { provider_id } = outcome {
+            state.call_it(provider_id, &self.name(number, &was.account, provider_id)?);
+        }
+        state.settle_late(attempt, outcome, leased, self.now_ms);
+        self.keep(number, &was, &state, None)?;
+        self.work_made = true;
+        Ok(Changed::Done)
     }
 
     /// Retries or cancels, as the rule says.

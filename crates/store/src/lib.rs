@@ -175,6 +175,10 @@ pub trait Outbox {
     /// out is never `failed`.
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError>;
 
+    /// Ends a try after its lease: its worker stood still, and the message was taken over. What it came to is taken as long as nobody has
+    /// begun another try, by [`hapax_domain::Outgoing::takes_late`]. `attempt` is the number that the try had once it was begun.
+    async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError>;
+
     /// Sends a failed message, or one in doubt, once more, because a person said so: a new round with an id of its own and no failures
     /// charged; tries are numbered on, and what was known is kept in `past`.
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError>;

@@ -71,6 +71,7 @@ pass_on! {
         begin(lane: LaneRef, fence: Fence) -> Settled;
         extend_outbox(leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Vec<bool>;
         settle_outbox(lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Settled;
+        settle_late(id: MessageId, attempt: u32, outcome: SendOutcome) -> Changed;
         retry_message(id: MessageId) -> Changed;
         cancel_message(id: MessageId) -> Changed;
         pause_account(channel: &str, account: &str, why: Option<&str>) -> ();

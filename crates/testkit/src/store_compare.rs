@@ -2,6 +2,7 @@
 
 mod claims;
 mod forgetting;
+mod late;
 mod random;
 mod registers;
 mod telling;
@@ -76,9 +77,13 @@ async fn compare_and(fixture: &dyn StoreFixture, seed: u64, moves: &Moves) {
     let mut random = StdRng::seed_from_u64(seed);
     // What came to the sequences later is drawn apart, so that a seed stays the story it was.
     let mut later = StdRng::seed_from_u64(!seed);
+    let mut latest = StdRng::seed_from_u64(seed.rotate_left(32) ^ 1);
     for _ in 0..CALLS {
         if later.random_bool(0.01) {
             pair.forget().await;
+        }
+        if latest.random_bool(0.03) {
+            pair.settle_late(&mut latest).await;
         }
         match random.random_range(0..206) {
             186..206 => pair.claim(&mut random).await,

@@ -165,6 +165,8 @@ macro_rules! store_suite {
             one_that_was_heard_of_after_its_lease_is_not_begun
             a_name_of_an_earlier_round_is_not_found_again
             a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
+            an_outcome_told_after_its_lease_ends_the_doubt
+            an_outcome_told_late_leaves_a_later_try_alone
         );
         $crate::store_suite!(@room $fixture;
             an_outbox_takes_so_many_of_an_account

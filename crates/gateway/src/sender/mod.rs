@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use hapax_domain::Fence;
 use hapax_providers::sending::{Found, Outgoing, Reconcile, Sending};
 use hapax_store::clock::Clock;
-use hapax_store::{LaneRef, LeaseRequest, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled, Store, StoreError};
+use hapax_store::{Changed, LaneRef, LeaseRequest, OutboxLease, OutboxLeaseRequest, SendOutcome, Settled, Store, StoreError};
 
 use self::judge::{AccountFate, Heard, Judgement, Tried, after_lookup, judge, still_in_doubt};
 use self::pace::{Pace, Turn};
@@ -121,7 +121,8 @@ impl Sender {
     }
 
     /// Works on one message to its end; nothing when the lease was lost on the way, so that no outcome counts.
-    async fn work_on(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
+    /// `begun`: from then on the try that has begun.
+    async fn work_on(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold, begun: &mut Option<u32>) -> Option<SendOutcome> {
         if let Some(said) = self.said_before(outlet, &leased.lease).await {
             return self.unless_lost(outlet, &leased.lease, hold, said);
         }
@@ -129,11 +130,17 @@ impl Sender {
             Some(since_ms) if outlet.settings.on_unknown != OnUnknown::Resend => {
                 self.reconcile(outlet, &leased.lease, since_ms, hold).await
             }
-            _ => self.begin_and_send(outlet, leased, hold).await,
+            _ => self.begin_and_send(outlet, leased, hold, begun).await,
         }
     }
 
-    async fn begin_and_send(&self, outlet: &Outlet, leased: &Leased, hold: &mut Hold) -> Option<SendOutcome> {
+    async fn begin_and_send(
+        &self,
+        outlet: &Outlet,
+        leased: &Leased,
+        hold: &mut Hold,
+        begun: &mut Option<u32>,
+    ) -> Option<SendOutcome> {
         let lease = &leased.lease;
         let wait_ms = match leased.turn {
             Turn::In { wait_ms } => wait_ms,
@@ -177,6 +184,8 @@ impl Sender {
                 return Some(SendOutcome::Retry { wait_ms: outlet.settings.retry.first_ms, why, charged: false });
             }
         }
+        // What was begun before is another try.
+        *begun = Some(lease.attempt + u32::from(lease.in_doubt_since_ms.is_some()));
         self.send(outlet, lease, request, &guard, hold).await
     }
 
@@ -365,7 +374,8 @@ impl Work for Sender {
     async fn perform(self: Arc<Self>, leased: Leased, mut hold: Hold) {
         // Only channels that can send are asked for.
         let Some(outlet) = self.outlets.get(&leased.lease.channel) else { return };
-        let ended = self.work_on(outlet, &leased, &mut hold).await;
+        let mut begun = None;
+        let ended = self.work_on(outlet, &leased, &mut hold, &mut begun).await;
         hold.free_slot();
         let Some(outcome) = ended else { return };
         if let Some(wait_ms) = outcome.comes_again_ms() {
@@ -378,8 +388,29 @@ impl Work for Sender {
                 self.drop_file(outlet, &leased.lease, &outcome).await;
                 self.tell(outlet, &leased.lease, &outcome).await;
             }
-            Some(Settled::Lost) => outlet.telemetry.fence_lost(leased.lease.message, hold.fence),
+            Some(Settled::Lost) => {
+                outlet.telemetry.fence_lost(leased.lease.message, hold.fence);
+                if let Some(attempt) = begun {
+                    self.settle_late(outlet, &leased.lease, attempt, outcome).await;
+                }
+            }
             None => {}
+        }
+    }
+}
+
+impl Sender {
+    /// hapax stood still, and the message was taken over: what became of it is true all the same, unless another try has begun.
+    async fn settle_late(&self, outlet: &Outlet, lease: &OutboxLease, attempt: u32, outcome: SendOutcome) {
+        match self.store.settle_late(lease.message, attempt, outcome.clone()).await {
+            Ok(Changed::Done) => {
+                self.outcomes.tell(lease.message);
+                self.drop_file(outlet, lease, &outcome).await;
+                self.tell(outlet, lease, &outcome).await;
+            }
+            Ok(Changed::NotFound | Changed::TooLate) => {}
+            // It stays in doubt, as if the answer had never been heard.
+            Err(error) => self.telemetry.store_unavailable("settle_late", &error),
         }
     }
 }

@@ -132,6 +132,12 @@ impl Outbox for MemoryStore {
         Ok(settled)
     }
 
+    async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError> {
+        let changed = self.lock().settle_late(id, attempt, &outcome, self.now());
+        self.work.notify_waiters();
+        Ok(changed)
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
         let changed = self.lock().retry_message(id, self.now());
         self.work.notify_waiters();

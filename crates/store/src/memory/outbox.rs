@@ -373,6 +373,33 @@ impl Outbox {
         self.open().any(|(_, message, place)| place.begun_ms.is_some() && message.new.account == account)
     }
 
+    pub(super) fn settle_late(
+        &mut self,
+        id: MessageId,
+        attempt: u32,
+        outcome: &SendOutcome,
+        now: i64,
+        threads: &Threads,
+    ) -> Changed {
+        let leased = self.leases.contains_key(&id);
+        let Some(message) = self.messages.get(&id) else { return Changed::NotFound };
+        if !message.state.takes_late(attempt, outcome, leased) {
+            return Changed::TooLate;
+        }
+        let account = message.new.account.clone();
+        let early = match outcome {
+            SendOutcome::Sent { provider_id } => Some((provider_id, self.name(id, &account, provider_id))),
+            _ => None,
+        };
+        self.change(id, threads, |state| {
+            if let Some((provider_id, early)) = early {
+                state.call_it(provider_id, &early);
+            }
+            state.settle_late(attempt, outcome, leased, now);
+        });
+        Changed::Done
+    }
+
     pub(super) fn retry(&mut self, id: MessageId, now: i64, threads: &Threads) -> Changed {
         let leased = self.leases.contains_key(&id);
         self.change(id, threads, |state| state.retry(leased, now)).unwrap_or(Changed::NotFound)

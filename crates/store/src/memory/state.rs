@@ -394,6 +394,10 @@ impl State {
         self.outbox.settle(lane_number(lane), fence, outcome, now, &self.threads)
     }
 
+    pub(super) fn settle_late(&mut self, id: MessageId, attempt: u32, outcome: &SendOutcome, now: i64) -> Changed {
+        self.outbox.settle_late(id, attempt, outcome, now, &self.threads)
+    }
+
     pub(super) fn retry_message(&mut self, id: MessageId, now: i64) -> Changed {
         self.outbox.retry(id, now, &self.threads)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_domain::{EventId, ItemId, MessageId, Outgoing, ThreadId, ids, limits};
+use hapax_domain::{EventId, ItemId, MessageId, Outgoing, SendOutcome, ThreadId, ids, limits};
 
 use super::engine::{First, Loaded, Pool, Tx, TxError, Wanted};
 use super::records::{EventRec, ItemPlace, ItemRec, Queue, own_lane, thread_hash};
@@ -12,10 +12,11 @@ use super::run::Step;
 use super::work::Work;
 use crate::{Changed, Redrive, SUSPECTED};
 
-/// Retries or cancels one message.
+/// Retries or cancels one message, or ends a try of it after its lease.
 pub(super) enum ChangeMessage {
     Retry(MessageId),
     Cancel(MessageId),
+    SettleLate(MessageId, u32, SendOutcome),
 }
 
 #[async_trait]
@@ -28,24 +29,29 @@ impl Step for ChangeMessage {
     }
 
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Changed, TxError> {
-        let (ChangeMessage::Retry(id) | ChangeMessage::Cancel(id)) = self;
+        let (ChangeMessage::Retry(id) | ChangeMessage::Cancel(id) | ChangeMessage::SettleLate(id, ..)) = self;
         let number = ids::number_of(id.0);
         let mut work = Work::new(tx.now_ms());
         work.load(tx, Wanted { messages: vec![number], outs: vec![number], ..Wanted::default() }).await?;
-        if work.messages.get(&number).is_none_or(|message| message.message_id() != *id) {
+        let Some(message) = work.messages.get(&number).filter(|message| message.message_id() == *id) else {
             return Ok(Changed::NotFound);
-        }
+        };
+        let account = message.account.clone();
         let out = work.outs.get(&number).cloned();
         let lane = out.as_ref().map_or_else(|| own_lane(Queue::Outbox, number), |out| out.lane);
         work.load(tx, Wanted { lanes: vec![lane], ..Wanted::default() }).await?;
         work.load_groups(tx).await?;
         work.load(tx, Wanted { lowest_outs: work.group(&lane), ..Wanted::default() }).await?;
-        if matches!(self, ChangeMessage::Retry(_)) && out.is_none_or(|out| out.is_alone()) {
+        if !matches!(self, ChangeMessage::Cancel(_)) && out.is_none_or(|out| out.is_alone()) {
             work.load_homes(tx, vec![number]).await?;
+        }
+        if let ChangeMessage::SettleLate(_, _, SendOutcome::Sent { provider_id }) = self {
+            work.load(tx, Wanted { provider_names: vec![(account.clone(), provider_id.clone())], ..Wanted::default() }).await?;
         }
         let changed = match self {
             ChangeMessage::Retry(_) => work.change_message(number, Outgoing::retry),
             ChangeMessage::Cancel(_) => work.change_message(number, Outgoing::cancel),
+            ChangeMessage::SettleLate(_, attempt, outcome) => work.settle_late(number, &account, *attempt, outcome),
         };
         if changed == Changed::Done {
             tx.save(work.changes()).await?;
@@ -62,6 +68,18 @@ impl Work {
             self.keep(number, state);
         }
         changed
+    }
+
+    fn settle_late(&mut self, number: u64, account: &str, attempt: u32, outcome: &SendOutcome) -> Changed {
+        let (leased, state) = (self.is_leased(number), self.outgoing(number));
+        let Some(mut state) = state.filter(|state| state.takes_late(attempt, outcome, leased)) else { return Changed::TooLate };
+        if let SendOutcome::Sent { provider_id } = outcome {
+            let early = self.name(number, account, provider_id);
+            state.call_it(provider_id, &early);
+        }
+        state.settle_late(attempt, outcome, leased, self.now_ms);
+        self.keep(number, state);
+        Changed::Done
     }
 }
 

@@ -187,6 +187,12 @@ impl<E: Engine> Outbox for ServerStore<E> {
         Ok(settled)
     }
 
+    async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError> {
+        let changed = run(&*self.engine, &ChangeMessage::SettleLate(id, attempt, outcome)).await?;
+        self.engine.wake();
+        Ok(changed)
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<Changed, StoreError> {
         let changed = run(&*self.engine, &ChangeMessage::Retry(id)).await?;
         self.engine.wake();

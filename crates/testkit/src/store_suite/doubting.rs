@@ -1,11 +1,11 @@
 //! Doubt: a send that may have gone out stays in doubt, and what its provider has named does not go out again.
 
-use hapax_domain::Status;
 use hapax_domain::limits::ROUNDS_MAX;
-use hapax_store::{Changed, SendOutcome, Settled};
+use hapax_domain::{MessageId, Status};
+use hapax_store::{Changed, OutboxLease, SendOutcome, Settled, Store};
 
 use super::sending::{fine, outgoing, row, sent, settle, status, submit, take};
-use crate::store_fixture::{StoreFixture, accept, webhook};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, webhook};
 
 /// After so many rounds a new message has to be written: the first round's name is still no name of the last.
 pub async fn a_message_is_retried_so_often(fixture: &dyn StoreFixture) {
@@ -138,4 +138,71 @@ pub async fn a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out(fixture:
     assert!(held.in_doubt_since_ms.is_some());
     settle(&*store, &held, SendOutcome::Failed { why: "131026".to_owned() }).await;
     assert_eq!(row(&*store, ids[1]).await.steps.status(), Status::Unknown, "the try before may have gone out");
+}
+
+/// A message whose worker stands still once the first byte has left, and the lease that another one takes over.
+async fn taken_over(fixture: &dyn StoreFixture, store: &dyn Store, request: &str) -> (MessageId, OutboxLease, OutboxLease) {
+    let id = submit(store, outgoing(request, "ana")).await;
+    let first = take(store, 10).await.remove(0);
+    assert_eq!(fine(store.begin(first.lane, first.fence).await), Settled::Done);
+    fixture.clock().advance(HOLD_MS);
+    let second = take(store, 10).await.remove(0);
+    assert_eq!((second.message, second.in_doubt_since_ms.is_some()), (id, true));
+    (id, first, second)
+}
+
+fn nobody_knows() -> SendOutcome {
+    SendOutcome::Unknown { why: "cut".to_owned(), check_ms: None }
+}
+
+fn refused() -> SendOutcome {
+    SendOutcome::Failed { why: "no".to_owned() }
+}
+
+pub async fn an_outcome_told_after_its_lease_ends_the_doubt(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let (id, first, second) = taken_over(fixture, &*store, "r1").await;
+    settle(&*store, &second, nobody_knows()).await;
+    assert_eq!(settle(&*store, &first, sent("w1")).await, Settled::Lost);
+    assert_eq!(fine(store.settle_late(id, first.attempt + 1, sent("w1")).await), Changed::TooLate, "another try");
+    accept(&*store, webhook(vec![status("w1", Status::Delivered, None, 7)])).await;
+    assert_eq!(fine(store.settle_late(id, first.attempt, sent("w1")).await), Changed::Done);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.past.doubt, message.why), (Status::Delivered, None, None, None));
+    assert_eq!(fine(store.message_by_provider_id("acc", "w1").await), Some(id));
+    assert_eq!(fine(store.settle_late(id, first.attempt, refused()).await), Changed::TooLate, "once");
+
+    let (id, first, second) = taken_over(fixture, &*store, "r2").await;
+    settle(&*store, &second, nobody_knows()).await;
+    assert_eq!(fine(store.settle_late(id, first.attempt, refused()).await), Changed::Done);
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.past.doubt), (Status::Failed, None, None));
+
+    let (id, first, second) = taken_over(fixture, &*store, "r3").await;
+    settle(&*store, &second, nobody_knows()).await;
+    let busy = SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: false };
+    assert_eq!(fine(store.settle_late(id, first.attempt, busy).await), Changed::Done);
+    assert!(take(&*store, 10).await.is_empty(), "it waits");
+    fixture.clock().advance(500);
+    let again = take(&*store, 10).await.remove(0);
+    assert_eq!((again.message, again.attempt, again.in_doubt_since_ms), (id, 2, None), "it did not go out");
+}
+
+pub async fn an_outcome_told_late_leaves_a_later_try_alone(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let (id, first, second) = taken_over(fixture, &*store, "r1").await;
+    assert_eq!(fine(store.settle_late(id, first.attempt, refused()).await), Changed::TooLate, "somebody is at it");
+    assert_eq!(fine(store.begin(second.lane, second.fence).await), Settled::Done);
+    assert_eq!(fine(store.settle_late(id, first.attempt, sent("w1")).await), Changed::TooLate, "another try has begun");
+    settle(&*store, &second, sent("w2")).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.provider_id.as_deref(), message.past.doubt), (Some("w2"), Some(1)));
+
+    let (id, first, second) = taken_over(fixture, &*store, "r2").await;
+    assert_eq!(fine(store.settle_late(id, first.attempt, sent("w3")).await), Changed::Done);
+    assert_eq!(fine(store.begin(second.lane, second.fence).await), Settled::Lost, "it was sent, and does not go out again");
+    settle(&*store, &second, SendOutcome::HandBack { wait_ms: 0 }).await;
+    let message = row(&*store, id).await;
+    assert_eq!((message.steps.status(), message.outbox, message.past.doubt), (Status::Sent, None, None));
+    assert!(take(&*store, 10).await.is_empty());
 }
