@@ -1,6 +1,8 @@
 //! Claims: one holder at a time, one completion, and values that end. What becomes of a key is the domain's rule, with tests of its own; here
 //! each engine shows that it keeps it between instances, over crashes, and by its own clock.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use hapax_domain::claim::{
@@ -121,6 +123,27 @@ pub async fn many_claim_a_key_and_one_gets_it(fixture: &dyn StoreFixture) {
         assert_eq!(won.len(), 1, "{answers:?}");
         assert_eq!(answers.iter().filter(|answer| is_in_progress(answer)).count(), 39, "{answers:?}");
     }
+}
+
+/// Each takes the key, looks, and lets it go, while others are on their way to it.
+pub async fn the_fences_of_a_key_only_rise(fixture: &dyn StoreFixture) {
+    let stores = [fixture.open(), fixture.open()];
+    let highest = AtomicU64::new(0);
+    let takes = async |n: usize| {
+        let mut got = 0;
+        for round in 0..60 {
+            let (store, token) = (&*stores[n % 2], format!("{n}/{round}"));
+            if let ClaimAnswer::Claimed { fence, .. } = ask(store, "k", claim(&token)).await {
+                let before = highest.swap(fence, Ordering::SeqCst);
+                assert!(before < fence, "{fence} after {before}");
+                ask(store, "k", ClaimOp::Release { token }).await;
+                got += 1;
+            }
+        }
+        got
+    };
+    let got: usize = join_all((0..8).map(takes)).await.into_iter().sum();
+    assert!(got > 0);
 }
 
 pub async fn a_dead_holder_is_followed_by_one_other(fixture: &dyn StoreFixture) {
