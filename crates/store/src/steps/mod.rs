@@ -13,6 +13,7 @@ mod work;
 
 mod alone;
 mod lanes;
+mod leads;
 mod names;
 mod threads;
 
