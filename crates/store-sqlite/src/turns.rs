@@ -72,7 +72,7 @@ impl Writer {
 
     /// A lane became one with another: nothing becomes part of what is in it any more, be it of this webhook.
     pub(super) fn end_turns(&self, channel: i64, lane: LaneName, gathered: &mut [Gathered]) -> rusqlite::Result<()> {
-        let ended = self.speaking(channel, InLine { lane: Some(lane), peer: None })?.lane;
+        let ended = self.speaking(channel, InLine { lane: Some(lane), ..InLine::default() })?.lane;
         for Gathered { turn, line, .. } in gathered.iter_mut().filter(|item| item.turn.lane.is_some()) {
             turn.lane = self.speaking(channel, line.clone())?.lane;
             turn.closed |= turn.lane == ended;

@@ -7,9 +7,7 @@ use futures_util::future::join_all;
 use hapax_domain::{Coalesce, Event, EventId, EventKey, Kind};
 use hapax_store::{Arrival, Disposition, InboxLease, LeasedPart, Outcome, Redrive, Settled, Store};
 
-use crate::store_fixture::{
-    HOLD_MS, StoreFixture, accept, accept_one, ids, lease, message, notice, webhook, webhook_then,
-};
+use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ids, lease, message, notice, webhook, webhook_then};
 
 const COALESCE: Coalesce = Coalesce { quiet_ms: 3_000, max_ms: 8_000, members: 5 };
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
