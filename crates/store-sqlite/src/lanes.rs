@@ -270,14 +270,11 @@ impl Lanes {
         Ok(self.of(db, channel)?.held_under(item, fence).is_some())
     }
 
-    /// Takes an item out of whatever lane it is in. Searches: for what people do, not for what workers do.
-    pub(super) fn forget(&mut self, channel: i64, item: i64) {
-        let Some(lanes) = self.channels.get_mut(&channel) else { return };
+    /// The lane that an item is in which is to be changed. Searches: for what people do, not for what workers do.
+    pub(super) fn lane_of(&mut self, channel: i64, item: i64) -> Option<u64> {
+        let mut lanes = self.channels.get(&channel)?.lanes.iter();
         self.touched = true;
-        let of = lanes.lanes.iter().find(|(_, lane)| lane.items.iter().any(|place| place.item == item)).map(|(&lane, _)| lane);
-        if let Some(lane) = of {
-            lanes.remove(lane, item);
-        }
+        lanes.find(|(_, lane)| lane.items.iter().any(|place| place.item == item)).map(|(&lane, _)| lane)
     }
 
     /// Takes an item out of its lane; true when more may be waiting.

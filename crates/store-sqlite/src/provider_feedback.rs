@@ -108,11 +108,8 @@ impl Writer {
     }
 
     fn leave_lane(&mut self, number: i64, channel: i64, lane: Option<u64>) {
-        match lane {
-            Some(lane) => {
-                self.outgoing.remove(channel, lane, number);
-            }
-            None => self.outgoing.forget(channel, number),
+        if let Some(lane) = lane.or_else(|| self.outgoing.lane_of(channel, number)) {
+            self.outgoing.remove(channel, lane, number);
         }
     }
 
@@ -223,7 +220,8 @@ impl Writer {
             state.call_it(provider_id, &self.name(number, &was.account, provider_id)?);
         }
         state.settle_late(attempt, outcome, leased, self.now_ms);
-        self.keep(number, &was, &state, None)?;
+        let lane = self.outgoing.lane_of(was.channel, number);
+        self.keep(number, &was, &state, lane)?;
         self.work_made = true;
         Ok(Changed::Done)
     }

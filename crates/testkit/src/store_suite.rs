@@ -168,6 +168,7 @@ macro_rules! store_suite {
             a_begun_send_cannot_be_cancelled_as_if_it_had_not_gone_out
             an_outcome_told_after_its_lease_ends_the_doubt
             an_outcome_told_late_leaves_a_later_try_alone
+            a_refusal_told_late_leaves_the_lane_in_order
         );
         $crate::store_suite!(@room $fixture;
             an_outbox_takes_so_many_of_an_account

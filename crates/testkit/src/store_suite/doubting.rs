@@ -188,6 +188,24 @@ pub async fn an_outcome_told_after_its_lease_ends_the_doubt(fixture: &dyn StoreF
     assert_eq!((again.message, again.attempt, again.in_doubt_since_ms), (id, 2, None), "it did not go out");
 }
 
+/// It was begun and handed back before the first byte, and waits in its lane: what follows it there goes on waiting.
+pub async fn a_refusal_told_late_leaves_the_lane_in_order(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let (id, first, second) = taken_over(fixture, &*store, "r1").await;
+    let next = submit(&*store, outgoing("r2", "ana")).await;
+    settle(&*store, &second, SendOutcome::HandBack { wait_ms: 0 }).await;
+    let busy = SendOutcome::Retry { wait_ms: 500, why: "429".to_owned(), charged: true };
+    assert_eq!(fine(store.settle_late(id, first.attempt, busy).await), Changed::Done);
+    assert!(take(&*store, 10).await.is_empty(), "the first waits, and the next behind it");
+    fixture.clock().advance(500);
+    for expected in [id, next] {
+        let held = take(&*store, 10).await;
+        assert_eq!(held.iter().map(|held| held.message).collect::<Vec<_>>(), [expected], "one at a time");
+        fine(store.begin(held[0].lane, held[0].fence).await);
+        settle(&*store, &held[0], sent(&held[0].request_id)).await;
+    }
+}
+
 pub async fn an_outcome_told_late_leaves_a_later_try_alone(fixture: &dyn StoreFixture) {
     let store = fixture.open();
     let (id, first, second) = taken_over(fixture, &*store, "r1").await;
