@@ -170,7 +170,7 @@ impl Writer {
             let from = lane_name(&arrival.channel, account, name);
             let moved = move_gathered(gathered, from, into, &person.peer);
             if moved {
-                self.write_joins(channel, &[from], into, &person.peer)?;
+                self.write_inbox_joins(channel, &[from], into, &person.peer)?;
             }
             if here || moved {
                 self.end_turns(channel, into, gathered)?;
@@ -246,7 +246,7 @@ impl Writer {
             let channel = self.channel(&arrival.channel)?;
             let mut joined = self.join_inbox(channel, spelt, lane, &peer)?;
             joined.extend(move_gathered(gathered, spelt, lane, &peer).then_some(spelt));
-            self.write_joins(channel, &joined, lane, &peer)?;
+            self.write_inbox_joins(channel, &joined, lane, &peer)?;
             if !joined.is_empty() {
                 self.end_turns(channel, lane, gathered)?;
             }

@@ -36,10 +36,13 @@ impl Writer {
             if self.lanes.may_hold(channel) || self.outgoing.may_hold(channel) {
                 let from = lane_name(&channel_name, account, name);
                 let into = lane_name(&channel_name, account, &person.peer);
-                let mut joined = self.join_inbox(channel, from, into, &person.peer)?;
+                let joined = self.join_inbox(channel, from, into, &person.peer)?;
                 any_here |= !joined.is_empty() && *channel_name == *here;
-                joined.extend(self.outgoing.join(channel, from, into, &person.peer));
-                self.write_joins(channel, &joined, into, &person.peer)?;
+                let mut sends = self.outgoing.join(channel, from, into, &person.peer);
+                sends.retain(|lane| !joined.contains(lane));
+                self.write_inbox_joins(channel, &joined, into, &person.peer)?;
+                let into = self.outgoing.speaker(channel, into).map_or(into, |(speaks, _)| speaks);
+                self.write_joins(channel, &sends, into, &person.peer)?;
             }
         }
         Ok(any_here)
@@ -120,6 +123,23 @@ impl Writer {
             )?
             .query_row(params![channel, lane], |row| Ok((row.get(0)?, row.get::<_, String>(1)?.into())))
             .optional()
+    }
+
+    /// Writes down that lanes of the inbox became part of another, or of the one that this became part of before.
+    pub(super) fn write_inbox_joins(
+        &mut self,
+        channel: i64,
+        joined: &[LaneName],
+        into: LaneName,
+        peer: &Arc<str>,
+    ) -> rusqlite::Result<()> {
+        if joined.is_empty() {
+            return Ok(());
+        }
+        let speaks = self.speaking(channel, InLine { lane: Some(into), peer: Some(Arc::clone(peer)), nameless: false })?;
+        let into = speaks.lane.unwrap_or(into);
+        let others: Vec<LaneName> = joined.iter().copied().filter(|lane| *lane != into).collect();
+        self.write_joins(channel, &others, into, speaks.peer.as_deref().unwrap_or(peer))
     }
 
     /// Writes down that all items up to now that were put into some lanes are in another.

@@ -225,6 +225,7 @@ macro_rules! store_suite {
             what_teaches_no_names_goes_by_those_that_are_known
             names_are_joined_in_the_middle_of_a_webhook
             joined_lanes_outlive_a_crash
+            what_joins_a_joined_name_stays_with_it_over_a_crash
             many_that_wait_are_joined
             lanes_of_another_channel_are_joined_when_the_name_comes_there
             names_learned_at_once_lead_to_one

@@ -318,6 +318,25 @@ pub async fn joined_lanes_outlive_a_crash(fixture: &dyn StoreFixture) {
     }
 }
 
+/// A name speaks for nobody any more when another is joined to it: what waits under it is in a third one's lane.
+pub async fn what_joins_a_joined_name_stays_with_it_over_a_crash(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let reaction = |id: &str, peer: &str, aliases: &[&str]| {
+        let key = EventKey::new("generic", "acc", Kind::Reaction, id, &[]);
+        Event { kind: Kind::Reaction, key, ..by(id, peer, aliases) }
+    };
+    accept(&*store, webhook_then(vec![(message("m0", "ana"), Disposition::Keep)])).await;
+    let mut waiting = Vec::new();
+    for event in [reaction("e1", "new", &[]), message("l1", "lid"), reaction("e2", "new", &["ana"])] {
+        waiting.push(accept_one(&*store, event).await);
+    }
+    teach(&*store, "new", "lid").await;
+    waiting.push(accept_one(&*store, message("m1", "lid")).await);
+    drop(store);
+    let store = fixture.crash();
+    assert_eq!(drain(&*store).await, waiting);
+}
+
 pub async fn many_that_wait_are_joined(fixture: &dyn StoreFixture) {
     let store = fixture.open();
     let mut waiting = Vec::new();
