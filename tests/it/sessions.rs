@@ -1,7 +1,9 @@
 //! Who has signed in stays so on every instance and over a restart, until somebody ends it.
 
+use hapax_testkit::servers::Engine;
+
 use crate::chat_pages::{Browser, TOKEN};
-use crate::rig::{Opened, Rig, channel};
+use crate::rig::{Opened, Rig, channel, on_two_instances};
 
 on_every_store! {
     a_session_holds_on_every_instance_and_over_a_restart
@@ -30,4 +32,46 @@ async fn a_session_holds_on_every_instance_and_over_a_restart(opened: Opened) {
     assert_eq!((seen.status, seen.location.as_str()), (303, "/sign-in?next=/events"));
     two.stop().await;
     after.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_out_everywhere_holds_on_two_instances_of_postgres() {
+    on_two_instances(Engine::Postgres, signing_out_everywhere_ends_all_sessions_of_a_token).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_out_everywhere_holds_on_two_instances_of_mariadb() {
+    on_two_instances(Engine::Mariadb, signing_out_everywhere_ends_all_sessions_of_a_token).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_out_everywhere_holds_on_two_instances_of_redis() {
+    on_two_instances(Engine::Redis, signing_out_everywhere_ends_all_sessions_of_a_token).await;
+}
+
+async fn signing_out_everywhere_ends_all_sessions_of_a_token(opened: Vec<Opened>) {
+    let mut rigs = Vec::new();
+    for opened in opened {
+        rigs.push(Rig::start(opened, vec![channel("shop", None)]).await);
+    }
+    let [one, two] = &rigs[..] else { panic!("two instances") };
+    let ask = serde_json::json!({"name": "viewer", "scopes": ["read"]});
+    let made = one.client.post(one.url("/v1/tokens")).bearer_auth(TOKEN).json(&ask).send().await.expect("an answer");
+    let made: serde_json::Value = made.json().await.expect("JSON");
+    let token = made["token"].as_str().expect("a token");
+    let admin = Browser::sign_in(two, TOKEN).await;
+    let (here, there) = (Browser::sign_in(one, token).await, Browser::sign_in(two, token).await);
+    for browser in [&here, &here.at(two), &there, &there.at(one)] {
+        assert_eq!(browser.see("/").await.status, 200);
+    }
+    assert_eq!(here.post("/sign-out", &[("everywhere", "1")]).await.status, 303);
+    for browser in [&here, &here.at(two), &there, &there.at(one)] {
+        assert_eq!(browser.see("/").await.status, 303, "at once, on both");
+    }
+    for browser in [&admin, &admin.at(one), &Browser::sign_in(two, token).await.at(one)] {
+        assert_eq!(browser.see("/").await.status, 200, "other tokens' sessions stay, and one may come again");
+    }
+    for rig in rigs {
+        rig.stop().await;
+    }
 }
