@@ -75,8 +75,9 @@ fn evidence(id: &str, trouble: &Trouble, visitor: &Visitor) -> Markup {
         details.evidence {
             summary { (badge(trouble.status)) span { @if in_doubt { "Nobody knows whether it went out" } @else { (trouble.why.as_deref().unwrap_or("why")) } } }
             @if in_doubt {
-                p { "The answer to the send got lost, so hapax does not send it again by itself: people could get it twice. It looks for the "
-                    "provider's own word. What is known:" }
+                p { "The answer to the send got lost, so hapax does not send it again by itself: people could get it twice. "
+                    @if trouble.can_cancel { "It looks for the provider's own word. " } @else { "Somebody has given it up, so hapax looks no further. " }
+                    "What is known:" }
             }
             @if let Some(why) = trouble.why.as_ref().filter(|_| in_doubt) { p { strong { (why) } } }
             ol.steps {
@@ -92,7 +93,8 @@ fn evidence(id: &str, trouble: &Trouble, visitor: &Visitor) -> Markup {
                     }
                     @if trouble.can_cancel {
                         (confirm(&format!("/messages/{id}/cancel"), "Give it up", "cross",
-                            "It leaves the outbox and counts as failed. What may have gone out already stays with the person.", &[]))
+                            if in_doubt { "It leaves the outbox and stays in doubt: hapax looks no further for the provider's word." }
+                            else { "It leaves the outbox and counts as failed." }, &[]))
                     }
                 }
             }

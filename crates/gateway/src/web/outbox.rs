@@ -20,6 +20,8 @@ use crate::api::outbox::{self, Item, OutboxPage, OutboxParams};
 use crate::api::{Problem, Scope, messages};
 
 const ROWS: usize = 50;
+/// One that may have gone out is never said to have failed.
+const GIVEN_UP: &str = "What waits leaves the outbox and counts as failed. What is in doubt leaves it and stays in doubt: hapax looks no further for it.";
 const QUICK: &[&str] = &["state:unknown", "state:queued", "state:sending"];
 
 #[derive(Deserialize)]
@@ -78,14 +80,8 @@ async fn offered(web: &Web, visitor: &Visitor, page: &OutboxPage, q: &str) -> Re
         more,
         words: "Of those in doubt each is sent once more: what did go out the first time arrives twice.",
     };
-    let cancel = Offer {
-        action: "/outbox/cancel",
-        verb: "Give up",
-        shape: "cross",
-        many: all.items.len(),
-        more,
-        words: "They leave the outbox and count as failed. What may have gone out already stays with the people.",
-    };
+    let cancel =
+        Offer { action: "/outbox/cancel", verb: "Give up", shape: "cross", many: all.items.len(), more, words: GIVEN_UP };
     Ok(html! { @for offer in [retry, cancel] { (offer.show(&[("q", q)], visitor.now_ms)) } })
 }
 
@@ -156,7 +152,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
     html! {
         tr data-key=(item.id) {
             td { (badge(state)) }
-            td.main { a href={ "/threads/" (in_path(&item.thread)) "#" (item.id) } { (item.to) } }
+            td.main { a href={ "/threads/" (in_path(&item.thread)) "#" (item.id) } { (short(&item.to)) } }
             td data-label="Message" { span.clip { (short(item.text.as_deref().unwrap_or("(no text)"))) } @if let Some(why) = &item.why { " " span.quiet { (short(why)) } } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Tries" { (item.place.as_ref().map_or(0, |place| place.attempt)) }
@@ -168,7 +164,7 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
                             "If the first try did go out, the person gets it twice. Send it once more?", &[]))
                     }
                     (confirm(&format!("/messages/{}/cancel", item.id), "Give up", "cross",
-                        "It leaves the outbox and counts as failed. What may have gone out already stays with the person.", &[]))
+                        GIVEN_UP, &[]))
                 }
             }
         }
