@@ -45,6 +45,7 @@ mod one_person;
 mod outage;
 mod own_words;
 mod packages;
+mod page_sizes;
 mod phones;
 mod postgres_store;
 #[cfg(target_os = "linux")]

@@ -10,21 +10,34 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, empty, in_path, when_text};
+use super::components::{badge, confirm, empty, in_path, pager, part, short, when_text};
 use super::flash::Flash;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::Scope;
 use crate::api::accounts::{self, Account};
+use crate::api::list::Asked;
 
-pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
+const ROWS: usize = 50;
+
+#[derive(Deserialize)]
+pub(super) struct Params {
+    cursor: Option<String>,
+}
+
+pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
     let Json(found) = accounts::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    fitting(ROWS, |most| std::future::ready(Ok(made(&visitor, &found.accounts, asked.cursor.as_deref(), most)))).await
+}
+
+fn made(visitor: &Visitor, all: &[Account], cursor: Option<&str>, most: usize) -> Markup {
+    let (shown, next) = part(all, cursor, most);
     let body = html! {
         header.head { h1 { "Accounts" } p.quiet { "Those that their provider has stopped. The others send, and are not listed." } }
-        div #accounts data-live="replace" {
-            @if visitor.is_admin() { (all(found.accounts.len()).show(&[], visitor.now_ms)) }
-            @if found.accounts.is_empty() {
+        div #accounts data-live=[cursor.is_none().then_some("replace")] {
+            @if visitor.is_admin() { (offer(all.len()).show(&[], visitor.now_ms)) }
+            @if all.is_empty() {
                 (empty("check", "Every account may send", html! {
                     p { "An account stops when its provider says that nothing of it will be sent: a token that expired, a policy, a device that is off." }
                 }))
@@ -32,12 +45,12 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Resul
                 table.cards {
                     thead { tr { th { "State" } th { "Account" } th { "Channel" } th { "Why" } th { "Since" } th {} } }
                     tbody {
-                        @for account in &found.accounts {
+                        @for account in shown {
                             tr {
                                 td { (badge(account.state)) }
-                                td.main { (account.account) }
+                                td.main { (short(&account.account)) }
                                 td data-label="Channel" { (account.channel) }
-                                td data-label="Why" { (account.why) }
+                                td data-label="Why" { (short(&account.why)) }
                                 td data-label="Since" { (when_text(&account.since, visitor.now_ms)) }
                                 td {
                                     @if visitor.is_admin() {
@@ -50,9 +63,10 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Resul
                     }
                 }
             }
+            (pager("/accounts", "", cursor, next.as_deref(), None))
         }
     };
-    Ok(page(&visitor, "Accounts", Nav::Accounts, body))
+    page(visitor, "Accounts", Nav::Accounts, body)
 }
 
 pub(super) async fn resume(
@@ -65,7 +79,7 @@ pub(super) async fn resume(
     Ok(Flash::done(format!("Account {} sends again.", resumed.account)).at("/accounts"))
 }
 
-fn all(paused: usize) -> Offer<'static> {
+fn offer(paused: usize) -> Offer<'static> {
     Offer {
         action: "/accounts/resume",
         verb: "Resume",

@@ -11,36 +11,52 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, copyable, empty, in_path, in_query, lasting, number, when_text};
+use super::components::{badge, copyable, empty, in_path, in_query, lasting, number, pager, part, short, when_text};
 use super::flash::Flash;
 use super::hosts::host_of;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::set_up;
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::channels::{self, AskTrigger, Channel};
+use crate::api::list::Asked;
 use crate::api::stats::{self, Stats};
 use crate::api::{Problem, Scope};
 
-pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
+const ROWS: usize = 100;
+/// A channel may have a bot for each account.
+const DOWN_SHOWN: usize = 20;
+
+#[derive(Deserialize)]
+pub(super) struct Params {
+    cursor: Option<String>,
+}
+
+pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
     let Json(found) = channels::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await;
     let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    fitting(ROWS, |most| std::future::ready(Ok(made(&visitor, &found.channels, &stats, asked.cursor.as_deref(), most)))).await
+}
+
+fn made(visitor: &Visitor, all: &[Channel], stats: &Stats, cursor: Option<&str>, most: usize) -> Markup {
+    let (shown, next) = part(all, cursor, most);
     let body = html! {
         header.head { h1 { "Channels" } p.quiet { "Each is one connection to a provider, and stands in " code { "hapax.toml" } "." } }
         @if visitor.may_set_up() { p.actions { a.button href="/new-channel" { (icon("plug")) "Add a channel" } } }
-        div #channels data-live="replace" {
-            @if found.channels.is_empty() {
+        div #channels data-live=[cursor.is_none().then_some("replace")] {
+            @if all.is_empty() {
                 (empty("plug", "No channels", html! { p { "A channel connects a provider with your bot." } }))
             } @else {
                 table.cards {
                     thead { tr { th { "Bot" } th { "Channel" } th { "Provider" } th { "Goes to" } th.num { "Waiting" } th.num { "Parked" } th { "Sends" } } }
-                    tbody { @for channel in &found.channels { (row(channel, &stats)) } }
+                    tbody { @for channel in shown { (row(channel, stats)) } }
                 }
             }
+            (pager("/channels", "", cursor, next.as_deref(), None))
         }
     };
-    Ok(page(&visitor, "Channels", Nav::Channels, body))
+    page(visitor, "Channels", Nav::Channels, body)
 }
 
 fn row(channel: &Channel, stats: &Stats) -> Markup {
@@ -50,7 +66,7 @@ fn row(channel: &Channel, stats: &Stats) -> Markup {
             td { (state(channel)) }
             td.main { a href={ "/channels/" (in_path(&channel.name)) } { (channel.name) } }
             td data-label="Provider" { (channel.provider) }
-            td data-label="Goes to" { span.clip { (goes_to(channel)) } }
+            td data-label="Goes to" { span.clip { (short(goes_to(channel))) } }
             td.num data-label="Waiting" { (number(waiting)) }
             td.num data-label="Parked" { (number(parked)) }
             td data-label="Sends" { @if channel.sends { "yes" } @else { "no" } }
@@ -92,11 +108,12 @@ pub(super) async fn show(
     let address = format!("{}{}", web.api.public_url.as_deref().unwrap_or(&here), channel.path);
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/channels" { "Channels" }
-            a href={ "/events?q=channel:" (in_query(&channel.name)) } { "its events" } a href={ "/parked?q=channel:" (in_query(&channel.name)) } { "its parked items" } }
+            a href={ "/events?q=channel:" (in_query(&channel.name)) } { "its events" } a href={ "/parked?q=channel:" (in_query(&channel.name)) } { "its parked items" }
+            a href={ "/?range=day&channel=" (in_query(&channel.name)) } { "its last day" } }
         header.head { h1 { (channel.name) " " (state(&channel)) } p.quiet { (channel.provider) } }
         div #channel data-live="replace" {
-            @for down in &channel.down {
-                p.notice.bad { (icon("cross")) span { "The bot is down since " (when_text(&down.since, visitor.now_ms)) ": " (down.why)
+            @for down in channel.down.iter().take(DOWN_SHOWN) {
+                p.notice.bad { (icon("cross")) span { "The bot is down since " (when_text(&down.since, visitor.now_ms)) ": " (short(&down.why))
                     ". Nothing is charged; it is tried again " (when_text(&down.next_try_at, visitor.now_ms)) "." } }
             }
             dl.facts {

@@ -129,6 +129,13 @@ pub(super) fn pager(path: &str, asked: &str, here: Option<&str>, next: Option<&s
     }
 }
 
+/// A part of a list that is known whole, and where the next one begins. What does not read as a place is the beginning.
+pub(super) fn part<'l, T>(all: &'l [T], cursor: Option<&str>, most: usize) -> (&'l [T], Option<String>) {
+    let from = cursor.and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or_default().min(all.len());
+    let end = from.saturating_add(most).min(all.len());
+    (&all[from..end], (end < all.len()).then(|| end.to_string()))
+}
+
 /// What a list that is empty has to say: how something gets into it.
 pub(super) fn empty(shape: &str, title: &str, more: Markup) -> Markup {
     html! { section.empty { (icon(shape)) h2 { (title) } (more) } }
@@ -243,6 +250,23 @@ mod tests {
         assert_eq!(beginning("é", 1), ("", true));
         let hostile = "\"".repeat(5_000);
         assert!(html! { (short(&hostile)) }.into_string().len() <= SHORT_BYTES + "…".len());
+    }
+
+    #[test]
+    fn a_list_is_shown_in_parts_without_a_gap() {
+        let all = [1, 2, 3, 4, 5];
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let (rows, next) = part(&all, cursor.as_deref(), 2);
+            seen.extend_from_slice(rows);
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, all);
+        assert_eq!(part(&all, Some("9"), 2), (&[][..], None));
+        assert_eq!(part(&all, Some("odd"), usize::MAX), (&all[..], None));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use hapax_domain::filter::FILTER_MAX_BYTES;
 use http::HeaderMap;
 use maud::{Markup, html};
 
@@ -42,12 +43,12 @@ pub(super) async fn show(
     let id = detail.event.id.clone();
     let Json(story) = story::tell(State(Arc::clone(api)), visitor.caller.clone(), Path(id.clone())).await?;
     let (before, after) = events::neighbours(api, &detail.event).await?;
-    let title = detail.event_type.as_deref().unwrap_or(detail.event.kind).to_owned();
+    let title = short(detail.event_type.as_deref().unwrap_or(detail.event.kind));
     let base = api.public_url.clone().unwrap_or_else(|| format!("http://{}", host_of(&headers).unwrap_or("127.0.0.1:4272")));
     let body = html! {
         nav.crumbs aria-label="Where you are" {
             a href="/events" { "Events" }
-            @if let Some(thread) = &detail.event.thread {
+            @if let Some(thread) = detail.event.thread.as_ref().filter(|thread| thread.len() < FILTER_MAX_BYTES / 2) {
                 a href={ "/events?q=thread:" (super::components::in_query(&quoted(thread))) } { "this thread" }
             }
             span.step {
@@ -99,12 +100,22 @@ fn facts(detail: &Detail, now_ms: i64) -> Markup {
         dl.facts {
             div { dt { "Received" } dd { (when_text(&event.received_at, now_ms)) } }
             div { dt { "Channel" } dd { a href={ "/events?q=channel:" (super::components::in_query(&event.channel)) } { (event.channel) } } }
-            @if let Some(peer) = &event.peer { div { dt { "From" } dd { span.clip title=(peer) { (peer) } } } }
-            div { dt { "Account" } dd { span.clip title=(event.account) { (event.account) } } }
+            @if let Some(peer) = &event.peer { div { dt { "From" } dd { span.clip title=(short(peer)) { (short(peer)) } } } }
+            div { dt { "Account" } dd { span.clip title=(short(&event.account)) { (short(&event.account)) } } }
             div { dt { "Copies" } dd { (number(detail.copies)) @if detail.conflicts > 0 { " (" (count(detail.conflicts, "conflict", "conflicts")) ")" } } }
             div { dt { "Event" } dd { (copyable(&event.id)) } }
-            @if !event.provider_id.is_empty() { div { dt { "Provider's id" } dd { (copyable(&event.provider_id)) } } }
+            @if !event.provider_id.is_empty() { div { dt { "Provider's id" } dd { (copyable_or_short(&event.provider_id)) } } }
         }
+    }
+}
+
+/// What is shown in part would be copied in part.
+fn copyable_or_short(text: &str) -> Markup {
+    let shown = short(text);
+    if shown == text {
+        copyable(text)
+    } else {
+        html! { code { (shown) } }
     }
 }
 

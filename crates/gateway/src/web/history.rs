@@ -18,6 +18,9 @@ pub(super) struct Past {
     channel: Option<String>,
 }
 
+/// Channels that are offered here; others are reached by their own page.
+const CHANNELS: usize = 20;
+
 /// Name, colour, and which number it is.
 type Line = (&'static str, &'static str, fn(&Numbers) -> u64);
 
@@ -50,7 +53,7 @@ pub(super) async fn charts(api: &Api, visitor: &Visitor, past: &Past, channels: 
             @if channels.len() > 1 {
                 p.quick {
                     a href=(link(range, None)) aria-current=[channel.is_none().then_some("true")] { "all channels" }
-                    @for name in channels { a href=(link(range, Some(name))) aria-current=[(channel == Some(*name)).then_some("true")] { (name) } }
+                    @for name in channels.iter().filter(|name| channel == Some(**name)).chain(channels).take(CHANNELS) { a href=(link(range, Some(name))) aria-current=[(channel == Some(*name)).then_some("true")] { (name) } }
                 }
             }
             div.charts {

@@ -113,7 +113,8 @@ where
         if page.0.len() <= PAGE_MAX_BYTES || rows == 1 {
             return Ok(page);
         }
-        rows = (rows / 4).max(1);
+        // Rows are of different lengths: so many would fit if they were alike.
+        rows = (rows * PAGE_MAX_BYTES / page.0.len()).min(rows * 3 / 4).max(1);
     }
 }
 

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use maud::{Markup, html};
 
 use super::Web;
-use super::components::{badge, copyable, count, empty, in_query, lasting, number, when_text};
+use super::components::{badge, copyable, count, empty, in_query, lasting, number, short, when_text};
 use super::events::row;
 use super::history::{Past, charts};
 use super::hosts::host_of;
@@ -25,6 +25,10 @@ use crate::api::list::Asked;
 use crate::api::stats::{self, Stats};
 
 const NEWEST: usize = 8;
+/// Things of one kind that are named one by one.
+const NAMED: usize = 5;
+/// Channels that are shown here; `/channels` has all of them.
+const CHANNELS: usize = 20;
 
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
@@ -114,9 +118,10 @@ fn needs(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) -
 
 fn needed(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) -> Vec<Need> {
     let mut needs = Vec::new();
-    for down in channels.iter().flat_map(|channel| channel.down.iter().map(move |down| (channel, down))) {
-        let (channel, down) = down;
-        let words = html! { "The bot of " strong { (channel.name) } " does not answer since " (when_text(&down.since, now_ms)) ": " (down.why) };
+    let down = channels.iter().flat_map(|channel| channel.down.iter().map(move |down| (channel, down)));
+    let bots = down.clone().count();
+    for (channel, down) in down.take(NAMED) {
+        let words = html! { "The bot of " strong { (channel.name) } " does not answer since " (when_text(&down.since, now_ms)) ": " (short(&down.why)) };
         needs.push(Need {
             tone: "bad",
             shape: "cross",
@@ -124,10 +129,13 @@ fn needed(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) 
             todo: Some((filtered("/events", &channel.name, "waiting"), "See what waits")),
         });
     }
-    for account in paused {
-        let words = html! { "Account " strong { (account.account) } " of " strong { (account.channel) } " does not send: " (account.why) };
+    needs.extend(more(bots, "bot does", "bots do", "not answer", "/channels"));
+    for account in paused.iter().take(NAMED) {
+        let (name, why) = (short(&account.account), short(&account.why));
+        let words = html! { "Account " strong { (name) } " of " strong { (account.channel) } " does not send: " (why) };
         needs.push(Need { tone: "bad", shape: "pause", words, todo: Some(("/accounts".to_owned(), "See to it")) });
     }
+    needs.extend(more(paused.len(), "account does", "accounts do", "not send", "/accounts"));
     if let Some(unknown) = stats.outbox.as_ref().map(|outbox| outbox.unknown).filter(|unknown| *unknown > 0) {
         let words = html! { strong { (count(unknown, "message", "messages")) } " in doubt: it may have gone out, or not" };
         needs.push(Need {
@@ -137,29 +145,35 @@ fn needed(stats: &Stats, channels: &[Channel], paused: &[Account], now_ms: i64) 
             todo: Some(("/outbox?q=state:unknown".to_owned(), "Decide")),
         });
     }
-    for channel in &stats.full_outboxes {
+    for channel in stats.full_outboxes.iter().take(NAMED) {
         let words =
             html! { "The outbox of " strong { (channel) } " is full: nothing more is taken until some of it has been sent" };
         let todo = Some((format!("/outbox?q={}", in_query(&format!("channel:{channel}"))), "Look at it"));
         needs.push(Need { tone: "bad", shape: "send", words, todo });
     }
-    for counts in stats.channels.iter().flatten() {
+    needs.extend(more(stats.full_outboxes.len(), "outbox is", "outboxes are", "full", "/outbox"));
+    let channels: Vec<_> = stats.channels.iter().flatten().filter(|counts| counts.parked + counts.quarantined > 0).collect();
+    for counts in channels.iter().take(NAMED) {
         for (state, shape, tone, number_of) in
             [("parked", "pause", "warn", counts.parked), ("quarantined", "shield", "bad", counts.quarantined)]
         {
             if number_of > 0 {
                 let words =
                     html! { strong { (count(number_of, "item", "items")) } " " (state) " on " strong { (counts.channel) } };
-                needs.push(Need {
-                    tone,
-                    shape,
-                    words,
-                    todo: Some((filtered("/events", &counts.channel, state), "Look at them")),
-                });
+                let todo = Some((filtered("/events", &counts.channel, state), "Look at them"));
+                needs.push(Need { tone, shape, words, todo });
             }
         }
     }
+    needs.extend(more(channels.len(), "channel has", "channels have", "parked or quarantined items", "/parked"));
     needs
+}
+
+/// Those of a kind that are not named one by one.
+fn more(all: usize, one: &str, many: &str, what: &str, path: &str) -> Option<Need> {
+    let left = all.checked_sub(NAMED).filter(|left| *left > 0)?;
+    let words = html! { strong { (count(left as u64, &format!("more {one}"), &format!("more {many}"))) } " " (what) };
+    Some(Need { tone: "warn", shape: "alert", words, todo: Some((path.to_owned(), "See all")) })
 }
 
 fn filtered(path: &str, channel: &str, state: &str) -> String {
@@ -201,10 +215,10 @@ fn by_channel(stats: &Stats, channels: &[Channel], now_ms: i64) -> Markup {
     let of = |name: &str| stats.channels.iter().flatten().find(|counts| counts.channel == name);
     html! {
         section aria-labelledby="channels-title" {
-            h2 #channels-title { "Channels" }
+            h2 #channels-title { "Channels" @if channels.len() > CHANNELS { a.more href="/channels" { "All " (number(channels.len() as u64)) } } }
             table.cards {
                 thead { tr { th { "Channel" } th { "Provider" } th { "Bot" } th.num { "Waiting" } th.num { "With the bot" } th.num { "Parked" } th { "Oldest" } } }
-                tbody { @for channel in channels {
+                tbody { @for channel in channels.iter().take(CHANNELS) {
                     @let counts = of(&channel.name);
                     @let cell = |of: fn(&stats::Channel) -> u64| counts.map_or(0, of);
                     tr data-key=(channel.name) {
@@ -264,7 +278,7 @@ fn welcome(channels: &[Channel], base: &str, may_set_up: bool) -> Markup {
                 p { "Or give your provider the address of its channel:" }
                 table.cards {
                     thead { tr { th { "Channel" } th { "Provider" } th { "Webhook address" } } }
-                    tbody { @for channel in channels { tr {
+                    tbody { @for channel in channels.iter().take(CHANNELS) { tr {
                         td.main { (channel.name) } td data-label="Provider" { (channel.provider) }
                         td data-label="Webhook address" { (copyable(&format!("{base}{}", channel.path))) }
                     } } }

@@ -23,6 +23,8 @@ use crate::api::stats::{self, Stats};
 use crate::api::{Problem, Scope};
 
 const ROWS: usize = 50;
+/// Channels that have a button of their own, those with the most first.
+const CHANNELS: usize = 10;
 
 #[derive(Deserialize)]
 pub(super) struct Params {
@@ -70,11 +72,12 @@ async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Resu
 
 /// All of a channel at once, with how many that are.
 fn all_of(visitor: &Visitor, stats: &Stats) -> Markup {
-    let channels: Vec<_> = stats.channels.iter().flatten().filter(|channel| channel.parked > 0).collect();
+    let mut channels: Vec<_> = stats.channels.iter().flatten().filter(|channel| channel.parked > 0).collect();
+    channels.sort_by_key(|channel| std::cmp::Reverse(channel.parked));
     let total: u64 = channels.iter().map(|channel| channel.parked).sum();
     html! {
             @if visitor.is_admin() {
-                @for channel in &channels {
+                @for channel in channels.iter().take(CHANNELS) {
                     @let words = format!("{} of {} {} back in line, with their failures forgotten; the bot is called again for each. Suspected \
                                           replays stay: those go back one by one.", count(channel.parked, "item", "items"), channel.channel,
                                           if channel.parked == 1 { "goes" } else { "go" });

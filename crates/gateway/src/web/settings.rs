@@ -5,28 +5,45 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, lasting, number};
-use super::layout::{Nav, page};
+use super::components::{badge, lasting, number, pager, part, short};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::Scope;
 use crate::api::channels::{self, Channel};
+use crate::api::list::Asked;
 use crate::api::stats::{self, Stats};
 
-pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
+/// Channels of one page.
+const CHANNELS: usize = 50;
+
+#[derive(Deserialize)]
+pub(super) struct Params {
+    cursor: Option<String>,
+}
+
+pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
     visitor.need(Scope::Admin)?;
     visitor.caller.need_all_channels()?;
     let Json(found) = channels::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await;
     let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    fitting(CHANNELS, |most| std::future::ready(Ok(made(&web, &visitor, &found.channels, &stats, asked.cursor.as_deref(), most))))
+        .await
+}
+
+fn made(web: &Web, visitor: &Visitor, all: &[Channel], stats: &Stats, cursor: Option<&str>, most: usize) -> Markup {
+    let (shown, next) = part(all, cursor, most);
     let body = html! {
         header.head { h1 { "Settings" } p.quiet { "What this instance runs with. It is changed in " code { "hapax.toml" } "; " code { "hapax config show" } " prints all of it." } }
-        section { h2 { "This server" } dl.pairs { @for (name, value) in &web.shown { div { dt { code { (name) } } dd { (value) } } } } }
-        section { h2 { "Store" } (store(&stats)) }
-        @for channel in &found.channels { section { h2 { "Channel " (channel.name) span.tag { (channel.provider) } } (of_channel(channel)) } }
+        section { h2 { "This server" } dl.pairs { @for (name, value) in &web.shown { div { dt { code { (name) } } dd { (short(value)) } } } } }
+        section { h2 { "Store" } (store(stats)) }
+        @for channel in shown { section { h2 { "Channel " (channel.name) span.tag { (channel.provider) } } (of_channel(channel)) } }
+        (pager("/settings", "", cursor, next.as_deref(), None))
     };
-    Ok(page(&visitor, "Settings", Nav::Settings, body))
+    page(visitor, "Settings", Nav::Settings, body)
 }
 
 fn store(stats: &Stats) -> Markup {
@@ -58,5 +75,5 @@ fn of_channel(channel: &Channel) -> Markup {
         ("on_store_failure", channel.on_store_failure.to_owned()),
         ("max_body", number(channel.max_body as u64)),
     ];
-    html! { dl.pairs { @for (name, value) in pairs { div { dt { code { (name) } } dd { (value) } } } } }
+    html! { dl.pairs { @for (name, value) in pairs { div { dt { code { (name) } } dd { (short(&value)) } } } } }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bubbles;
-use super::components::{confirm, in_path, in_query, when_text};
+use super::components::{confirm, in_path, in_query, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
 use super::layout::{Nav, fitting, page};
@@ -26,6 +26,8 @@ use crate::api::{Code, Problem, Scope, messages, send, takeovers};
 use crate::takeover::Mode;
 
 const MESSAGES: usize = 50;
+/// A page has the name of its thread in many places. Of a longer one it only shows what was said.
+const NAME_MAX_BYTES: usize = 2_000;
 /// As many characters as the box takes; providers take fewer, and say so.
 const TEXT_MAX_CHARS: usize = 10_000;
 
@@ -66,30 +68,32 @@ async fn made(
     most: usize,
 ) -> Result<Markup, Trouble> {
     let chat = chat::read(&web.api, &visitor.caller, &read_thread(id)?, cursor, most).await?;
-    let path = format!("/threads/{}", in_path(&chat.thread.id));
+    let path = Some(format!("/threads/{}", in_path(&chat.thread.id))).filter(|path| path.len() <= NAME_MAX_BYTES);
+    let here = path.as_deref().unwrap_or_default();
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/threads" { "Threads" }
-            a href={ "/events?q=thread:" (in_query(&chat.thread.id)) } { "its events" } }
-        (head(visitor, &chat.thread, &path))
+            @if path.is_some() { a href={ "/events?q=thread:" (in_query(&chat.thread.id)) } { "its events" } } }
+        (head(visitor, &chat.thread, path.as_deref()))
         div.chat {
             div #chat data-live=[cursor.is_none().then_some("chat")] {
-                @if let Some(next) = &chat.next { p.earlier { a.button href={ (path) "?cursor=" (in_query(next)) } { "Earlier" } } }
+                @if let Some(next) = &chat.next { p.earlier { a.button href={ (here) "?cursor=" (in_query(next)) } { "Earlier" } } }
                 (bubbles::all(&chat, visitor))
-                @if cursor.is_some() { p.earlier { a.button href=(path) { "To the newest" } } }
+                @if cursor.is_some() { p.earlier { a.button href={ (here) "?" } { "To the newest" } } }
             }
-            @if cursor.is_none() { (compose_box(visitor, &chat, &path, compose)) }
+            @if cursor.is_none() { (compose_box(visitor, &chat, path.as_deref(), compose)) }
         }
     };
-    Ok(page(visitor, &chat.thread.peer, Nav::Threads, body))
+    Ok(page(visitor, &short(&chat.thread.peer), Nav::Threads, body))
 }
 
-fn head(visitor: &Visitor, thread: &Thread, path: &str) -> Markup {
-    let may = visitor.caller.may(Scope::Send);
+fn head(visitor: &Visitor, thread: &Thread, path: Option<&str>) -> Markup {
+    let may = visitor.caller.may(Scope::Send) && path.is_some();
+    let path = path.unwrap_or_default();
     html! {
         header.head.talker {
             (face(&thread.peer))
-            div { h1 { (thread.peer) } p.quiet { (thread.channel) " · account " (thread.account)
-                @if !thread.aliases.is_empty() { " · also known as " (thread.aliases.join(", ")) } } }
+            div { h1 { (short(&thread.peer)) } p.quiet { (thread.channel) " · account " (short(&thread.account))
+                @if !thread.aliases.is_empty() { " · also known as " (short(&thread.aliases.join(", "))) } } }
             div.actions #takeover data-live="replace" {
                 @if thread.unread > 0 && may { form method="post" action={ (path) "/read" } { button type="submit" { (icon("checks")) "Mark as read" } } }
                 @match &thread.paused {
@@ -112,16 +116,17 @@ fn head(visitor: &Visitor, thread: &Thread, path: &str) -> Markup {
 }
 
 /// The box to answer in; where nothing can be sent, why.
-fn compose_box(visitor: &Visitor, chat: &Chat, path: &str, compose: &Compose) -> Markup {
+fn compose_box(visitor: &Visitor, chat: &Chat, path: Option<&str>, compose: &Compose) -> Markup {
     let cannot = match &chat.cannot_send {
         _ if !visitor.caller.may(Scope::Send) => {
             Some("Your token may look, and not send: this takes the scope `send`.".to_owned())
         }
         cannot => cannot.clone(),
     };
-    if let Some(why) = cannot {
+    let (None, Some(path)) = (&cannot, path) else {
+        let why = cannot.unwrap_or_else(|| "The name of this thread is too long for a box; `hapax send` takes it.".to_owned());
         return html! { p.notice.quiet.closed { (icon("shield")) (why) } };
-    }
+    };
     // Made here for browsers without a script; a script makes one when the text is first typed.
     let request_id = compose.request_id.clone().unwrap_or_else(|| format!("web-{}", hex::encode(rand::random::<[u8; 12]>())));
     let needs_a_name = compose.trouble.is_some() && compose.request_id.is_none();
@@ -130,7 +135,7 @@ fn compose_box(visitor: &Visitor, chat: &Chat, path: &str, compose: &Compose) ->
         form.compose #compose method="post" action={ (path) "/send" } autocomplete="off" data-compose=(chat.thread.id)
             data-refused=[needs_a_name.then_some("1")] {
             input type="hidden" name="request_id" value=(request_id) autocomplete="off";
-            label.unseen for="text" { "Message to " (chat.thread.peer) }
+            label.unseen for="text" { "Message to " (short(&chat.thread.peer)) }
             textarea #text name="text" rows="1" required maxlength=(TEXT_MAX_CHARS) placeholder="Write a message" autocomplete="off" {
                 "\n" (compose.text)
             }

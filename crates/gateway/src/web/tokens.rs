@@ -10,12 +10,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{confirm, copyable, in_path, when_text};
+use super::components::{confirm, copyable, in_path, pager, part, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
-use super::layout::{Nav, page};
+use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
+use crate::api::list::Asked;
 use crate::api::tokens::{self, AskToken, Created, Shown};
 use crate::api::{Problem, Scope};
 
@@ -26,23 +27,45 @@ const SCOPES: [(&str, &str); 4] = [
     ("admin", "all of it"),
 ];
 
-pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Markup, Trouble> {
-    visitor.need(Scope::Admin)?;
-    shown(&web, &visitor, None, None).await
+const ROWS: usize = 100;
+
+#[derive(Deserialize)]
+pub(super) struct Params {
+    cursor: Option<String>,
 }
 
-async fn shown(web: &Web, visitor: &Visitor, made: Option<&Created>, trouble: Option<&str>) -> Result<Markup, Trouble> {
+pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
+    visitor.need(Scope::Admin)?;
+    shown(&web, &visitor, asked.cursor.as_deref(), None, None).await
+}
+
+async fn shown(
+    web: &Web,
+    visitor: &Visitor,
+    cursor: Option<&str>,
+    made: Option<&Created>,
+    trouble: Option<&str>,
+) -> Result<Markup, Trouble> {
     let Json(found) = tokens::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    fitting(ROWS, |most| {
+        let (rows, next) = part(&found.tokens, cursor, most);
+        let list = html! { (table(rows, visitor)) (pager("/tokens", "", cursor, next.as_deref(), None)) };
+        std::future::ready(Ok(written(web, visitor, &list, made, trouble)))
+    })
+    .await
+}
+
+fn written(web: &Web, visitor: &Visitor, list: &Markup, made: Option<&Created>, trouble: Option<&str>) -> Markup {
     let body = html! {
         header.head { h1 { "Tokens" } p.quiet { "Named tokens beside the operator's own. Only their hashes are kept." } }
         @if let Some(made) = made {
             div.notice.good role="status" { (icon("key")) div { p { strong { (made.shown.name) } " is made. Copy it now: it is shown this once." } p { (copyable(&made.token)) } } }
         }
         @if let Some(trouble) = trouble { p.notice.bad role="alert" { (icon("cross")) (trouble) } }
-        (table(&found.tokens, visitor))
+        (list)
         (form(web))
     };
-    Ok(page(visitor, "Tokens", Nav::Tokens, body))
+    page(visitor, "Tokens", Nav::Tokens, body)
 }
 
 fn table(all: &[Shown], visitor: &Visitor) -> Markup {
@@ -55,7 +78,7 @@ fn table(all: &[Shown], visitor: &Visitor) -> Markup {
                         tr {
                             td.main { strong { (token.name) } }
                             td data-label="Scopes" { (token.scopes.join(", ")) }
-                            td data-label="Channels" { @if let Some(channels) = &token.channels { (channels.join(", ")) } @else { "all" } }
+                            td data-label="Channels" { @if let Some(channels) = &token.channels { span.clip { (short(&channels.join(", "))) } } @else { "all" } }
                             td data-label="Made" { (when_text(&token.created_at, visitor.now_ms)) }
                             td data-label="Last used" { @if let Some(used) = &token.used_at { (when_text(used, visitor.now_ms)) } @else { "never" } }
                             td { (confirm(&format!("/tokens/{}/revoke", in_path(&token.name)), "Revoke", "cross",
@@ -77,7 +100,7 @@ fn form(web: &Web) -> Markup {
                 input #name name="name" required pattern="[a-z0-9_\\-]{1,64}" maxlength="64" placeholder="shop-bot";
                 fieldset { legend { "Scopes" } @for (name, about) in SCOPES { label.choice { input type="checkbox" name=(format!("scope_{name}")) value="1"; span { (name) ": " (about) } } } }
                 label for="channels" { "Only these channels, or all if empty" }
-                input #channels name="channels" placeholder=(web.api.channels.iter().map(|channel| channel.name().to_string()).collect::<Vec<_>>().join(", "));
+                input #channels name="channels" placeholder=(short(&web.api.channels.iter().map(|channel| channel.name().to_string()).collect::<Vec<_>>().join(", ")));
                 button.primary type="submit" { (icon("key")) "Make it" }
             }
         }
@@ -108,10 +131,10 @@ pub(super) async fn create(
     let channels: Vec<String> = new.channels.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let ask = AskToken { name: new.name, scopes, channels: (!channels.is_empty()).then_some(channels) };
     match tokens::create(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await {
-        Ok((_, noted, Json(made))) => Ok((noted, shown(&web, &visitor, Some(&made), None).await?).into_response()),
+        Ok((_, noted, Json(made))) => Ok((noted, shown(&web, &visitor, None, Some(&made), None).await?).into_response()),
         Err(problem) if problem.status().is_client_error() => {
             let (status, (_, why)) = (problem.status(), problem.told());
-            Ok((status, shown(&web, &visitor, None, Some(&why)).await?).into_response())
+            Ok((status, shown(&web, &visitor, None, None, Some(&why)).await?).into_response())
         }
         Err(problem) => Err(problem.into()),
     }
