@@ -1,8 +1,11 @@
 //! `/live`: tells an open page that there is news, so that it looks again. What the news is the page reads by itself, as everybody does: a page
 //! that missed some misses nothing.
+//!
+//! However many pages are open and however much comes in, the store is asked a few times a second for the newest events, by whichever page
+//! finds that it is time.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,11 +13,11 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
+use hapax_domain::EventId;
 use hapax_domain::limits::LIVE_PAGES_MAX;
-use hapax_store::{EventRow, StoreError};
+use hapax_store::{EventQuery, EventRow, Store, StoreError};
 use http::{HeaderValue, header};
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::trouble::Trouble;
@@ -28,29 +31,95 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const GATHER: Duration = Duration::from_millis(300);
 /// Each page that is told asks for itself again. With many of them open, each is told less often.
 const GATHER_PER_PAGE: Duration = Duration::from_millis(50);
-/// How often it is looked whether something was sent, delivered or parked here.
-const STIR: Duration = Duration::from_millis(500);
+/// How often a page looks whether there is news for it.
+const TICK: Duration = Duration::from_millis(250);
+/// How often the store is asked, for all pages together.
+const LOOK: Duration = Duration::from_millis(200);
+/// Of so many that are new the channels are told apart; with more, it is news for everybody.
+const LOOKED_AT: usize = 100;
 /// What browsers wait before they come again, and the sign that they are through.
 const OPENING: &str = "retry: 2000\n\nevent: open\ndata:\n\n";
 
-/// How many pages listen at once.
-pub struct LivePages(Arc<Semaphore>);
+/// The pages that listen, and what they have to hear of.
+pub struct LivePages {
+    places: Arc<Semaphore>,
+    came: Mutex<Came>,
+}
+
+/// How often something came in.
+#[derive(Default)]
+struct Came {
+    by_channel: BTreeMap<String, u64>,
+    /// So much at once that nobody looked at all of it.
+    much: u64,
+    newest: Option<EventId>,
+    looked: Option<Instant>,
+}
 
 impl Default for LivePages {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LIVE_PAGES_MAX)))
+        Self { places: Arc::new(Semaphore::new(LIVE_PAGES_MAX)), came: Mutex::default() }
     }
+}
+
+impl LivePages {
+    fn came(&self) -> MutexGuard<'_, Came> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks what has come in, here or by another instance. What cannot be read now is seen at the next look.
+    async fn look(&self, store: &dyn Store) {
+        let newest = {
+            let mut came = self.came();
+            if came.looked.is_some_and(|at| at.elapsed() < LOOK) {
+                return;
+            }
+            came.looked = Some(Instant::now());
+            came.newest
+        };
+        let ask = |limit| store.events(EventQuery { limit, ..EventQuery::default() });
+        let is_new = |row: &EventRow| newest.is_none_or(|newest| row.id > newest);
+        if !ask(1).await.is_ok_and(|page| page.rows.first().is_some_and(is_new)) {
+            return;
+        }
+        let Ok(page) = ask(LOOKED_AT).await else { return };
+        self.came().add(page.rows.into_iter().take_while(is_new).collect());
+    }
+}
+
+impl Came {
+    /// The newest first.
+    fn add(&mut self, rows: Vec<EventRow>) {
+        self.much += u64::from(rows.len() == LOOKED_AT);
+        self.newest = rows.first().map(|row| row.id).max(self.newest);
+        for row in rows {
+            *self.by_channel.entry(row.channel).or_default() += 1;
+        }
+    }
+
+    /// What a page has to hear of whose reader sees these channels.
+    fn of(&self, caller: &Caller) -> BTreeMap<String, u64> {
+        let seen = self.by_channel.iter().filter(|(channel, _)| caller.sees(channel));
+        seen.map(|(channel, count)| (channel.clone(), *count)).collect()
+    }
+}
+
+/// All that had happened when a page was told last.
+#[derive(PartialEq, Eq)]
+struct Known {
+    came: BTreeMap<String, u64>,
+    much: u64,
+    /// What was sent, delivered or parked here.
+    stirs: u64,
 }
 
 struct Open {
     web: Arc<Web>,
     caller: Caller,
     session: String,
-    news: broadcast::Receiver<Arc<EventRow>>,
     heart: Interval,
-    stir: Interval,
-    /// How much had happened when the page was told last.
-    stirs: u64,
+    tick: Interval,
+    known: Known,
     opened: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -59,23 +128,31 @@ pub(super) async fn stream(State(web): State<Arc<Web>>, visitor: Visitor) -> Res
     if web.api.feed.stop().is_cancelled() {
         return Err(Problem::stopping().into());
     }
-    let place = Arc::clone(&web.live.0).try_acquire_owned();
+    let place = Arc::clone(&web.live.places).try_acquire_owned();
     let place = place
         .map_err(|_| Problem::too_many(format!("{LIVE_PAGES_MAX} pages listen already; this one looks again now and then")))?;
-    let news = web.api.feed.listen().await?;
-    let mut heart = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut stir = tokio::time::interval(STIR);
-    stir.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    web.live.look(&*web.api.store).await;
+    let known = known(&web, &visitor.caller);
     let (caller, session) = (visitor.caller, visitor.session);
-    let stirs = web.api.telemetry.stirs(|channel| caller.sees(channel));
-    let open = Open { web, caller, session, news, heart, stir, stirs, opened: false, _place: place };
+    let open = Open { web, caller, session, heart: every(HEARTBEAT), tick: every(TICK), known, opened: false, _place: place };
     let frames =
         stream::unfold(open, |mut open| async move { open.next().await.map(|frame| (Ok::<_, StoreError>(frame), open)) });
     let mut response = Response::new(Body::from_stream(frames));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
+}
+
+fn every(time: Duration) -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + time, time);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+fn known(web: &Web, caller: &Caller) -> Known {
+    let stirs = web.api.telemetry.stirs(|channel| caller.sees(channel));
+    let came = web.live.came();
+    Known { came: came.of(caller), much: came.much, stirs }
 }
 
 impl Open {
@@ -90,38 +167,29 @@ impl Open {
                 biased;
                 () = stop.cancelled() => return None,
                 _ = self.heart.tick() => return self.beat().await,
-                news = self.news.recv() => match news {
-                    Ok(row) if self.caller.sees(&row.channel) => return self.gather(Some(&row)).await,
-                    Ok(_) => {}
-                    // It fell behind: one look catches up with everything.
-                    Err(RecvError::Lagged(_)) => return Some(told(&BTreeSet::new())),
-                    Err(RecvError::Closed) => return None,
-                },
-                _ = self.stir.tick() => if self.stirs() != self.stirs {
-                    return self.gather(None).await;
-                },
+                _ = self.tick.tick() => {
+                    self.web.live.look(&*self.web.api.store).await;
+                    if known(&self.web, &self.caller) != self.known {
+                        return self.gather().await;
+                    }
+                }
             }
         }
-    }
-
-    fn stirs(&self) -> u64 {
-        self.web.api.telemetry.stirs(|channel| self.caller.sees(channel))
     }
 
     /// One word for all that comes within a moment, whatever its number.
-    async fn gather(&mut self, first: Option<&EventRow>) -> Option<Bytes> {
-        let mut channels: BTreeSet<String> = first.map(|row| row.channel.clone()).into_iter().collect();
-        let pages = LIVE_PAGES_MAX - self.web.live.0.available_permits();
-        let wait = GATHER.max(GATHER_PER_PAGE * u32::try_from(pages).unwrap_or(u32::MAX));
+    async fn gather(&mut self) -> Option<Bytes> {
+        let pages = LIVE_PAGES_MAX - self.web.live.places.available_permits();
+        let mean = GATHER_PER_PAGE * u32::try_from(pages).unwrap_or(u32::MAX);
+        // Not all at the same moment.
+        let wait = GATHER.max(mean.mul_f64(0.5 + rand::random::<f64>()));
         self.web.api.feed.stop().run_until_cancelled(tokio::time::sleep(wait)).await?;
-        self.stirs = self.stirs();
-        loop {
-            match self.news.try_recv() {
-                Ok(row) if self.caller.sees(&row.channel) => drop(channels.insert(row.channel.clone())),
-                Ok(_) | Err(TryRecvError::Lagged(_)) => {}
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return Some(told(&channels)),
-            }
-        }
+        self.web.live.look(&*self.web.api.store).await;
+        let now = known(&self.web, &self.caller);
+        let changed = now.came.iter().filter(|(channel, count)| self.known.came.get(*channel) != Some(count));
+        let words = told(&changed.map(|(channel, _)| channel.as_str()).collect());
+        self.known = now;
+        Some(words)
     }
 
     /// Shows that the stream lives; ends it when its session does not hold any more.
@@ -136,7 +204,7 @@ impl Open {
 }
 
 /// In which channels something came; none: who knows.
-fn told(channels: &BTreeSet<String>) -> Bytes {
-    let names: Vec<&str> = channels.iter().map(String::as_str).collect();
+fn told(channels: &BTreeSet<&str>) -> Bytes {
+    let names: Vec<&str> = channels.iter().copied().collect();
     Bytes::from(format!("event: news\ndata: {}\n\n", names.join(" ")))
 }

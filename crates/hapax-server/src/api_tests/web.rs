@@ -467,3 +467,24 @@ async fn an_open_page_hears_of_what_its_token_sees() {
     fixture.accept_on("shop", "m2", Disposition::Deliver).await;
     assert_eq!(next().await, "event: news\ndata: shop\n\n");
 }
+
+#[tokio::test]
+async fn an_open_page_outlives_a_crowd_of_events() {
+    let fixture = Fixture::new();
+    let browser = fixture.signed_in(TOKEN).await;
+    let request = browser.ask("GET", "/live").body(Body::empty()).expect("a request");
+    let response = fixture.router.clone().oneshot(request).await.expect("infallible");
+    let mut frames = response.into_body().into_data_stream();
+    let mut next = async || {
+        let frame = futures_util::StreamExt::next(&mut frames).await.expect("it goes on").expect("bytes");
+        String::from_utf8_lossy(&frame).into_owned()
+    };
+    assert!(next().await.contains("event: open"));
+    // More than are told one by one to those who want each.
+    for n in 0..21_000 {
+        fixture.accept(&format!("m{n}"), Disposition::Keep).await;
+    }
+    assert_eq!(next().await, "event: news\ndata: shop\n\n");
+    fixture.accept("one more", Disposition::Keep).await;
+    assert_eq!(next().await, "event: news\ndata: shop\n\n");
+}
