@@ -79,6 +79,11 @@ impl Child {
         Ok(Self { process, address, door })
     }
 
+    /// Ends it, and waits until its store is free.
+    pub(super) async fn end(mut self) -> Result<(), BenchError> {
+        Ok(self.process.kill().await?)
+    }
+
     /// Sends everything, and says what that cost the server.
     pub(super) async fn load(&self, scripts: Vec<Script>) -> Result<Measured, BenchError> {
         let before = self.cpu();

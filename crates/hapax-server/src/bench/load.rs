@@ -66,9 +66,12 @@ async fn converse(mut stream: TcpStream, script: Script) -> Result<Vec<u32>, Ben
     Ok(took)
 }
 
-async fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), BenchError> {
+async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(), BenchError> {
     let mut filled = 0;
     loop {
+        if filled == buffer.len() {
+            buffer.resize(2 * filled, 0);
+        }
         let read = stream.read(&mut buffer[filled..]).await?;
         if read == 0 {
             return Err("the server closed the connection".into());

@@ -10,8 +10,10 @@ mod bare;
 mod bot;
 mod child;
 mod claims;
+mod filled;
 mod load;
 mod no_store;
+mod pages;
 mod preload;
 mod requests;
 mod resp;
@@ -36,6 +38,8 @@ pub struct Plan {
     pub requests: usize,
     /// How many keys to put into the store beforehand, one measurement each.
     pub preloads: Vec<u64>,
+    /// How many events are many, for pages.
+    pub events: usize,
     /// Servers to measure beside the embedded store.
     pub stores: Vec<StoreUrl>,
     /// What to measure.
@@ -55,6 +59,8 @@ pub enum Part {
     Send,
     /// Claims by the Redis door, over HTTP and in Rust
     Claims,
+    /// Pages of the web with many events against few, and taking in while many of them are open
+    Pages,
 }
 
 /// One line of the table: a phase over all rounds.
@@ -115,6 +121,9 @@ async fn run_in(plan: &Plan, progress: Progress<'_>) -> Result<Report, BenchErro
         (stage.round, stage.steps) = (round, 0);
         stage.round_of_phases(progress).await?;
     }
+    if stage.measures(Part::Pages) {
+        stage.pages_of_all(progress).await?;
+    }
     for &keys in &plan.preloads {
         let path = plan.folder.join(format!("preloaded-{keys}.db"));
         preload::preload(&path, keys, &mut |done| progress(&format!("putting in {keys} keys"), done)).await?;
@@ -151,6 +160,14 @@ struct Subject<'s> {
 }
 
 impl<'s> Subject<'s> {
+    fn new(url: &'s StoreUrl) -> Self {
+        let server = match url {
+            StoreUrl::Memory | StoreUrl::Sqlite(_) => None,
+            StoreUrl::Postgres(it) | StoreUrl::Mysql(it) | StoreUrl::Redis(it) | StoreUrl::Firestore(it) => Some(it),
+        };
+        Self { name: url.engine(), server }
+    }
+
     fn kind<'k>(self, file: &'k Path) -> StoreKind<'k>
     where
         's: 'k,
@@ -170,7 +187,7 @@ impl Stage<'_> {
         if self.measures(Part::Claims) {
             self.claims(subject, progress).await?;
         }
-        if self.plan.parts == [Part::Claims] {
+        if self.plan.parts.iter().all(|part| matches!(part, Part::Claims | Part::Pages)) {
             return Ok(());
         }
         self.fresh(BARE_64, BARE_64, StoreKind::Bare, 64, progress).await?;
@@ -181,15 +198,22 @@ impl Stage<'_> {
         }
         self.phases(subject, progress).await?;
         for url in &self.plan.stores {
-            let server = match url {
-                StoreUrl::Memory | StoreUrl::Sqlite(_) => continue,
-                StoreUrl::Postgres(it) | StoreUrl::Mysql(it) | StoreUrl::Redis(it) | StoreUrl::Firestore(it) => it,
-            };
-            let subject = Subject { name: url.engine(), server: Some(server) };
+            let subject = Subject::new(url);
             if self.measures(Part::Accept) {
                 self.naive_claim(subject, url, progress).await?;
             }
             self.phases(subject, progress).await?;
+        }
+        Ok(())
+    }
+
+    /// A round of pages takes long to prepare, so all of them are made in a row.
+    async fn pages_of_all(&mut self, progress: Progress<'_>) -> Result<(), BenchError> {
+        let embedded = StoreUrl::Sqlite(self.plan.folder.clone());
+        let plan = self.plan;
+        for url in std::iter::once(&embedded).chain(&plan.stores) {
+            self.pages(Subject::new(url), url, progress).await?;
+            self.watched(Subject::new(url), progress).await?;
         }
         Ok(())
     }

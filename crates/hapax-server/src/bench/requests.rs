@@ -105,6 +105,16 @@ pub(super) fn claims(tag: &str, connections: usize, total: usize) -> Vec<Script>
     })
 }
 
+/// One page, asked for again and again.
+pub(super) fn looks(path: &str, cookie: &str, times: usize) -> Script {
+    let mut script = Script { text: Vec::new(), ends: Vec::with_capacity(times) };
+    for _ in 0..times {
+        script.text.extend_from_slice(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n").as_bytes());
+        script.ends.push(script.text.len());
+    }
+    script
+}
+
 fn plain_scripts(connections: usize, total: usize, request: impl Fn(usize, usize) -> (String, String)) -> Vec<Script> {
     let each = total.div_ceil(connections);
     let script = |connection: usize| {

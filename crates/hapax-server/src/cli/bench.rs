@@ -26,7 +26,7 @@ use crate::bench::{self, Line, Part, Plan, Report};
   hapax bench --json > bench.json
   hapax bench --quick --store postgres://hapax@127.0.0.1/bench")]
 pub struct Bench {
-    /// Leave out the stores with 1 and 10 million keys, which take minutes to fill
+    /// Leave out the stores with 1 and 10 million keys, and pages, which take minutes to fill
     #[arg(long)]
     quick: bool,
     /// How often to repeat; the table shows the median and the spread
@@ -35,6 +35,9 @@ pub struct Bench {
     /// Requests per measurement
     #[arg(long, default_value_t = 60_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1_000..=500_000))]
     requests: u32,
+    /// How many events are many, where pages are measured
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(2_000..=10_000_000))]
+    events: u32,
     /// Where the stores are put while measuring; the disk that matters to you
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     folder: PathBuf,
@@ -96,6 +99,7 @@ impl Bench {
             requests: self.requests as usize,
             stores: self.store,
             parts,
+            events: self.events as usize,
             preloads: if self.quick || !accepts { vec![] } else { vec![1_000_000, 10_000_000] },
         };
         let bar = ProgressBar::new(1_000);
@@ -126,7 +130,7 @@ impl Bench {
     fn parts(&self) -> Vec<Part> {
         match (self.only_claims, self.only.is_empty()) {
             (true, _) => vec![Part::Claims],
-            (false, true) => Part::value_variants().to_vec(),
+            (false, true) => Part::value_variants().iter().copied().filter(|part| *part != Part::Pages || !self.quick).collect(),
             (false, false) => self.only.clone(),
         }
     }
