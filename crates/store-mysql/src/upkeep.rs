@@ -13,7 +13,7 @@ use super::sql::{List, ROWS_MAX, Raw, Sql, account_key, channel_key};
 use super::{MysqlEngine, load};
 
 /// Rows of a table that are counted one by one; of larger tables the server's own estimate is shown.
-const COUNTED_MAX: u64 = 100_000;
+const COUNTED_MAX: u64 = 10_000;
 /// How long the row that proves a commit is kept; it is asked for within seconds.
 const PROOF_S: u32 = 3_600;
 

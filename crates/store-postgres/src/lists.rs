@@ -136,7 +136,7 @@ pub(super) async fn answer(client: &ClientWrapper, event: u64) -> Result<Option<
 static THREADS: LazyLock<String> = LazyLock::new(|| {
     select::<ThreadRec>(
         "WHERE ($1::text IS NULL OR channel = $1) AND ($2::text IS NULL OR account = $2)
-           AND ($3::int8 IS NULL OR (last_ms, account, peer) < ($3, $4::text, $5::text))
+           AND last_ms <= $3::int8 AND (last_ms < $3 OR (account, peer) < ($4::text, $5::text))
          ORDER BY last_ms DESC, account DESC, peer DESC LIMIT $6::int8",
     )
 });
@@ -148,7 +148,7 @@ pub(super) async fn threads(client: &ClientWrapper, query: &ThreadQuery, limit: 
         vec![
             Box::new(query.channel.as_deref().map(escape)),
             Box::new(query.account.as_deref().map(escape)),
-            Box::new(before.map(|(at_ms, _)| *at_ms)),
+            Box::new(before.map_or(i64::MAX, |(at_ms, _)| *at_ms)),
             Box::new(before.map(|(_, id)| escape(&id.account))),
             Box::new(before.map(|(_, id)| escape(&id.peer))),
             Box::new(limit as i64),
@@ -275,4 +275,37 @@ pub(super) async fn events_of(client: &ClientWrapper, webhooks: &[u64]) -> Resul
     let mut events: Vec<EventRec> = read_all(&run_one(client, SqlCall::new(&**EVENTS_OF, vec![Box::new(numbers)])).await?)?;
     events.sort_by_key(|event| (event.webhook, event.number));
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_testkit::servers::Engine;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_list_of_threads_reads_its_page_and_no_more() {
+        let Some(server) = Engine::Postgres.shared().await else { return };
+        let url = server.fresh().await;
+        drop(crate::open(&url, None).await.expect("a fresh database opens"));
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("it answers");
+        tokio::spawn(connection);
+        client
+            .batch_execute(
+                "INSERT INTO hapax_threads (hash, account, peer, channel, last_ms, last_out, unread, purged_to)
+                 SELECT int8send(n), '7', n::text, 'shop', n, false, 0, 0 FROM generate_series(1, 50000) AS n;
+                 ANALYZE hapax_threads; SET plan_cache_mode = force_generic_plan",
+            )
+            .await
+            .expect("threads");
+        let prepare = format!("PREPARE threads (text, text, int8, text, text, int8) AS {}", &**THREADS);
+        client.batch_execute(&prepare).await.expect("it is prepared");
+        for page in ["NULL, NULL, 9223372036854775807, NULL, NULL, 51", "'shop', NULL, 25000, '7', '25000', 51"] {
+            let plan = client.simple_query(&format!("EXPLAIN (ANALYZE) EXECUTE threads ({page})")).await.expect("a plan");
+            let plan = format!("{plan:?}");
+            assert!(plan.contains("hapax_threads_newest") && !plan.contains("Seq Scan"), "{plan}");
+        }
+        server.remove(&url).await;
+    }
 }

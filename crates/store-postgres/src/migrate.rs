@@ -20,6 +20,7 @@ const VERSIONS: &[&str] = &[
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
     include_str!("schema_8.sql"),
+    include_str!("schema_9.sql"),
 ];
 
 /// The longest wait for a first answer.

@@ -87,13 +87,14 @@ pub(super) async fn now_ms(client: &ClientWrapper) -> Result<i64, Failure> {
     rows.first().map_or(Ok(0), |row| Fields::new(row).take())
 }
 
-/// Tables up to this size are counted; of larger ones the server's own estimate is good enough, and costs nothing.
-const COUNTED_MAX: i64 = 100_000;
+/// Tables up to this size are counted; of larger ones the server's own estimate is good enough, and costs nothing. A server that has not
+/// looked yet estimates nothing.
+const COUNTED_MAX: i64 = 10_000;
 const COUNTS: &str = "SELECT
-    (SELECT count(*) FROM (SELECT 1 FROM hapax_keys LIMIT $1::int8) AS k),
-    (SELECT reltuples::int8 FROM pg_class WHERE oid = 'hapax_keys'::regclass),
-    (SELECT count(*) FROM (SELECT 1 FROM hapax_events LIMIT $1::int8) AS e),
-    (SELECT reltuples::int8 FROM pg_class WHERE oid = 'hapax_events'::regclass),
+    (SELECT CASE WHEN reltuples >= $1::int8 THEN reltuples::int8 ELSE
+        (SELECT count(*) FROM (SELECT 1 FROM hapax_keys LIMIT $1) AS k) END FROM pg_class WHERE oid = 'hapax_keys'::regclass),
+    (SELECT CASE WHEN reltuples >= $1 THEN reltuples::int8 ELSE
+        (SELECT count(*) FROM (SELECT 1 FROM hapax_events LIMIT $1) AS e) END FROM pg_class WHERE oid = 'hapax_events'::regclass),
     (SELECT count(*) FROM hapax_outs WHERE NOT unknown),
     (SELECT count(*) FROM hapax_outs WHERE unknown),
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
@@ -110,18 +111,13 @@ pub(super) async fn stats(client: &ClientWrapper) -> Result<Stats, Failure> {
     let mut stats = Stats { channels: channels(items, leased)?, ..Stats::default() };
     if let Some(row) = counts.first() {
         let mut fields = Fields::new(row);
-        stats.keys = read_count(&mut fields)?;
-        stats.events = read_count(&mut fields)?;
+        stats.keys = fields.number()?;
+        stats.events = fields.number()?;
         stats.outbox_waiting = fields.number()?;
         stats.outbox_unknown = fields.number()?;
         stats.store_bytes = fields.number()?;
     }
     Ok(stats)
-}
-
-fn read_count(fields: &mut Fields<'_>) -> Result<u64, Failure> {
-    let (counted, estimated): (i64, i64) = (fields.take()?, fields.take()?);
-    Ok(if counted < COUNTED_MAX { counted } else { counted.max(estimated) } as u64)
 }
 
 fn channels(items: &[Row], leased: &[Row]) -> Result<Vec<ChannelCounts>, Failure> {
