@@ -9,26 +9,30 @@ use super::{BenchError, requests};
 
 const PER_ARRIVAL: usize = 1_000;
 const WINDOW_MS: i64 = 8 * 86_400_000;
-/// Of each thousand events: those that wait for a bot, half of which are parked, and as many messages and claims.
-const OF_EACH_KIND: usize = 10;
+/// Of the first thousand events those that wait for a bot, half of which are parked, and as many messages and claims: more than a page shows.
+const OF_THE_FIRST: usize = 120;
+/// Of each further thousand.
+const OF_EACH: usize = 10;
 
-/// Adds events of so many people, and a hundredth of that of everything else.
+/// Adds events of so many people, and a hundredth of that of everything else; where they are the first, at least a page of it.
 pub(super) async fn fill(
     store: &dyn Store,
     tag: &str,
     events: usize,
+    is_first: bool,
     progress: &mut (dyn FnMut(f64) + Send),
 ) -> Result<(), BenchError> {
     for from in (0..events).step_by(PER_ARRIVAL) {
-        let all = arrival(tag, from, events.min(from + PER_ARRIVAL));
+        let more = if is_first && from == 0 { OF_THE_FIRST } else { OF_EACH };
+        let all = arrival(tag, from..events.min(from + PER_ARRIVAL), more);
         store.accept(all.into()).await?;
-        park(store, OF_EACH_KIND / 2).await?;
-        for sent in join_all((0..OF_EACH_KIND).map(|n| store.submit(message(tag, from + n)))).await {
+        park(store, more / 2).await?;
+        for sent in join_all((0..more).map(|n| store.submit(message(tag, from + n)))).await {
             if !matches!(sent?, Submitted::New(_)) {
                 return Err("a fresh message was known".into());
             }
         }
-        store.claims((0..OF_EACH_KIND).map(|n| claim(tag, from + n)).collect()).await?;
+        store.claims((0..more).map(|n| claim(tag, from + n)).collect()).await?;
         progress(from as f64 / events as f64);
     }
     Ok(())
@@ -38,13 +42,14 @@ fn person(n: usize) -> String {
     format!("55118{n:08}")
 }
 
-fn arrival(tag: &str, from: usize, to: usize) -> Arrival {
+fn arrival(tag: &str, events: std::ops::Range<usize>, delivered: usize) -> Arrival {
+    let from = events.start;
     let event = |n: usize| {
         let id = format!("{tag}.{n}");
         let key = EventKey::new("whatsapp", "700001", Kind::Message, &id, &[]);
         let message = Event::new(Kind::Message, "700001", &id, key, 0);
         let event = Event { peer: Some(person(n)), text: Some(format!("Is my order {n} ready?")), ..message };
-        let disposition = if n - from < OF_EACH_KIND { Disposition::Deliver } else { Disposition::Keep };
+        let disposition = if n - from < delivered { Disposition::Deliver } else { Disposition::Keep };
         NewEvent { event, disposition }
     };
     Arrival {
@@ -52,7 +57,7 @@ fn arrival(tag: &str, from: usize, to: usize) -> Arrival {
         window_ms: WINDOW_MS,
         headers: KeptHeaders::default(),
         body: Bytes::from_static(b"{}"),
-        events: (from..to).map(event).collect(),
+        events: events.map(event).collect(),
         coalesce: None,
     }
 }

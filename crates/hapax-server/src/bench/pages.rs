@@ -63,7 +63,8 @@ impl Stage<'_> {
                 self.report.notes.push(note);
             }
             let words = subject.line(&format!("putting in {events} events"));
-            filled::fill(&*store, &format!("{tag}.{events}"), events - before, &mut |done| progress(&words, done)).await?;
+            filled::fill(&*store, &format!("{tag}.{events}"), events - before, before == 0, &mut |done| progress(&words, done))
+                .await?;
             before = events;
             drop(store);
             let server = Child::start(subject.kind(&file), Side::Nobody).await?;
