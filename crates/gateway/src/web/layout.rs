@@ -52,7 +52,7 @@ impl Nav {
             Nav::Outbox => ("/outbox", "Outbox", "send", "x"),
             Nav::Parked => ("/parked", "Parked", "pause", "p"),
             Nav::Claims => ("/claims", "Claims", "key", "c"),
-            Nav::Accounts => ("/accounts", "Accounts", "person", "a"),
+            Nav::Accounts => ("/accounts", "Accounts", "phone", "a"),
             Nav::Channels => ("/channels", "Channels", "plug", "h"),
             Nav::Tokens => ("/tokens", "Tokens", "shield", "k"),
             Nav::Audit => ("/audit", "Audit", "list", "u"),

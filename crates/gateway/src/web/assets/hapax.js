@@ -19,6 +19,9 @@ function tellTimes() {
   }
 }
 
+// On a phone the menu is a bar that is swiped: where one is, is in sight.
+document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // Live regions: the page asks for itself once more and takes over what changed.
 let looking = false, again = false, lastLook = 0, timer = null;
 const regions = () => document.querySelectorAll("[data-live]");
