@@ -56,6 +56,10 @@ async fn a_page_of_hostile_words_and_many_rows_stays_small(opened: Opened) {
     for path in ["/", "/docs", "/settings", "/channels/shop", "/new-channel", "/sign-in?next=/"] {
         sizes.push(looked_at(&browser, path).await);
     }
+    for name in ["shop", "channel-0", "channel-149"] {
+        let html = browser.see(&format!("/?channel={name}")).await.html;
+        assert_eq!(html.matches(&format!("aria-current=\"true\">{name}</a>")).count(), 1, "{name} is offered once");
+    }
     for (path, rows, each) in [
         ("/events", "<tr data-key=", MANY),
         ("/parked", "<tr data-key=", MANY),

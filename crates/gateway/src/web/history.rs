@@ -40,6 +40,8 @@ pub(super) async fn charts(api: &Api, visitor: &Visitor, past: &Past, channels: 
     let series = history::read(api, &visitor.caller, range, channel).await?;
     let buckets: Vec<Numbers> = series.added_up(range).into_iter().map(Numbers::from).collect();
     let all = Numbers::from(history::sum(series.channels.values().flatten()));
+    let offered =
+        channels.iter().enumerate().filter(|(place, name)| *place < CHANNELS || channel == Some(**name)).map(|(_, name)| name);
     let link = |range: Range, channel: Option<&str>| {
         let channel = channel.map(|channel| format!("&channel={}", in_query(channel))).unwrap_or_default();
         format!("/?range={}{channel}", range.name())
@@ -53,7 +55,7 @@ pub(super) async fn charts(api: &Api, visitor: &Visitor, past: &Past, channels: 
             @if channels.len() > 1 {
                 p.quick {
                     a href=(link(range, None)) aria-current=[channel.is_none().then_some("true")] { "all channels" }
-                    @for name in channels.iter().filter(|name| channel == Some(**name)).chain(channels).take(CHANNELS) { a href=(link(range, Some(name))) aria-current=[(channel == Some(*name)).then_some("true")] { (name) } }
+                    @for name in offered { a href=(link(range, Some(name))) aria-current=[(channel == Some(*name)).then_some("true")] { (name) } }
                 }
             }
             div.charts {
