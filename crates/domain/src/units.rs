@@ -18,12 +18,12 @@ pub fn read_bytes(text: &str) -> Option<i64> {
 /// Writes a time in the largest unit that says it exactly.
 pub fn write_ms(ms: i64) -> String {
     // Weeks are read and never written: `14d` is what people compare with a provider's docs.
-    write(ms, TIMES[..5].iter().rev())
+    write(ms, TIMES[..5].iter().rev(), "s")
 }
 
 /// Writes a size in the largest unit that says it exactly.
 pub fn write_bytes(bytes: i64) -> String {
-    write(bytes, SIZES.iter())
+    write(bytes, SIZES.iter(), "MB")
 }
 
 fn read(text: &str, units: &[(&str, i64)]) -> Option<i64> {
@@ -34,10 +34,11 @@ fn read(text: &str, units: &[(&str, i64)]) -> Option<i64> {
     number.parse::<i64>().ok()?.checked_mul(*factor)
 }
 
-fn write<'u>(value: i64, mut from_large: impl Iterator<Item = &'u (&'static str, i64)>) -> String {
+/// Nothing at all is in every unit; `nothing` names the usual one.
+fn write<'u>(value: i64, mut from_large: impl Iterator<Item = &'u (&'static str, i64)>, nothing: &str) -> String {
     match from_large.find(|(_, factor)| value != 0 && value % factor == 0) {
         Some((name, factor)) => format!("{}{name}", value / factor),
-        None => format!("0{}", if value == 0 { "s" } else { "" }),
+        None => format!("0{nothing}"),
     }
 }
 
@@ -58,10 +59,13 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for ms in [1, 999, 1_000, 90_000, 3_600_000, 86_400_000, 8 * 86_400_000] {
+        for ms in [0, 1, 999, 1_000, 90_000, 3_600_000, 86_400_000, 8 * 86_400_000] {
             assert_eq!(read_ms(&write_ms(ms)), Some(ms));
         }
         assert_eq!(write_ms(8 * 86_400_000), "8d");
         assert_eq!(write_bytes(26 << 20), "26MB");
+        for bytes in [0, 1, 1 << 10, 26 << 20] {
+            assert_eq!(read_bytes(&write_bytes(bytes)), Some(bytes));
+        }
     }
 }
