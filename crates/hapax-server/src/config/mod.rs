@@ -109,7 +109,9 @@ impl Config {
         match (&self.store, self.store.own_tools()) {
             (_, Some(tools)) => Backups::OwnTools(tools.to_owned()),
             (StoreUrl::Sqlite(path), None) => {
-                let beside = path.parent().map(PathBuf::from).unwrap_or_default();
+                // `hapax.db` alone is in the folder where hapax runs, and that has a name too.
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let beside = folder.map_or_else(|| PathBuf::from("."), PathBuf::from);
                 Backups::Here { beside, schedule: self.backup.clone() }
             }
             (_, None) => Backups::Here { beside: PathBuf::new(), schedule: None },
