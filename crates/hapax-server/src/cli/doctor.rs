@@ -173,8 +173,7 @@ async fn target(channel: &Channel, address: &str, found: &mut Findings) {
     let what = format!("{} bot", channel.name);
     let shown = hide_userinfo(address).split(['?', '#']).next().unwrap_or_default().to_owned();
     let Some(sample) = checkup::probe(channel.provider.provider()) else {
-        return found
-            .warn(what, format!("{shown}: there is no harmless webhook of {} to try it with", channel.provider.provider()));
+        return found.warn(what, format!("{shown}: its provider has no webhook without an event in it to try it with"));
     };
     let Ok(url) = Url::parse(address) else { return found.fail(what, format!("{shown} is not an address")) };
     let mut headers: HeaderMap = sample.headers.into_iter().collect();
@@ -297,6 +296,23 @@ async fn call(client: &reqwest::Client, mut request: Request) -> Result<Response
     })
 }
 
+/// What was found of several channels in the same words is told once, for all of them.
+fn together(found: &[(&'static str, String, String)]) -> Vec<(&'static str, String, String)> {
+    let mut groups: Vec<(&'static str, &str, Vec<&str>, &str)> = Vec::new();
+    for (state, what, words) in found {
+        let (channel, kind) = what.rsplit_once(' ').unwrap_or(("", what));
+        match groups.iter_mut().find(|group| !channel.is_empty() && (group.0, group.1, group.3) == (*state, kind, words)) {
+            Some((_, _, channels, _)) => channels.push(channel),
+            None => groups.push((state, kind, vec![channel], words)),
+        }
+    }
+    let row = |(state, kind, channels, words): (&'static str, &str, Vec<&str>, &str)| match channels.as_slice() {
+        [channel] => (state, format!("{channel} {kind}").trim_start().to_owned(), words.to_owned()),
+        many => (state, format!("{kind}s"), format!("{}: {words}", many.join(", "))),
+    };
+    groups.into_iter().map(row).collect()
+}
+
 fn conclude(found: &Findings, output: &Output) -> Result<(), Failure> {
     let failures = found.0.iter().filter(|(state, ..)| *state == "fail").count();
     if output.json {
@@ -304,11 +320,39 @@ fn conclude(found: &Findings, output: &Output) -> Result<(), Failure> {
         output.json(&json!({"ok": failures == 0, "checks": checks.collect::<Vec<_>>()}));
     } else {
         let row = |(state, what, words): &(&str, String, String)| vec![(*state).to_owned(), what.clone(), printable(words)];
-        output.steps(&["", "", ""], found.0.iter().map(row).collect());
+        output.steps(&["", "", ""], together(&found.0).iter().map(row).collect());
     }
     match failures {
         0 => Ok(()),
         1 => Err(Failure::plain("1 thing needs you; it is marked `fail` above")),
         many => Err(Failure::plain(format!("{many} things need you; they are marked `fail` above"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_everywhere_is_told_once() {
+        let mut found = Findings::default();
+        found.ok("config", "good");
+        found.fail("shop bot", "answered 404");
+        found.warn("shop token", "answered 404");
+        found.fail("desk bot", "answered 404");
+        found.fail("help bot", "answered 401");
+        found.warn("config", "good");
+        let told: Vec<String> =
+            together(&found.0).into_iter().map(|(state, what, words)| format!("{state} {what}: {words}")).collect();
+        assert_eq!(
+            told,
+            [
+                "ok config: good",
+                "fail bots: shop, desk: answered 404",
+                "warn shop token: answered 404",
+                "fail help bot: answered 401",
+                "warn config: good",
+            ]
+        );
     }
 }
