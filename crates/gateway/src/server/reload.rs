@@ -121,7 +121,9 @@ impl Server {
     /// Reads the config anew and makes all of it ready, or says why that cannot be done.
     async fn renewed(&self, lasting: &Lasting, now: &Generation) -> Result<Renewed, Vec<String>> {
         let Some(load) = self.load.clone() else {
-            return Err(vec!["this hapax was not started by `hapax serve`, and has no config to read anew".to_owned()]);
+            return Err(vec![
+                "this hapax was not started by `hapax serve`, and reads no config anew; stop it, and start it again".to_owned(),
+            ]);
         };
         let loaded = tokio::task::spawn_blocking(move || load()).await;
         let NewSettings { settings, differs, applied } =

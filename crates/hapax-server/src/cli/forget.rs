@@ -45,11 +45,15 @@ impl ForgetContact {
         }
         let count = |key: &str| done[key].as_u64().unwrap_or_default();
         let (events, messages, open) = (count("events"), count("messages"), count("open"));
-        output
-            .answer(&done, format_args!("{events} events and {messages} messages have no words any more, {open} are still open"));
+        let of = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let gone = format!("the words of {} and {} are gone", of(events, "event"), of(messages, "message"));
+        output.answer(&done, gone);
         match open {
             0 => Ok(()),
-            _ => Err(Failure::Exit { code: 1, why: None }),
+            open => Err(Failure::plain(format!(
+                "{open} more keep their words, because they are not over; run this again when `hapax inbox`, `hapax parked` and \
+                 `hapax outbox` show nothing of them"
+            ))),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use hapax_domain::{MessageId, ThreadId};
+use serde_json::Value;
 
 use super::client::{Client, in_path};
 use super::list::{List, Page, columns};
@@ -15,7 +16,8 @@ Examples:
   hapax messages 700001__5511988887777
   hapax messages msg_1mgk0ca1a
 
-Columns of a thread: time, id, in or out, status of what goes out, the text.
+Columns of a thread: time, id, in or out, status of what goes out (of what came
+in, whether it is marked as read), the text.
 One message is told with every try, so that it can be seen why it failed or is
 in doubt.")]
 pub struct Messages {
@@ -45,7 +47,15 @@ impl Messages {
             head: &["time", "id", "", "status", "text"],
             none: "no messages in this thread; `hapax threads` lists those there are",
         };
-        let row = columns(["at", "id", "direction", "status", "text"]);
+        let columns = columns(["at", "id", "direction", "status", "text"]);
+        let row = |message: &Value| {
+            let mut row = columns(message);
+            // What came in has no way to go: what its bot made of it is told by `hapax events`.
+            if message["direction"] == "in" && message["status"] == "delivered" {
+                row[3] = "unread".to_owned();
+            }
+            row
+        };
         list.show(&client, self.page, vec![], row, output).await
     }
 }
