@@ -1,5 +1,6 @@
 //! What `serve` and `listen` share: from a config to a server that runs until it is told to stop.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use hapax_gateway::settings::Channel;
 use hapax_gateway::telemetry::Telemetry;
 use hapax_gateway::telemetry::harmless::HarmlessStderr;
 use hapax_providers::samples;
-use hapax_store::Promise;
+use hapax_store::{Promise, StoreError};
 use owo_colors::OwoColorize;
 use sd_notify::NotifyState;
 use serde_json::{Map, Value, json};
@@ -89,7 +90,7 @@ impl Launch {
         sockets.all_are_served()?;
         let (at, admin_at) = (local(&public)?, admin.as_ref().map(local).transpose()?);
         let (dropin_at, resp_at) = (dropin.as_ref().map(local).transpose()?, resp.as_ref().map(local).transpose()?);
-        let server = crate::open::open(&config, telemetry).await.map_err(not_started)?;
+        let server = crate::open::open(&config, telemetry).await.map_err(|error| not_opened(&config.store, error))?;
         let channels = ChannelFile::new(file.unwrap_or(Path::new(DEFAULT_FILE)), config.web.write_config);
         let server = server.with_config_file(Arc::new(channels));
         let mut token_file = None;
@@ -118,7 +119,7 @@ impl Launch {
     }
 
     /// Says what runs where, and what to do next. `bot` says who plays the bot for channels without one.
-    pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, output: &Output) {
+    pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, global: &Global, output: &Output) {
         let config = &self.config;
         if output.json {
             return output.json(&self.banner_json());
@@ -145,8 +146,7 @@ impl Launch {
             ));
         }
         output.line("");
-        let head = ["channel", "provider", "webhook address", "target"];
-        output.table(&head, config.channels.iter().map(|channel| self.row(channel, bot)).collect());
+        self.tell_channels(bot, output);
         output.line("");
         if let Some(file) = written {
             output.line(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
@@ -158,15 +158,56 @@ impl Launch {
         }
         match &self.sign_in {
             Some(path) => {
-                output.line(format_args!("web     {}  (this link signs you in once, within ten minutes)", self.page(path)))
+                output.line(format_args!("web     this link signs you in once, within ten minutes:\n{}", self.page(path)))
             }
             None => output.line(format_args!("web     {}", self.page("/"))),
         }
         if let Some(sample) = first_try(&config.channels) {
             output.line("");
-            output.line(format_args!("Next, in another terminal:  {} trigger {sample} --times 5", as_called()));
+            output.line(format_args!(
+                "Next, in another terminal:  {} trigger {sample} --times 5{}",
+                as_called(),
+                self.flags_to_reach(global)
+            ));
         }
         output.line("Stop with Ctrl-C.");
+    }
+
+    /// Lists the channels: short enough for a terminal, so a target that all share stands by itself.
+    fn tell_channels(&self, bot: Option<&str>, output: &Output) {
+        let channels = &self.config.channels;
+        let targets: BTreeSet<String> = channels.iter().map(|channel| shown_target(channel, bot)).collect();
+        let shared = targets.first().filter(|_| targets.len() == 1 && channels.len() > 1 && output.is_brief());
+        let row = |channel: &Channel| {
+            let mut row = vec![channel.name.to_string(), channel.provider.provider().to_owned(), format!("/in/{}", channel.name)];
+            row.extend(shared.is_none().then(|| shown_target(channel, bot)));
+            row
+        };
+        let head = ["channel", "provider", "webhooks come in at", "target"];
+        output.table(&head[..if shared.is_some() { 3 } else { 4 }], channels.iter().map(row).collect());
+        if let Some(target) = shared {
+            output.line(format_args!("\ntarget  {target}"));
+        }
+    }
+
+    /// What commands in another terminal must be told, because flags here are stronger than the config that they read.
+    fn flags_to_reach(&self, global: &Global) -> String {
+        let read = sources::read_sources(global, Flags::default()).ok();
+        let Some(found) = read.and_then(|sources| config::load_admin(&sources).ok()) else { return String::new() };
+        let mut flags = String::new();
+        if let Some(file) = &global.config {
+            flags.push_str(&format!(" --config {}", file.display()));
+        }
+        let at = reachable(self.admin.unwrap_or(self.public));
+        if reachable(found.address) != at {
+            flags.push_str(&format!(" --server http://{at}"));
+        }
+        let left = sources::token_path(&self.config.store, global.config.as_deref());
+        let looked_at = found.store.map(|store| sources::token_path(&store, global.config.as_deref()));
+        if self.config.admin_token.is_none() && looked_at.as_ref() != Some(&left) {
+            flags.push_str(&format!(" --token-file {}", left.display()));
+        }
+        flags
     }
 
     /// What may go wrong with this config.
@@ -194,21 +235,6 @@ impl Launch {
             "store": store_words(&config.store, &self.server.store().promise()),
             "new_admin_token_file": self.token_file.as_ref().map(|file| file.display().to_string()),
         })
-    }
-
-    fn row(&self, channel: &Channel, bot: Option<&str>) -> Vec<String> {
-        let target = match (&channel.target, bot) {
-            (Some(target), Some(bot)) if target == bot => "hapax plays the bot".to_owned(),
-            (Some(target), _) => hide_userinfo(target),
-            (None, _) if channel.targets.is_empty() => "none yet: events wait".to_owned(),
-            (None, _) => "others wait".to_owned(),
-        };
-        let target = match channel.targets.len() {
-            0 => target,
-            1 => format!("1 account has its own; {target}"),
-            many => format!("{many} accounts have their own; {target}"),
-        };
-        vec![channel.name.to_string(), channel.provider.provider().to_owned(), self.webhook(channel), target]
     }
 
     /// Where webhooks come in.
@@ -268,6 +294,21 @@ pub(super) async fn serve_until_told(launch: Launch, mut signals: StopSignals) -
     launch.run(stop).await
 }
 
+/// Where a channel's events go, in words. `bot` is the one that hapax plays.
+fn shown_target(channel: &Channel, bot: Option<&str>) -> String {
+    let target = match (&channel.target, bot) {
+        (Some(target), Some(bot)) if target == bot => "hapax plays the bot".to_owned(),
+        (Some(target), _) => hide_userinfo(target),
+        (None, _) if channel.targets.is_empty() => "none yet: events wait".to_owned(),
+        (None, _) => "others wait".to_owned(),
+    };
+    match channel.targets.len() {
+        0 => target,
+        1 => format!("1 account has its own; {target}"),
+        many => format!("{many} accounts have their own; {target}"),
+    }
+}
+
 /// What to send to see it work: a message that people know, to a channel that there is.
 fn first_try(channels: &[Channel]) -> Option<String> {
     let sample_of = |provider: &str| {
@@ -301,6 +342,16 @@ fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Store(error) => Failure::Unreachable(error.to_string()),
         StartError::Calls(error) => Failure::plain(error.to_string()),
+    }
+}
+
+/// A server that does not answer says little itself.
+fn not_opened(store: &StoreUrl, error: StartError) -> Failure {
+    match error {
+        StartError::Store(error @ StoreError::Failed { .. }) if !store.is_embedded() => Failure::Unreachable(format!(
+            "the store {store} cannot be used: {error}. Does its server run, and is it the one that `store` in the config means?"
+        )),
+        error => not_started(error),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `hapax listen`
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use clap::Args;
 use hapax_domain::address::hide_userinfo;
@@ -62,7 +61,7 @@ impl Listen {
         let (config, written) = prepare(global, flags)?;
         // What happens is shown line by line; only what has no line is logged.
         start_logs("error", false)?;
-        run(config, self.target, global.config.as_deref(), written.as_deref(), output).await
+        run(config, self.target, global, written.as_deref(), output).await
     }
 }
 
@@ -70,7 +69,7 @@ impl Listen {
 pub(super) async fn run(
     mut config: Config,
     target: Option<BotAddress>,
-    file: Option<&Path>,
+    global: &Global,
     written: Option<&str>,
     output: &Output,
 ) -> Result<(), Failure> {
@@ -85,9 +84,9 @@ pub(super) async fn run(
     }
     let (telemetry, happenings) = Telemetry::watched(LINES_WAITING);
     let hints = Hints::new(&config, target.is_some_and(|target| target.guessed));
-    let launch = Launch::open(config, telemetry, file).await?;
+    let launch = Launch::open(config, telemetry, global.config.as_deref()).await?;
     let signals = StopSignals::hear()?;
-    launch.banner(written, played.as_deref(), output);
+    launch.banner(written, played.as_deref(), global, output);
     if !output.json {
         output.line("");
     }

@@ -1,7 +1,5 @@
 //! `hapax serve`
 
-use std::path::Path;
-
 use clap::Args;
 use hapax_gateway::server::LoadSettings;
 use hapax_gateway::telemetry::Telemetry;
@@ -44,21 +42,21 @@ impl Serve {
         }
         start_logs(&config.log.filter, config.log.json)?;
         let load = reload::loader(global.clone(), flags, config.clone())?;
-        run(config, global.config.as_deref(), written.as_deref(), load, output).await
+        run(config, global, written.as_deref(), load, output).await
     }
 }
 
 /// Serves a checked config. `written` names the config file when it was made just now; `load` reads it anew.
 pub(super) async fn run(
     config: Config,
-    file: Option<&Path>,
+    global: &Global,
     written: Option<&str>,
     load: LoadSettings,
     output: &Output,
 ) -> Result<(), Failure> {
-    let launch = Launch::open(config, Telemetry::new(), file).await?.reloading_with(load);
+    let launch = Launch::open(config, Telemetry::new(), global.config.as_deref()).await?.reloading_with(load);
     let signals = StopSignals::hear()?;
     signals.reload_on_hangup(launch.reloads())?;
-    launch.banner(written, None, output);
+    launch.banner(written, None, global, output);
     serve_until_told(launch, signals).await
 }
