@@ -16,8 +16,6 @@ mod dependencies;
 mod providers;
 #[path = "tidy/scan.rs"]
 mod scan;
-#[path = "tidy/troubleshooting.rs"]
-mod troubleshooting;
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
