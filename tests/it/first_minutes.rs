@@ -30,7 +30,7 @@ async fn what_a_first_start_says_to_do_next_works() {
     let token = std::fs::read_to_string(token).expect("a token");
     assert!(!said.contains(token.trim()), "a pipe gets no token: {said}");
 
-    let next = said.lines().find_map(|line| line.strip_prefix("Next, in another terminal:  ")).expect("what to do next");
+    let next = said.lines().skip_while(|line| *line != "Next, in another terminal:").nth(1).expect("what to do next");
     let mut shell = Command::new("sh");
     shell.args(["-c", next]).current_dir(folder.path()).env_remove("HAPAX_ADMIN_TOKEN").stdin(Stdio::null());
     let done = in_time("its end", shell.output()).await.expect("it runs");

@@ -166,7 +166,10 @@ async fn token(api: &Api, caller: &Caller, key: &ClaimKey, given: Option<&str>) 
 }
 
 fn no_claim(key: &ClaimKey) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no claim `{}` in scope `{}`", key.key, key.scope))
+    Problem::new(
+        Code::NotFound,
+        format!("there is no claim `{}` in scope `{}`; GET /v1/claims lists what there is", key.key, key.scope),
+    )
 }
 
 impl Api {

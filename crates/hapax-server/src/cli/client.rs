@@ -213,7 +213,7 @@ pub(super) fn unreachable(base: &Url, why: &reqwest::Error) -> Failure {
 fn refused(status: StatusCode, problem: &Value) -> Failure {
     let detail = match text_of(problem, "detail") {
         detail if detail.is_empty() => format!("the server answered {status}"),
-        detail => detail,
+        detail => as_commands(detail),
     };
     match status {
         StatusCode::UNAUTHORIZED => Failure::plain(format!(
@@ -226,9 +226,31 @@ fn refused(status: StatusCode, problem: &Value) -> Failure {
     }
 }
 
+/// The server names what to ask next by its path; whoever types commands types one.
+fn as_commands(detail: String) -> String {
+    let commands = [
+        ("events", "events"),
+        ("threads", "threads"),
+        ("accounts", "accounts"),
+        ("claims", "claims"),
+        ("tokens", "token list"),
+        ("channels", "config show"),
+    ];
+    let named = |detail: String, (path, command)| detail.replace(&format!("GET /v1/{path} "), &format!("`hapax {command}` "));
+    commands.into_iter().fold(detail, named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_ask_next_is_a_command() {
+        let as_commands = |words: &str| as_commands(words.to_owned());
+        assert_eq!(as_commands("no such thread; GET /v1/threads lists them"), "no such thread; `hapax threads` lists them");
+        assert_eq!(as_commands("GET /v1/tokens lists them"), "`hapax token list` lists them");
+        assert_eq!(as_commands("GET /v1/events/evt_1/story tells"), "GET /v1/events/evt_1/story tells", "no list");
+    }
 
     #[test]
     fn any_text_is_one_part_of_a_path() {

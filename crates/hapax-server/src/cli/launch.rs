@@ -164,11 +164,9 @@ impl Launch {
         }
         if let Some(sample) = first_try(&config.channels) {
             output.line("");
-            output.line(format_args!(
-                "Next, in another terminal:  {} trigger {sample} --times 5{}",
-                as_called(),
-                self.flags_to_reach(global)
-            ));
+            let flags = self.flags_to_reach(global);
+            let space = if flags.is_empty() { "  " } else { "\n  " };
+            output.line(format_args!("Next, in another terminal:{space}{} trigger {sample} --times 5{flags}", as_called()));
         }
         output.line("Stop with Ctrl-C.");
     }
