@@ -48,6 +48,7 @@ troubles! {
     the_bot::redirects as redirects: "the bot redirects"
     the_bot::slow as slow: "the bot is slow"
     the_bot::always_fails as always_fails: "the bot fails every time"
+    the_bot::no_target_at_all as no_target_at_all: "no target at all"
     the_bot::no_target as no_target: "no target for an account"
     the_bot::behind_a_gateway as behind_a_gateway: "a gateway before the bot wants a key or a certificate"
     the_bot::down as target_down: "the channel's target is down"

@@ -70,6 +70,19 @@ pub(super) async fn always_fails() -> Heard {
     Some(vec![("parked", parked), ("log", log), ("story", story)])
 }
 
+/// What waited is delivered once there is one, and the config was read anew.
+pub(super) async fn no_target_at_all() -> Heard {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let stage = Stage::with("", "").await;
+    stage.take("wamid.1").await;
+    let (story, inbox) = (stage.run(&STORY).await.words, stage.run(&["inbox"]).await.words);
+    let check = stage.folder.run(&["check"]).await.words;
+    stage.folder.write(&config(stage.folder.path(), "", &target(&bot.url())));
+    assert_eq!(stage.run(&["reload"]).await.code, "0");
+    bot.called(1).await;
+    Some(vec![("story", story), ("inbox", inbox), ("hapax check", check)])
+}
+
 /// The channel knows a bot for another number only.
 pub(super) async fn no_target() -> Heard {
     let stage = Stage::with("", "[channel.shop.targets]\n999 = \"http://127.0.0.1:3000/webhook\"").await;

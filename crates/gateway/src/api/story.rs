@@ -15,6 +15,7 @@ use super::time::rfc3339;
 use super::{Api, Caller, Problem, down, reply_story, run_story};
 use crate::delivery::likely_cause;
 use crate::dropin::UNWANTED;
+use crate::settings::Mode;
 use crate::takeover::SEEN_TO_BY_A_PERSON;
 
 #[derive(Serialize, ToSchema)]
@@ -90,7 +91,11 @@ fn what_holds_it_up(api: &Api, detail: &EventDetail) -> Vec<Step> {
             true if settings.dropin.is_some() => {
                 ("for workers", "its channel has no `target`: a bot gets it by getUpdates or POST /v1/pull")
             }
-            true => ("for workers", "its channel has no `target`: a worker gets it by POST /v1/pull"),
+            true if settings.mode == Mode::Pull => ("for workers", "a worker gets it by POST /v1/pull"),
+            true => (
+                "for workers",
+                "its channel has no `target`: set it and run `hapax reload`, or have a worker get it by POST /v1/pull",
+            ),
             false => ("no target", "its account has no `target` in the config: it waits until there is one"),
         };
         return Vec::from_iter(waits.then(|| step(now_ms, name, words.to_owned())));

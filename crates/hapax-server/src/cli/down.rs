@@ -1,4 +1,6 @@
-//! Says which targets are down, wherever people look for messages that do not arrive.
+//! Says which targets are down, and which are missing, wherever people look for messages that do not arrive.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -7,10 +9,11 @@ use super::output::{printable, text_of};
 use super::table::{from_now, time_of};
 use super::{Failure, Output};
 
-/// Warns of the targets that are down: of one channel, or of all.
+/// Warns of the targets that are down, and of those that are missing: of one channel, or of all.
 pub(super) async fn warn(client: &Client, channel: Option<&str>, output: &Output) -> Result<(), Failure> {
     let answer = client.get("/v1/channels", &[]).await?;
     let now_ms = jiff::Timestamp::now().as_millisecond();
+    let mut without = BTreeSet::new();
     for row in answer["channels"].as_array().into_iter().flatten() {
         let name = text_of(row, "name");
         if channel.is_some_and(|wanted| wanted != name) {
@@ -18,6 +21,21 @@ pub(super) async fn warn(client: &Client, channel: Option<&str>, output: &Output
         }
         for down in row["down"].as_array().into_iter().flatten() {
             output.warn(words(&name, down, now_ms));
+        }
+        if row["target"].is_null() && row["targets"].is_null() {
+            without.insert(name);
+        }
+    }
+    if without.is_empty() {
+        return Ok(());
+    }
+    let stats = client.get("/v1/stats", &[]).await?;
+    for row in stats["channels"].as_array().into_iter().flatten() {
+        let (name, count) = (text_of(row, "channel"), |key: &str| row[key].as_u64().unwrap_or_default());
+        if count("waiting") > 0 && count("leased") == 0 && without.contains(&name) {
+            output.warn(format_args!(
+                "channel {name} has no `target`: what came in waits until a worker pulls it; or set one, then `hapax reload`"
+            ));
         }
     }
     Ok(())
