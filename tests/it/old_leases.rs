@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use hapax_domain::Status;
 use hapax_testkit::fake_bot::FakeBot;
-use hapax_testkit::fake_provider::Play;
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::store_fixture::START_MS;
-use tokio::sync::Notify;
 
 use crate::faulty::{Faulty, Moment};
 use crate::phones::{ACCOUNT, Phones, has_status, message, sending, submit};
-use crate::rig::{Opened, Rig, channel, in_time, text};
+use crate::rig::{Opened, Rig, channel, text};
 
 on_every_store! {
     a_lease_that_ran_out_before_the_call_calls_nobody
@@ -61,34 +58,4 @@ async fn a_lease_that_ran_out_between_begin_and_the_first_byte_sends_nothing(ope
     let tries = message(&rig.store, id).await.tries;
     assert_eq!(tries.iter().map(|row| row.outcome.as_str()).collect::<Vec<_>>(), ["retry", "sent"], "{tries:?}");
     assert!(tries[0].detail.contains("lease"), "{tries:?}");
-}
-
-/// It stands still while the provider works, its message is taken over and found to be in doubt, and then it hears the answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_heard_after_the_lease_ends_the_doubt() {
-    for open in [Opened::memory_at, Opened::sqlite_at] {
-        let clock = HandClock::at(START_MS);
-        let (answers, waits) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (gate, asked) = (Arc::clone(&answers), Arc::clone(&waits));
-        let phones = Phones::start_slow(move |_| {
-            let (gate, asked) = (Arc::clone(&gate), Arc::clone(&asked));
-            Box::pin(async move {
-                asked.notify_one();
-                gate.notified().await;
-                Play::Act
-            })
-        })
-        .await;
-        let rig = Rig::start(open(Arc::new(clock.clone())), vec![sending("shop", None, &phones)]).await;
-        let id = submit(&rig.store, ACCOUNT, "5511900001", "hello").await;
-        in_time("the call", waits.notified()).await;
-        clock.advance(PAUSE_MS);
-        has_status(&rig.store, id, Status::Unknown).await;
-        answers.notify_one();
-        has_status(&rig.store, id, Status::Sent).await;
-        let told = message(&rig.store, id).await;
-        assert_eq!((told.past.doubt, told.outbox, told.why), (None, None, None));
-        assert_eq!((phones.reached().len(), phones.provider.calls().len()), (1, 1));
-        rig.stop().await;
-    }
 }

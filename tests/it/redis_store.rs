@@ -11,7 +11,7 @@ use hapax_store::{
 };
 use hapax_store_redis::{RedisStore, open};
 use hapax_testkit::hand_clock::HandClock;
-use hapax_testkit::server_fixtures::compare_with_model;
+use hapax_testkit::server_fixtures::{ServerFixture, compare_with_model};
 use hapax_testkit::servers::{Engine, Private};
 use hapax_testkit::store_compare::sequences;
 use hapax_testkit::store_fixture::{START_MS, WINDOW_MS, accept, accept_one, ask, lease, message, webhook};
@@ -29,6 +29,13 @@ mod suite {
 
 const SEQUENCES: u64 = 200;
 pub(crate) const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fences_of_a_key_only_rise() {
+    if let Some(fixture) = ServerFixture::on(Engine::Redis, open).await {
+        hapax_testkit::store_suite::claiming::the_fences_of_a_key_only_rise(&fixture).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_answers_like_the_model() {

@@ -111,7 +111,6 @@ macro_rules! store_suite {
         $crate::store_suite!(@claiming $fixture;
             a_claim_has_one_holder_and_one_completion
             many_claim_a_key_and_one_gets_it
-            the_fences_of_a_key_only_rise
             a_dead_holder_is_followed_by_one_other
             a_late_completion_counts_until_another_has_begun
             a_claim_that_is_held_waits_for_a_person

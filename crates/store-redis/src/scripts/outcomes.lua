@@ -1,5 +1,5 @@
 -- What an outcome does to a message, as `Outgoing::settle` of `domain` says it.
-local function settle(state, kind, detail, wait, charged)
+local function settle(seq, state, kind, detail, wait, charged)
   local past = state.past
   if kind == 'S' then
     call_message(seq, state, detail)

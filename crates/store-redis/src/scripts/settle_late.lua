@@ -16,7 +16,7 @@ return once(function()
   else
     place.unknown = false
     if state.past.doubt == attempt then state.past.doubt = nil end
-    settle(state, kind, detail, wait, charged)
+    settle(seq, state, kind, detail, wait, charged)
   end
   keep(seq, state)
   announce()

@@ -41,7 +41,7 @@ return once(function()
   local state = outgoing(seq)
   local kind, detail, wait, charged = take_outcome(state.past)
   if LOGGED[kind] then log_try(lease, LOGGED[kind], detail) end
-  settle(state, kind, detail, wait, charged)
+  settle(seq, state, kind, detail, wait, charged)
   keep(seq, state)
   enter_outbox_line(lane)
   announce()
