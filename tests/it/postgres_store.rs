@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
-use hapax_domain::{Direction, Event, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
+use hapax_domain::{Direction, EventId, Kind, Priority, Status, Steps, ThreadId, ids};
 use hapax_store::prelude::*;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, Carried, EventRec, Held, ItemPlace, ItemRec, KeyRec, LaneRec, MessageRec, NameRec, OutRec,
@@ -16,11 +15,9 @@ use hapax_store_postgres as postgres;
 use hapax_testkit::server_fixtures::{ServerFixture, compare_with_model};
 use hapax_testkit::servers::Engine;
 use hapax_testkit::store_compare::sequences;
-use hapax_testkit::store_fixture::{StoreFixture, accept, accept_one, message, webhook};
+use hapax_testkit::store_fixture::StoreFixture;
 use hapax_testkit::store_suite::sending::{ask_out, outgoing};
 use tokio_postgres::NoTls;
-
-use crate::rig::eventually;
 
 hapax_testkit::store_suite!(ServerFixture::on(Engine::Postgres, postgres::open).await);
 
@@ -56,35 +53,6 @@ async fn an_account_with_a_long_name_sends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_answers_like_the_model() {
     compare_with_model(Engine::Postgres, postgres::open, sequences(150)).await;
-}
-
-/// Two instances, and webhooks that name each person by one of two names only, crosswise: each locks what the other goes on to.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn webhooks_under_one_of_two_names_do_not_deadlock() {
-    let Some(server) = Engine::Postgres.shared().await else { return };
-    let url = server.fresh().await;
-    let open = async || postgres::open(&url, None).await.expect("it opens");
-    let stores = [open().await, open().await];
-    let (phone, lid) = (|n: usize| format!("phone{}", n % 20), |n: usize| format!("lid{}", n % 20));
-    for n in 0..20 {
-        let taught = Event { aliases: vec![lid(n)], ..message(&format!("t{n}"), &phone(n)) };
-        accept_one(&stores[0], taught).await;
-        for (of, store) in stores.iter().enumerate() {
-            accept_one(store, message(&format!("t{n}/{of}"), &lid(n))).await;
-        }
-    }
-    let crosswise = (0..600).map(|n| {
-        let events = vec![message(&format!("a{n}"), &lid(n)), message(&format!("b{n}"), &phone(n * 7 + 1))];
-        accept(&stores[n % 2], webhook(events))
-    });
-    join_all(crosswise).await;
-    drop(stores);
-    // What a connection has counted is told when it ends.
-    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    eventually("all connections are gone", async || count(&url, others).await == 0).await;
-    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
-    assert_eq!(count(&url, deadlocks).await, 0);
-    server.remove(&url).await;
 }
 
 /// Texts with everything that a column might stumble over.

@@ -8,7 +8,6 @@ use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Coalesce, Direction, EventId, ThreadId, fingerprint, ids};
 
 use super::engine::{First, FirstKey, Pool, Tx, TxError, Wanted};
-use super::leads::Leads;
 use super::records::{
     Carried, EventRec, Hash, ItemPlace, ItemRec, KeyRec, Queue, inbox_lane, outbox_lane, own_lane, thread_hash,
 };
@@ -23,7 +22,6 @@ pub(super) struct AcceptAll {
     /// Keys of copies that came under another name of their message: such a copy may hold no key of its own. Found out while the step runs,
     /// which is then run again.
     other_names: Mutex<HashSet<Hash>>,
-    leads: Arc<Leads>,
 }
 
 #[async_trait]
@@ -50,13 +48,6 @@ impl Step for AcceptAll {
             }
             first.names.extend(names_in(&new.event));
             first.threads.extend(names_in(&new.event).next());
-            for (account, name) in names_in(&new.event) {
-                let Some(peer) = self.leads.of(&account, &name) else { continue };
-                first.names.push((account.clone(), peer.clone()));
-                if waits_in(new).is_some() {
-                    first.lanes.push(inbox_lane(&arrival.channel, Some(&ThreadId { account, peer }), 0));
-                }
-            }
         }
         first
     }
@@ -93,9 +84,8 @@ impl Step for AcceptAll {
 }
 
 impl AcceptAll {
-    pub(super) fn new(calls: Vec<(Arc<Arrival>, Arc<Leads>)>) -> Self {
-        let leads = calls.first().map(|(_, leads)| Arc::clone(leads)).unwrap_or_default();
-        Self { arrivals: calls.into_iter().map(|(arrival, _)| arrival).collect(), other_names: Mutex::default(), leads }
+    pub(super) fn new(arrivals: Vec<Arc<Arrival>>) -> Self {
+        Self { arrivals, other_names: Mutex::default() }
     }
 
     fn other_names(&self) -> MutexGuard<'_, HashSet<Hash>> {
@@ -230,9 +220,6 @@ impl AcceptAll {
                 break;
             }
         }
-        let names =
-            fresh().flat_map(|(_, _, new)| spelt_names(&new.event).map(|name| (new.event.account.as_str(), name.as_str())));
-        self.leads.note(names.filter_map(|(account, name)| Some((account, name, work.root(account, name)?))));
         work.load_groups(tx).await?;
         if self.arrivals.iter().any(|arrival| arrival.coalesce.is_some()) {
             let items = work.lanes.values().filter_map(|row| row.turn).collect();

@@ -13,7 +13,6 @@ mod work;
 
 mod alone;
 mod lanes;
-mod leads;
 mod names;
 mod threads;
 

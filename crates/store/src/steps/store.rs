@@ -13,7 +13,6 @@ use super::admin::{ChangeMessage, MarkRead, RedriveParked, Replay};
 use super::claims::{Asks, ClaimAll, ClaimRoom};
 use super::engine::{Engine, Pool};
 use super::forget::forget;
-use super::leads::Leads;
 use super::lease::{Extend, LeaseInbox};
 use super::outbox::{BeginAll, LeaseOutbox, SendEnded, SettleOutbox};
 use super::purge::{Cursors, purge};
@@ -32,8 +31,7 @@ use crate::{
 /// A store on a server. Any number of instances may share its data.
 pub struct ServerStore<E: Engine> {
     pub(super) engine: Arc<E>,
-    accepts: Batcher<(Arc<Arrival>, Arc<Leads>), Vec<Accepted>>,
-    leads: Arc<Leads>,
+    accepts: Batcher<Arc<Arrival>, Vec<Accepted>>,
     settles: Batcher<Ended, Settled>,
     submits: Batcher<Asked, Result<Submitted, StoreError>>,
     begins: Batcher<(LaneRef, Fence), Settled>,
@@ -51,7 +49,6 @@ impl<E: Engine> ServerStore<E> {
         let (ingest, workers) = (engine.in_flight(Pool::Ingest), engine.in_flight(Pool::Workers));
         Self {
             accepts: Batcher::start::<E, Accepts>(&engine, ingest),
-            leads: Arc::default(),
             settles: Batcher::start::<E, Settles>(&engine, workers),
             submits: Batcher::start::<E, Submits>(&engine, ingest),
             begins: Batcher::start::<E, Begins>(&engine, workers),
@@ -95,7 +92,7 @@ macro_rules! batch {
     };
 }
 
-batch!(Accepts, (Arc<Arrival>, Arc<Leads>) => Vec<Accepted>, AcceptAll::new, |_| None);
+batch!(Accepts, Arc<Arrival> => Vec<Accepted>, AcceptAll::new, |_| None);
 batch!(Settles, Ended => Settled, SettleInbox, |(lane, ..)| Some(lane.0));
 batch!(Submits, Asked => Result<Submitted, StoreError>, SubmitAll, |_| None);
 batch!(AskedClaims, (Asks, Arc<ClaimRoom>) => Vec<ClaimAnswer>, ClaimAll, |_| None);
@@ -106,7 +103,7 @@ batch!(Sends, SendEnded => Settled, SettleOutbox, |(lane, _, _)| Some(lane.0));
 impl<E: Engine> Inbox for ServerStore<E> {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let weight = arrival.events.len() + arrival.body.len() / BODY_BYTES;
-        let accepted = self.accepts.call((arrival, Arc::clone(&self.leads)), weight).await?;
+        let accepted = self.accepts.call(arrival, weight).await?;
         if accepted.iter().any(|one| one.is_new()) {
             self.engine.wake();
         }
