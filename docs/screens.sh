@@ -15,30 +15,61 @@ export PATH="$work/bin:$PATH"
 tmux new-session -d -s "$session-server" -x 80 -y 60 "cd $work; PATH=$PATH hapax listen 3999"
 for _ in $(seq 100); do tmux capture-pane -p -t "$session-server" | grep -q 'Ctrl-C' && break; sleep 0.1; done
 
-screen() { # columns, command
-    tmux new-session -d -s "$session" -x "$1" -y 200 "cd $work; PATH=$PATH bash --norc --noprofile -c '$2; echo; echo over-and-out; sleep 60'"
-    for _ in $(seq 200); do tmux capture-pane -p -t "$session" | grep -q '^over-and-out' && break; sleep 0.1; done
+# What a pane shows, without the empty lines at its end and without the code that signs in.
+pane() {
+    tmux capture-pane -p -t "$1" | sed '/^over-and-out/,$d' | sed -E -e 's/code=[0-9a-f]+/code=…/' -e '/^[0-9a-f]{20,}$/d' |
+        sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+}
+
+show() { # pane, command
     echo
     echo '```'
     echo "$ $2"
-    tmux capture-pane -p -t "$session" | sed '/^over-and-out/,$d' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+    pane "$1"
     echo '```'
+}
+
+screen() { # columns, command
+    tmux new-session -d -s "$session" -x "$1" -y 200 "cd $work; PATH=$PATH bash --norc --noprofile -c '$2; echo; echo over-and-out; sleep 60'"
+    for _ in $(seq 200); do tmux capture-pane -p -t "$session" | grep -q '^over-and-out' && break; sleep 0.1; done
+    show "$session" "$2"
     tmux kill-session -t "$session"
 }
+
+live() { # columns, command that goes on until it is told to stop
+    tmux new-session -d -s "$session" -x "$1" -y 30 "cd $work; PATH=$PATH $2"
+    sleep 2.5
+    show "$session" "$2"
+    tmux kill-session -t "$session"
+}
+
+# What only looks; `THREAD` is somebody's.
+looks=(events 'events --limit 1' 'events state:parked' inbox parked 'story latest' 'show latest' threads 'messages THREAD' outbox
+    accounts claims audit stats 'token list' ready check 'doctor --offline' 'show evt_1' 'messages 1__2' 'events colour:red')
+# What does something, once.
+acts=('send --to 5511988887777 --text hello' 'replay latest' 'redrive --channel stripe' 'once nightly -- echo done'
+    'threads pause THREAD' 'threads resume THREAD' 'accounts resume whatsapp 700001' 'token create viewer --scope read --out viewer.token'
+    'token revoke nobody' 'import-seen --channel telegram ids' purge reload 'backup copy.db' 'restore copy.db < /dev/null'
+    'export all.ndjson' 'forget --contact 5511988887777' 'config init' 'demo --seconds 3')
+hapax_of() { echo "hapax ${1/THREAD/700001__5511988887777}"; }
+printf '4711\n4712\n' > "$work/ids"
 
 {
     echo '# What it looks like'
     echo
-    echo 'Made by `docs/screens.sh`: commands on a terminal of 80 columns, and some again on one of 120. The bot is down.'
+    echo 'Made by `docs/screens.sh`: commands on a terminal of 80 columns, and those that only look again on one of 120. The bot'
+    echo 'is down; errors are shown too.'
     echo
     echo '## 80 columns'
     screen 80 'hapax trigger whatsapp.text --times 3'
     screen 80 'hapax trigger stripe.invoice_paid'
-    for command in events inbox parked 'story latest' 'show latest' threads outbox accounts stats 'token list' check 'doctor --offline'; do
-        screen 80 "hapax $command"
-    done
+    show "$session-server" 'hapax listen 3999'
+    for command in "${acts[@]:3:1}" "${looks[@]}"; do screen 80 "$(hapax_of "$command")"; done
+    live 80 'hapax top'
+    for command in "${acts[@]:0:3}" "${acts[@]:4}"; do screen 80 "$(hapax_of "$command")"; done
     echo
     echo '## 120 columns'
-    for command in events inbox 'story latest' threads; do screen 120 "hapax $command"; done
+    for command in "${looks[@]}"; do screen 120 "$(hapax_of "$command")"; done
+    live 120 'hapax top'
 } > "$here/screens.md.new"
 mv "$here/screens.md.new" "$here/screens.md"
