@@ -282,7 +282,6 @@ impl Writer {
         };
         let members = (item.events.len() > 1).then(|| members_blob(&item.events));
         if item.place == ItemPlace::InLane {
-            self.note_nameless(channel, item.number as i64, &line)?;
             let mut insert =
                 self.db.prepare_cached("INSERT INTO inbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, NULL)")?;
             insert.execute(params![
@@ -467,6 +466,7 @@ impl Writer {
         self.count.write_now = true;
         self.join_moved_lanes()?;
         known_names::complete(&self.db)?;
+        self.note_all_nameless()?;
         self.threads = Threads::new();
         self.lanes.forget_all();
         self.outgoing.forget_all();

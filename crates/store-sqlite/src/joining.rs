@@ -10,6 +10,10 @@ use super::names::{Person, straighten};
 use super::threads::Threads;
 use super::writer::Writer;
 
+/// The lowest number of what waits or is at work in a channel, in or out, or else the second argument.
+const OLDEST_IN_LINE: &str = "SELECT min(ifnull((SELECT min(item) FROM inbox WHERE channel = ?1), ?2),
+    ifnull((SELECT min(number) FROM outbox WHERE channel = ?1), ?2))";
+
 /// Set once nothing waits any more as older versions put it in line, which was by the peer as the provider spelt it.
 const LANES_JOINED: &str = "lanes_joined";
 
@@ -92,12 +96,11 @@ impl Writer {
         Ok(())
     }
 
-    /// False when nothing in line is in a lane that is called by a name which leads nowhere.
+    /// False when nothing in line, in or out, is in a lane that is called by a name which leads nowhere.
     fn may_be_nameless(&self, channel: i64) -> rusqlite::Result<bool> {
         let Some(to) = self.nameless.get(&channel).filter(|to| **to > 0) else { return Ok(false) };
-        let oldest = "SELECT min(item) FROM inbox WHERE channel = ?1";
-        let oldest: Option<i64> = self.db.prepare_cached(oldest)?.query_row([channel], |row| row.get(0))?;
-        Ok(oldest.is_some_and(|oldest| oldest <= *to))
+        let oldest: i64 = self.db.prepare_cached(OLDEST_IN_LINE)?.query_row([channel, i64::MAX], |row| row.get(0))?;
+        Ok(oldest <= *to)
     }
 
     /// The line that an item comes into which is to wait in this one.
@@ -171,10 +174,7 @@ impl Writer {
 
     /// Forgets joins of lanes when nothing is left of what was in line before them; at most so many of each channel.
     pub(super) fn purge_joins(&self, max: usize) -> rusqlite::Result<()> {
-        let mut oldest = self.db.prepare_cached(
-            "SELECT min(ifnull((SELECT min(item) FROM inbox WHERE channel = ?1), ?2),
-                        ifnull((SELECT min(number) FROM outbox WHERE channel = ?1), ?2))",
-        )?;
+        let mut oldest = self.db.prepare_cached(OLDEST_IN_LINE)?;
         let mut delete = self.db.prepare_cached(
             "DELETE FROM joined_lanes WHERE (lane, to_number) IN
                  (SELECT lane, to_number FROM joined_lanes WHERE channel = ?1 AND to_number < ?2 LIMIT ?3)",

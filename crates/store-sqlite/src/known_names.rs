@@ -26,6 +26,8 @@ pub(super) struct KnownNames {
     young_count: usize,
     /// Hashes of names that were written in this round.
     written: Vec<u8>,
+    /// Names that were forgotten since the last round.
+    forgotten: usize,
 }
 
 impl KnownNames {
@@ -73,8 +75,29 @@ impl KnownNames {
         self.written.extend_from_slice(hash);
     }
 
+    /// Takes note of a name that leads nowhere any more: filters cannot forget.
+    pub(super) fn note_forgotten(&mut self) {
+        self.forgotten += 1;
+    }
+
+    /// When half of what the filters hold is gone, they are made anew when the file is opened next.
+    fn count_forgotten(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        if forgotten == 0 {
+            return Ok(());
+        }
+        let add =
+            "INSERT INTO meta VALUES ('names_forgotten', ?1) ON CONFLICT (name) DO UPDATE SET value = value + ?1 RETURNING value";
+        let all: usize = db.prepare_cached(add)?.query_row([forgotten], |row| row.get(0))?;
+        if all > self.room() / 2 {
+            doubt(db)?;
+        }
+        Ok(())
+    }
+
     /// Writes down what was written in the round that ends.
     pub(super) fn end_round(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        self.count_forgotten(db)?;
         if self.written.is_empty() {
             return Ok(());
         }
@@ -119,7 +142,7 @@ pub(super) fn complete(db: &Connection) -> rusqlite::Result<()> {
     while let Some(row) = rows.next()? {
         known.insert(&name_hash(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?));
     }
-    db.execute_batch("DELETE FROM name_filters; DELETE FROM young_names")?;
+    db.execute_batch("DELETE FROM name_filters; DELETE FROM young_names; DELETE FROM meta WHERE name = 'names_forgotten'")?;
     if let Some(filter) = known.young {
         let room = count.max(FIRST);
         db.execute("INSERT INTO name_filters (filter, room) VALUES (?1, ?2)", params![filter.to_bytes(), room])?;

@@ -98,8 +98,7 @@ impl Learned {
         if self.lessons.is_empty() {
             return Ok(());
         }
-        let append =
-            "INSERT INTO learned VALUES (?1, ?2) ON CONFLICT (number) DO UPDATE SET lessons = lessons || excluded.lessons";
+        let append = "INSERT INTO learned VALUES (?1, ?2) ON CONFLICT (number) DO UPDATE SET lessons = CAST(lessons || excluded.lessons AS BLOB)";
         db.prepare_cached(append)?.execute(params![last_number as i64, self.lessons])?;
         self.lessons.clear();
         Ok(())

@@ -128,14 +128,7 @@ impl SqliteStore {
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let now_ms = clock.now_ms();
-            follow_clock(&db, now_ms)?;
-            backup::begin_anew(&db, now_ms)?;
-            known_names::complete(&db)?;
-            let mut keys = keys::KeySet::load(&db, options.period, now_ms)?;
-            // Keys of before a clock that was set ahead do not share a period with what comes now.
-            if keys.wants_closing(now_ms) {
-                keys.close(&db, now_ms)?;
-            }
+            let keys = begin(&db, options.period, now_ms)?;
             let (last_number, last_fence) = high_marks(&db)?;
             let claims = claims::ClaimIndex::load(&db, Arc::clone(&claims_max))?;
             let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
@@ -277,18 +270,35 @@ impl Drop for Engine {
     }
 }
 
+/// Brings the file to where this process can go on from; gives its keys.
+fn begin(db: &Connection, period: PeriodSize, now_ms: i64) -> rusqlite::Result<keys::KeySet> {
+    follow_clock(db, now_ms)?;
+    backup::begin_anew(db, now_ms)?;
+    known_names::complete(db)?;
+    let mut keys = keys::KeySet::load(db, period, now_ms)?;
+    // Keys of before a clock that was set ahead do not share a period with what comes now.
+    if keys.wants_closing(now_ms) {
+        keys.close(db, now_ms)?;
+    }
+    Ok(keys)
+}
+
 /// The highest number and fence that may ever have been handed out.
 fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
     let number: i64 = db.query_row(
         "SELECT max((SELECT value FROM meta WHERE name = 'last_number'), ifnull((SELECT max(number) FROM events), 0),
              ifnull((SELECT max(last) FROM (SELECT (SELECT max(item) FROM inbox i WHERE i.channel = c.id) AS last FROM channels c)), 0), ifnull((SELECT max(item) FROM parked), 0),
              ifnull((SELECT max(first) FROM attempts), 0), ifnull((SELECT max(number) FROM messages), 0),
-             ifnull((SELECT max(thread) FROM threads), 0), ifnull((SELECT max(number) FROM learned), 0))",
+             ifnull((SELECT max(thread) FROM threads), 0))",
         [],
         |row| row.get(0),
     )?;
+    // A file that is to be replaced may be of an older version.
+    let is_there = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'learned'")?.exists([])?;
+    let learned = "SELECT ifnull(max(number), 0) FROM learned";
+    let learned: i64 = if is_there { db.query_row(learned, [], |row| row.get(0))? } else { 0 };
     let fence: i64 = db.query_row("SELECT value FROM meta WHERE name = 'last_fence'", [], |row| row.get(0))?;
-    Ok((number as u64, fence as u64))
+    Ok((number.max(learned) as u64, fence as u64))
 }
 
 #[async_trait]

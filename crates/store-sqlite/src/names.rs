@@ -207,6 +207,7 @@ impl Threads {
             let hash = name_hash(&account, &name);
             self.names.remove(&hash);
             self.learned.forget(&hash);
+            self.known.note_forgotten();
             db.prepare_cached("DELETE FROM names WHERE account = ?1 AND name = ?2")?.execute([&account, &name])?;
         }
         db.prepare_cached(FORGET_NAMES_OF)?.execute([thread])?;

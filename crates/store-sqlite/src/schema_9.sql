@@ -20,7 +20,8 @@ INSERT INTO thread_names SELECT thread, name FROM names ORDER BY thread, name;
 DROP INDEX names_of_thread;
 -- Items up to this number may wait under names that lead nowhere; those of an older version may all.
 ALTER TABLE channels ADD COLUMN nameless_to INTEGER NOT NULL DEFAULT 0;
-UPDATE channels SET nameless_to = ifnull((SELECT max(item) FROM inbox i WHERE i.channel = channels.id), 0);
+UPDATE channels SET nameless_to = max(ifnull((SELECT max(item) FROM inbox i WHERE i.channel = channels.id), 0),
+    ifnull((SELECT max(number) FROM outbox o WHERE o.channel = channels.id), 0));
 -- What says of most names that they lead nowhere (`known_names.rs`).
 CREATE TABLE name_filters (
     filter_number INTEGER PRIMARY KEY,

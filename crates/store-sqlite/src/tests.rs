@@ -178,6 +178,47 @@ async fn what_was_learned_outlives_a_crash() {
     assert_eq!(count("SELECT count(*) FROM learned").await.expect("read"), 0);
 }
 
+/// A purge hands out no numbers: what two of them note has the same one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_that_are_purged_in_two_steps_leave_a_store_that_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = HandClock::at(START_MS);
+    let options = Options { disk_floor_bytes: 0, ..Options::default() };
+    let open = || SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens");
+    let store = open();
+    for peer in ["ana", "bob", "cid"] {
+        let kept = hapax_testkit::store_fixture::webhook_then(vec![(message(peer, peer), hapax_store::Disposition::Keep)]);
+        store.accept(kept.into()).await.expect("taken");
+    }
+    clock.advance(10_000);
+    while store.purge(&[("shop".to_owned(), 1_000)], 1).await.expect("purged").more {}
+    drop(store);
+    let store = open();
+    accept_one(&store, message("m4", "ana")).await;
+    let threads = store.threads(hapax_store::ThreadQuery { limit: 10, ..Default::default() }).await.expect("threads");
+    assert_eq!(threads.rows.len(), 1);
+}
+
+/// What waits to be sent outlives the names that led to its lane.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_to_be_sent_under_a_forgotten_name_is_joined() {
+    use hapax_testkit::store_suite::sending::{ask_out, outgoing};
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = HandClock::at(START_MS);
+    let options = Options { disk_floor_bytes: 0, ..Options::default() };
+    let store = SqliteStore::open(&folder.path().join("s.db"), Arc::new(clock.clone()), &options).expect("it opens");
+    let also = |id: &str, peer: &str| Event { aliases: vec!["x".to_owned()], ..message(id, peer) };
+    store.submit(outgoing("r1", "x")).await.expect("queued");
+    let kept = hapax_testkit::store_fixture::webhook_then(vec![(also("m1", "phone"), hapax_store::Disposition::Keep)]);
+    store.accept(kept.into()).await.expect("taken");
+    clock.advance(10_000);
+    while store.purge(&[("shop".to_owned(), 1_000)], 10).await.expect("purged").more {}
+    accept_one(&store, also("m2", "user")).await;
+    store.submit(outgoing("r2", "user")).await.expect("queued");
+    let leased = store.lease_outbox(ask_out(10)).await.expect("leased");
+    assert_eq!(leased.iter().map(|lease| &*lease.request_id).collect::<Vec<_>>(), ["r1"], "one at a time");
+}
+
 /// A reaction of somebody nobody knows waits under that name, and goes with the person once the name is known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_under_an_unknown_name_is_joined() {

@@ -329,7 +329,7 @@ impl Threads {
         let mut rows = match (all, many) {
             (true, _) => usize::MAX,
             (false, true) if 2 * self.left < STEP_ROWS && now_ms - self.stepped_ms < STEP_PAUSE_MS => return Ok(()),
-            (false, true) => 2 * self.left,
+            (false, true) => STEP_ROWS.max(2 * self.left),
             (false, false) => STEP_ROWS,
         };
         (self.left, self.stepped_ms) = (0, now_ms);
