@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{EventId, ThreadId};
 use hapax_providers::event_type;
-use hapax_store::{AttemptRow, EventDetail, EventQuery, EventRow};
+use hapax_store::{AttemptRow, EntryId, EventDetail, EventQuery, EventRow, ThreadMessage};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -228,21 +228,21 @@ pub(crate) async fn replay(
     }
 }
 
-/// The events of the same thread around this one: the one before it, and the one after it where that is among the newest.
+/// The events of the same thread around this one: the one before it, and the one after it where that is among the newest. A thread is read
+/// backwards along its entries, so neither asks for more, however many events there are.
 pub(crate) async fn neighbours(api: &Api, detail: &Event) -> Result<(Option<String>, Option<String>), Problem> {
     let Some(thread) = detail.thread.as_deref() else { return Ok((None, None)) };
     let (id, thread): (EventId, ThreadId) = (detail.id.parse()?, read_thread(thread)?);
-    let query = EventQuery {
-        channel: Some(detail.channel.clone()),
-        thread: Some(thread),
-        limit: NEIGHBOURS_AMONG,
-        ..EventQuery::default()
+    let entry = EntryId::Event(id);
+    let of_channel = |row: &ThreadMessage| match row.id {
+        EntryId::Event(id) if row.channel == detail.channel => Some(id.to_string()),
+        EntryId::Event(_) | EntryId::Message(_) => None,
     };
-    let newest = api.store.events(query.clone()).await?.rows;
-    let after = newest.iter().take_while(|row| row.id > id).last();
-    let after = after.filter(|_| newest.last().is_some_and(|last| last.id <= id)).map(|row| row.id.to_string());
-    let before = api.store.events(EventQuery { before: Some(id), limit: 1, ..query }).await?.rows;
-    Ok((before.first().map(|row| row.id.to_string()), after))
+    let newest = api.store.thread_messages(&thread, None, NEIGHBOURS_AMONG).await?.rows;
+    let at = newest.iter().position(|row| row.id == entry);
+    let after = at.and_then(|at| newest[..at].iter().rev().find_map(of_channel));
+    let older = api.store.thread_messages(&thread, Some(entry), NEIGHBOURS_AMONG).await?.rows;
+    Ok((older.iter().find_map(of_channel), after))
 }
 
 /// An event of a channel that the caller does not see is not there.
