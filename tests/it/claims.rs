@@ -220,9 +220,10 @@ async fn a_reader_that_stalls_does_not_stop_the_heartbeat() {
     let folder = crate::quick_folder();
     let begun = folder.path().join("begun");
     let script = format!("touch {}; yes | head -c 3000000", begun.display());
-    let running = once(&rig, &["job", "--lease", "1s", "--", "sh", "-c", &script]).spawn().expect("it starts");
+    // A lease that a busy machine does not miss by itself.
+    let running = once(&rig, &["job", "--lease", "4s", "--", "sh", "-c", &script]).spawn().expect("it starts");
     eventually("the command runs", async || begun.exists()).await;
-    let other = once(&rig, &["job", "--wait", "4s", "--", "true"]).output().await.expect("it ends");
+    let other = once(&rig, &["job", "--wait", "9s", "--", "true"]).output().await.expect("it ends");
     assert_eq!(other.status.code(), Some(75), "{}", String::from_utf8_lossy(&other.stderr));
     let ended = running.wait_with_output().await.expect("it ends");
     assert_eq!((ended.status.code(), ended.stdout.len()), (Some(0), 3_000_000));
