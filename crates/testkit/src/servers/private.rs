@@ -127,11 +127,13 @@ impl Private {
     }
 
     fn signal_all(&self, signal: Signal) {
-        self.signal(signal);
+        // It stands still meanwhile: it makes no more of them, and once it is gone nobody can tell whose they were.
+        self.signal(Signal::STOP);
         // They come and go; one that has gone needs no signal.
         for child in self.id().map(children_of).unwrap_or_default() {
             let _ = kill_process(child, signal);
         }
+        self.signal(signal);
     }
 }
 
