@@ -7,7 +7,7 @@ use hapax_testkit::fake_bot::FakeBot;
 use serde_json::Value;
 
 use crate::program::{ADMIN_TOKEN, Poster, disk_folder, program};
-use crate::rig::{eventually, text};
+use crate::rig::{change, eventually, message, text, webhook};
 
 async fn forget(folder: &Path, address: std::net::SocketAddr, contact: &str) -> (Option<i32>, Value, String) {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hapax"));
@@ -57,4 +57,36 @@ async fn what_still_waits_keeps_its_words_and_is_told() {
     let shown = Poster::new().get(address, "/v1/threads/700001__5511900001/messages").await.expect("an answer");
     assert!(shown.contains("this is wamid.1"), "{shown}");
     assert!(process.stop().await.expect("it stops").success());
+}
+
+/// A thread that stood apart before its names were joined is this contact's too, whichever of the names one asks by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_words_under_names_that_were_joined_later_go_too() {
+    let bot = FakeBot::willing().await.expect("a bot");
+    for contact in ["5511900001", "BR.900001"] {
+        let folder = disk_folder();
+        let (process, address) = program(folder.path(), Some(&bot.url()), "").serve().await.expect("it starts");
+        let poster = Poster::new();
+        let by = |id: &str, phone: bool, user_id: bool| {
+            let mut message = message(id, "5511900001");
+            if !phone {
+                message.as_object_mut().expect("an object").remove("from");
+            }
+            if user_id {
+                message["from_user_id"] = "BR.900001".into();
+            }
+            webhook(&[change(&[message], &[])])
+        };
+        for posted in [by("wamid.phone", true, false), by("wamid.user", false, true), by("wamid.both", true, true)] {
+            assert_eq!(poster.post_until_taken(address, posted).await.word, "accepted");
+        }
+        eventually("all are settled", async || poster.on_their_way(address).await == Some(0)).await;
+        let (code, answer, said) = forget(folder.path(), address, contact).await;
+        assert_eq!((code, &answer["events"]), (Some(0), &3.into()), "{answer} {said}");
+        for path in ["/v1/threads", "/v1/threads/700001__BR.900001/messages", "/v1/threads/700001__5511900001/messages"] {
+            let shown = poster.get(address, path).await.expect("an answer");
+            assert!(!shown.contains("this is"), "{contact}, {path}: {shown}");
+        }
+        assert!(process.stop().await.expect("it stops").success());
+    }
 }

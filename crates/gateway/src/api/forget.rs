@@ -108,6 +108,10 @@ async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Probl
     let Some(thread) = walk.threads.get(walk.thread) else { return Ok(false) };
     let thread: ThreadId = thread.parse().map_err(|_| Problem::new(Code::InvalidCursor, "`next` names no thread"))?;
     let row = api.store.thread(&thread).await?;
+    if walk.name == 0 && walk.event.is_none() {
+        let aliases = row.iter().flat_map(|row| &row.aliases);
+        walk.threads.extend(apart(api, &thread.account, aliases, &walk.threads).await?);
+    }
     let names: Vec<String> = match &row {
         Some(row) => std::iter::once(row.id.peer.clone()).chain(row.aliases.iter().cloned()).collect(),
         None => vec![thread.peer.clone()],
@@ -128,6 +132,23 @@ async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Probl
     }
     walk.entry = next;
     Ok(true)
+}
+
+/// Threads under these names that existed by themselves before the names were known to be one person's, and were not found yet.
+async fn apart(
+    api: &Api,
+    account: &str,
+    names: impl Iterator<Item = &String>,
+    found: &[String],
+) -> Result<Vec<String>, StoreError> {
+    let mut apart = Vec::new();
+    for peer in names {
+        let id = ThreadId { account: account.to_owned(), peer: peer.clone() };
+        if api.store.thread(&id).await?.is_some_and(|row| row.id == id) && !found.contains(&id.to_string()) {
+            apart.push(id.to_string());
+        }
+    }
+    Ok(apart)
 }
 
 fn add(walk: &mut Walk, done: Forgotten) {

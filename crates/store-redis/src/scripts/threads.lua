@@ -34,7 +34,7 @@ local function thread_of_any(peer, aliases)
   return thread or peer
 end
 
--- Names seen together are one person from now on; the thread that was known first, by the peer's own name if it can be, goes on. Answers with it and
+-- Names seen together are one person from now on; the thread of the first of them that is known goes on. Answers with it and
 -- with the names that lead there only from now on.
 local function learn_names(peer, aliases)
   local thread, others, seen = thread_of_any(peer, aliases), {}, {}

@@ -56,8 +56,8 @@ impl Threads {
         if self.rows.contains_key(id) { id.clone() } else { self.of(&id.account, &id.peer) }
     }
 
-    /// Takes note of the names in a message. Names seen together are one person from now on; the thread that was known first, by the peer's own
-    /// name if it can be, goes on.
+    /// Takes note of the names in a message. Names seen together are one person from now on; the thread of the first of them that is known
+    /// goes on.
     pub(super) fn learn(&mut self, event: &Event) -> Option<Learned> {
         let peer = event.peer.as_ref().filter(|_| event.kind == Kind::Message)?;
         let key = |name: &str| (event.account.clone(), name.to_owned());
