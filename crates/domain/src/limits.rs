@@ -133,6 +133,8 @@ pub const CLAIM_RESULT_MAX_BYTES: usize = 1 << 20;
 /// The longest that a completed claim is kept, and that a holder may go without a heartbeat.
 pub const CLAIM_KEEP_MAX_MS: i64 = 366 * 86_400_000;
 pub const CLAIM_LEASE_MAX_MS: i64 = WAIT_MAX_MS;
+/// How long the fence of a claim that was let go is remembered where several processes ask: longer than any of their transactions lasts.
+pub const CLAIM_GONE_KEPT_MS: i64 = 120_000;
 /// Claims that are kept where `[claims]` says nothing else; for more there is no room until some have ended.
 pub const CLAIMS_MAX: usize = 1_000_000;
 /// Claims of one batch.

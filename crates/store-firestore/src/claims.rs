@@ -2,6 +2,8 @@
 
 use futures_util::future::{try_join, try_join3};
 use hapax_domain::claim::{ClaimState, ShownState};
+use hapax_domain::limits::CLAIM_GONE_KEPT_MS;
+use hapax_store::claims::GONE;
 use hapax_store::steps::Changes;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{ClaimRec, Hash};
@@ -121,15 +123,22 @@ impl FirestoreEngine {
         let client = &self.inner.client;
         let over = of(ClaimState::Held).at_most("until_ms", int(now_ms)).lowest_first("until_ms");
         let held = try_join(client.count(of(ClaimState::Held)), client.count(over));
+        let values = of(ClaimState::Value).equal("token", text(""));
         let ((held, abandoned), completed, values) =
-            try_join3(held, client.count(of(ClaimState::Completed)), client.count(of(ClaimState::Value))).await?;
+            try_join3(held, client.count(of(ClaimState::Completed)), client.count(values)).await?;
         Ok(ClaimCounts { held: held.saturating_sub(abandoned), abandoned, completed, values })
     }
 
-    /// What was claimed anew meanwhile stays.
+    /// What was claimed anew meanwhile stays, and so do for a while the fences of those that were let go.
     pub(super) async fn claims_purged(&self, max: usize) -> Result<u64, StoreError> {
-        let over = Query::new(paths::CLAIMS).at_most("expires_at", time(self.clock_ms().await?));
-        let over = self.inner.client.run(&over.lowest_first("expires_at").only(&["pieces"]).limit(max)).await?;
+        let now_ms = self.clock_ms().await?;
+        let over = Query::new(paths::CLAIMS).at_most("expires_at", time(now_ms)).lowest_first("expires_at");
+        let mut over = self.inner.client.run(&over.only(&["pieces", "token", "claimed_ms"]).limit(max)).await?;
+        let is_kept = |doc: &Doc| {
+            let gone = doc.maybe_text("token").is_some_and(|token| token == GONE);
+            gone && doc.maybe_int("claimed_ms").is_some_and(|gone_ms| gone_ms > now_ms - CLAIM_GONE_KEPT_MS)
+        };
+        over.retain(|doc| !is_kept(doc));
         let mut pieces = Vec::new();
         for doc in &over {
             let of = format!("{}/{}", paths::CLAIMS, doc.id());

@@ -1,6 +1,8 @@
 //! Claims: lists, counts and purge. What becomes of one is decided in the steps.
 
 use hapax_domain::claim::ShownState;
+use hapax_domain::limits::CLAIM_GONE_KEPT_MS;
+use hapax_store::claims::GONE;
 use hapax_store::steps::records::{ClaimRec, Hash};
 use hapax_store::{ClaimCounts, ClaimQuery, StoreError};
 
@@ -39,7 +41,7 @@ pub(super) async fn counts(engine: &MysqlEngine, now_ms: i64) -> Result<ClaimCou
     sql.add(
         "SELECT CAST(COALESCE(SUM(state = 0 AND until_ms > ?), 0) AS UNSIGNED),
              CAST(COALESCE(SUM(state = 0 AND until_ms <= ?), 0) AS UNSIGNED), CAST(COALESCE(SUM(state = 1), 0) AS UNSIGNED),
-             CAST(COALESCE(SUM(state = 2), 0) AS UNSIGNED) FROM hapax_claims",
+             CAST(COALESCE(SUM(state = 2 AND token = ''), 0) AS UNSIGNED) FROM hapax_claims",
         &[&now_ms, &now_ms],
     );
     engine.ask(sql).await?.one(|fields| {
@@ -50,14 +52,18 @@ pub(super) async fn counts(engine: &MysqlEngine, now_ms: i64) -> Result<ClaimCou
 /// Like keys, they are looked up first, and then removed one by one if they are still over.
 pub(super) async fn purge(engine: &MysqlEngine, max: usize) -> Result<u64, StoreError> {
     let now = engine.now();
+    let (gone, is_over) = (format!("{now} - {CLAIM_GONE_KEPT_MS}"), "ends_ms <= ? AND (token <> ? OR ends_ms <= ?)");
+    let (raw_now, raw_gone) = (Raw(&now), Raw(&gone));
     let mut sql = Sql::default();
-    sql.add("SELECT hash FROM hapax_claims WHERE ends_ms <= ? ORDER BY ends_ms LIMIT ?", &[&Raw(&now), &max]);
+    let select = format!("SELECT hash FROM hapax_claims WHERE {is_over} ORDER BY ends_ms LIMIT ?");
+    sql.add(&select, &[&raw_now, &GONE, &raw_gone, &max]);
     let mut over: Vec<Hash> = engine.ask(sql).await?.read(|fields| fields.hash())?;
     over.sort_unstable();
     let mut removed = 0;
     for some in over.chunks(ROWS_MAX) {
         let mut sql = Sql::default();
-        sql.add("DELETE FROM hapax_claims WHERE hash IN ? AND ends_ms <= ?", &[&List(some), &Raw(&now)]);
+        let delete = format!("DELETE FROM hapax_claims WHERE hash IN ? AND {is_over}");
+        sql.add(&delete, &[&List(some), &raw_now, &GONE, &raw_gone]);
         sql.add("SELECT ROW_COUNT()", &[]);
         removed += removed_by(engine, sql).await?;
     }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use deadpool_postgres::ClientWrapper;
 use hapax_domain::claim::ShownState;
+use hapax_domain::limits::CLAIM_GONE_KEPT_MS;
+use hapax_store::claims::GONE;
 use hapax_store::steps::records::ClaimRec;
 use hapax_store::{ClaimCounts, ClaimQuery};
 
@@ -47,7 +49,7 @@ pub(super) async fn list(
 }
 
 const COUNTS: &str = "SELECT count(*) FILTER (WHERE state = 0 AND until_ms > $1::int8), count(*) FILTER (WHERE state = 0 AND until_ms <= $1::int8),
-    count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2) FROM hapax_claims";
+    count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2 AND token = '') FROM hapax_claims";
 
 pub(super) async fn counts(client: &ClientWrapper, now_ms: i64) -> Result<ClaimCounts, Failure> {
     let rows = run_one(client, SqlCall::new(COUNTS, vec![Box::new(now_ms)])).await?;
@@ -56,11 +58,13 @@ pub(super) async fn counts(client: &ClientWrapper, now_ms: i64) -> Result<ClaimC
     Ok(ClaimCounts { held: fields.number()?, abandoned: fields.number()?, completed: fields.number()?, values: fields.number()? })
 }
 
-/// Whoever has one locked is about to claim it anew.
+/// Whoever has one locked is about to claim it anew. The fences of those that were let go are kept until `$3`.
 const PURGE: &str = "DELETE FROM hapax_claims WHERE hash IN
-    (SELECT hash FROM hapax_claims WHERE ends_ms <= $1::int8 ORDER BY ends_ms LIMIT $2::int8 FOR UPDATE SKIP LOCKED) RETURNING 1";
+    (SELECT hash FROM hapax_claims WHERE ends_ms <= $1::int8 AND (token <> $4::text OR ends_ms <= $3::int8)
+     ORDER BY ends_ms LIMIT $2::int8 FOR UPDATE SKIP LOCKED) RETURNING 1";
 
 pub(super) async fn purge(client: &ClientWrapper, max: usize, now_ms: i64) -> Result<u64, Failure> {
-    let over = SqlCall::new(PURGE, vec![Box::new(now_ms), Box::new(max as i64)]);
+    let gone_ms = now_ms - CLAIM_GONE_KEPT_MS;
+    let over = SqlCall::new(PURGE, vec![Box::new(now_ms), Box::new(max as i64), Box::new(gone_ms), Box::new(GONE)]);
     Ok(run_one(client, over).await?.len() as u64)
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hapax_domain::Direction;
-use hapax_store::moving::{IMPORTING, half_filled, not_empty};
+use hapax_store::moving::{IMPORTING, NUMBERS, half_filled, not_empty};
 use hapax_store::registers::Register;
 use hapax_store::steps::records::{
     AnswerRec, AttemptRec, EventRec, Hash, ItemPlace, ItemRec, KeyRec, MessageRec, OutRec, ProviderNameRec, Queue, ThreadRec,
@@ -122,6 +122,10 @@ impl Writer {
             Moved::Claim(claim) => {
                 self.last_fence = self.last_fence.max(claim.fence);
                 self.put_claim(claim)
+            }
+            Moved::Setting { name, .. } if name == NUMBERS => {
+                self.last_fence = self.last_fence.max(record.highest());
+                Ok(())
             }
             other => {
                 self.raise(other.highest())?;

@@ -129,6 +129,9 @@ pub type Dumped = (Vec<Moved>, Option<After>);
 /// The setting that marks a store which is being filled; it is gone when the store is whole.
 pub const IMPORTING: &str = "importing";
 
+/// The setting of an export that says a number above all that its store handed out: also above the fences of claims that are gone.
+pub const NUMBERS: &str = "numbers";
+
 /// Settings or pieces of one page at most: each may be as long as a register is.
 pub const LONG_PAGE: usize = 16;
 
@@ -161,6 +164,7 @@ impl Moved {
     /// The highest number, or fence, in the record.
     pub fn highest(&self) -> u64 {
         match self {
+            Moved::Setting { name, register } if name == NUMBERS => register.value.parse().unwrap_or_default(),
             Moved::Setting { .. } | Moved::Paused(_) | Moved::Name(_) | Moved::Piece(_) => 0,
             Moved::Key(key) => key.event,
             Moved::Thread(thread) => thread.purged_to.max(thread.read_to),

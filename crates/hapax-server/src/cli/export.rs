@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use hapax_domain::claim::{ClaimAnswer, ClaimKey, ClaimOp, OnAbandoned};
 use hapax_store::clock::{Clock, SystemClock};
-use hapax_store::{Moved, Stats};
+use hapax_store::moving::NUMBERS;
+use hapax_store::registers::Register;
+use hapax_store::{Moved, Stats, Store};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -53,13 +56,19 @@ impl Export {
         loop {
             let (records, next) = moving.export(from, PAGE).await.map_err(failed)?;
             bar.inc(records.iter().filter(|record| is_counted(record)).count() as u64);
-            for record in records.into_iter().filter(|record| !is_private(record)) {
+            for record in records.into_iter().filter(|record| !is_private(record) && !is_numbers(record)) {
                 sink.put(record).map_err(written)?;
             }
             from = next;
             if from.is_none() {
                 break;
             }
+        }
+        match drawn(&*store).await {
+            Some(number) => sink.put(number).map_err(written)?,
+            None => output.note(format_args!(
+                "the store is full and hands out no fence: keys that are free here may be claimed under lower fences where this is imported"
+            )),
         }
         let records = sink.end().map_err(written)?;
         bar.finish_and_clear();
@@ -98,6 +107,28 @@ fn bar(stats: &Stats) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// One that this store was given when it was made from an export.
+fn is_numbers(record: &Moved) -> bool {
+    matches!(record, Moved::Setting { name, .. } if name == NUMBERS)
+}
+
+/// The number of a claim that is made and let go at once: it is above the fence of every claim there was. `None`: there is no room for one.
+async fn drawn(store: &dyn Store) -> Option<Moved> {
+    let token = format!("{:032x}", rand::random::<u128>());
+    let key = ClaimKey::new("hapax", format!("export {token}"));
+    let claim = ClaimOp::Claim {
+        token: token.clone(),
+        ttl_ms: 1,
+        lease_ms: 1,
+        fingerprint: None,
+        on_abandoned: OnAbandoned::Takeover,
+        holder: None,
+    };
+    let answers = store.claims(vec![(key.clone(), claim), (key, ClaimOp::Release { token })]).await.ok()?;
+    let Some(ClaimAnswer::Claimed { fence, .. }) = answers.first() else { return None };
+    Some(Moved::Setting { name: NUMBERS.to_owned(), register: Register { value: fence.to_string(), ends_ms: None } })
 }
 
 fn is_counted(record: &Moved) -> bool {

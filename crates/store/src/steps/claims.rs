@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use hapax_domain::claim::{Claim, ClaimAnswer, ClaimChange, ClaimKey, ClaimOp, decide};
+use hapax_domain::claim::{Claim, ClaimAnswer, ClaimChange, ClaimKey, ClaimOp, ClaimState, decide};
 use hapax_domain::limits::CLAIMS_MAX;
 
 use super::engine::{Engine, First, Pool, Tx, TxError, Wanted};
@@ -74,20 +74,25 @@ fn one(
     (added, room): (&mut i64, usize),
 ) -> Result<ClaimAnswer, TxError> {
     let hash = claim_hash(key);
-    let record = work.claims.get(&hash).map(ClaimRec::to_claim);
+    let found = work.claims.get(&hash);
+    let record = found.filter(|found| !found.is_gone()).map(ClaimRec::to_claim);
     let (change, answer) = decide(record.as_ref(), key, op, work.now_ms, fence);
     match change {
         ClaimChange::Keep => {}
         ClaimChange::Remove => {
             *added -= 1;
-            work.claims.remove(&hash);
+            // Nobody is told the fence of a value.
+            match found.filter(|found| found.state != ClaimState::Value).map(|found| found.gone(work.now_ms)) {
+                Some(gone) => work.claims.put(hash, gone),
+                None => drop(work.claims.remove(&hash)),
+            }
         }
         ClaimChange::Put(_) if record.is_none() && *added >= i64::try_from(room).unwrap_or(i64::MAX) => {
             return Ok(ClaimAnswer::NoRoom);
         }
         ClaimChange::Put(claim) => {
-            // Another transaction that began later may have claimed it, and ended, before we came to it.
-            if record.as_ref().is_some_and(|record| claim.fence < record.fence) {
+            // Another transaction that began later may have claimed it, and let it go, before we came to it.
+            if found.is_some_and(|found| claim.fence < found.fence) {
                 return Err(TxError::Conflict("a claim has a higher fence than was drawn".to_owned()));
             }
             *added += i64::from(record.is_none());
@@ -166,7 +171,8 @@ impl<E: Engine> Claims for ServerStore<E> {
         let now_ms = self.engine.now_ms().await?;
         let wanted = Wanted { claims: vec![claim_hash(key)], ..Wanted::default() };
         let found: HashMap<Hash, ClaimRec> = self.engine.peek(&wanted).await?.claims;
-        Ok(found.values().next().map(ClaimRec::to_claim).filter(|claim| !claim.is_over(now_ms)))
+        let there = found.values().find(|claim| !claim.is_gone()).map(ClaimRec::to_claim);
+        Ok(there.filter(|claim| !claim.is_over(now_ms)))
     }
 
     async fn list_claims(&self, query: ClaimQuery) -> Result<Page<Claim>, StoreError> {
@@ -179,5 +185,116 @@ impl<E: Engine> Claims for ServerStore<E> {
 
     fn limit_claims(&self, most: usize) {
         self.claim_room.limit(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_domain::claim::OnAbandoned;
+
+    use super::super::engine::{Changes, Due, Loaded};
+    use super::super::records::{ItemRec, KeyRec, LaneRec};
+    use super::*;
+    use crate::Redrive;
+
+    type Table = HashMap<Hash, ClaimRec>;
+
+    /// A transaction that has drawn its number, and sees what is there when it comes to look.
+    struct Drawn<'t> {
+        number: u64,
+        table: &'t mut Table,
+    }
+
+    #[async_trait]
+    impl Tx for Drawn<'_> {
+        fn now_ms(&self) -> i64 {
+            1_000
+        }
+
+        fn number(&mut self) -> u64 {
+            self.number
+        }
+
+        async fn claim(&mut self, _: &[KeyRec]) -> Result<Vec<Option<KeyRec>>, TxError> {
+            Ok(Vec::new())
+        }
+
+        async fn load(&mut self, wanted: &Wanted) -> Result<Loaded, TxError> {
+            let claims = wanted.claims.iter().filter_map(|hash| Some((*hash, self.table.get(hash)?.clone()))).collect();
+            Ok(Loaded { claims, ..Loaded::default() })
+        }
+
+        async fn due_lanes(&mut self, _: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
+            Ok(Vec::new())
+        }
+
+        async fn parked(&mut self, _: &Redrive, _: u64, _: usize) -> Result<Vec<ItemRec>, TxError> {
+            Ok(Vec::new())
+        }
+
+        async fn save(&mut self, changes: Changes) -> Result<(), TxError> {
+            if changes.new_claims.iter().any(|new| self.table.contains_key(&new.hash)) {
+                return Err(TxError::Conflict("it is there".to_owned()));
+            }
+            self.table.extend(changes.new_claims.into_iter().chain(changes.claims).map(|claim| (claim.hash, claim)));
+            changes.gone_claims.iter().for_each(|gone| drop(self.table.remove(gone)));
+            Ok(())
+        }
+
+        async fn commit(self) -> Result<(), TxError> {
+            Ok(())
+        }
+    }
+
+    fn asked(op: ClaimOp) -> ClaimAll {
+        ClaimAll(vec![(Arc::new(vec![(ClaimKey::new("jobs", "k"), op)]), ClaimRoom::new())])
+    }
+
+    fn claim(token: &str) -> ClaimAll {
+        asked(ClaimOp::Claim {
+            token: token.to_owned(),
+            ttl_ms: 1_000,
+            lease_ms: 1_000,
+            fingerprint: None,
+            on_abandoned: OnAbandoned::Takeover,
+            holder: None,
+        })
+    }
+
+    async fn answered(table: &mut Table, number: u64, step: &ClaimAll) -> Result<ClaimAnswer, TxError> {
+        Ok(step.run(&mut Drawn { number, table }).await?.remove(0).remove(0))
+    }
+
+    fn fence(answer: Result<ClaimAnswer, TxError>) -> Option<u64> {
+        match answer {
+            Ok(ClaimAnswer::Claimed { fence, .. }) => Some(fence),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn who_drew_before_a_key_was_claimed_and_let_go_draws_anew() {
+        for let_go in [ClaimOp::Release { token: "b".to_owned() }, ClaimOp::Delete] {
+            let mut table = Table::new();
+            assert_eq!(fence(answered(&mut table, 11, &claim("b")).await), Some(11));
+            answered(&mut table, 12, &asked(let_go)).await.expect("let go");
+            let early = answered(&mut table, 10, &claim("a")).await;
+            assert!(matches!(early, Err(TxError::Conflict(_))), "{early:?}");
+            let release = asked(ClaimOp::Release { token: "b".to_owned() });
+            assert_eq!(answered(&mut table, 13, &release).await.ok(), Some(ClaimAnswer::Lost));
+            assert_eq!(fence(answered(&mut table, 14, &claim("a")).await), Some(14));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_found_the_key_free_before_it_was_claimed_and_let_go_is_in_the_way() {
+        let mut table = Table::new();
+        let mut early = Table::new();
+        assert_eq!(fence(answered(&mut early, 10, &claim("a")).await), Some(10));
+        assert_eq!(fence(answered(&mut table, 11, &claim("b")).await), Some(11));
+        answered(&mut table, 12, &asked(ClaimOp::Release { token: "b".to_owned() })).await.expect("let go");
+        let new_claims = early.into_values().collect();
+        let saved = Drawn { number: 10, table: &mut table }.save(Changes { new_claims, ..Changes::default() }).await;
+        assert!(matches!(saved, Err(TxError::Conflict(_))), "what is left of it is in the way");
     }
 }

@@ -99,7 +99,7 @@ fn shares(records: &[Moved]) -> Vec<Vec<Moved>> {
 fn is_over(record: &Moved, now_ms: i64) -> bool {
     match record {
         Moved::Setting { register, .. } => register.is_over(now_ms),
-        Moved::Claim(claim) => claim.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms),
+        Moved::Claim(claim) => claim.is_gone() || claim.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms),
         _ => false,
     }
 }
@@ -381,7 +381,7 @@ impl Work {
                 self.new_events.push(event);
             }
             Moved::Answer(answer) => self.answers.push(answer),
-            Moved::Item(item) if item.place != ItemPlace::InLane => self.add_item(item, None),
+            Moved::Item(item) if item.place != ItemPlace::InLane => self.add_item(item, String::new(), None),
             Moved::Item(item) => {
                 let event = item.events.first().and_then(|event| self.events.get(event)).cloned();
                 self.add_item_again(item, event.as_ref());

@@ -156,7 +156,7 @@ record! {
     pub hash: Hash,
     pub queue: Queue,
     pub channel: Arc<str>,
-    /// Of the messages in it; empty in the inbox.
+    /// Of what is in it; empty in the inbox for rows of older versions.
     pub account: String,
     /// Of the first; always `Normal` in the inbox.
     pub priority: Priority,

@@ -1,5 +1,6 @@
 //! Claims in plain maps.
 
+use hapax_domain::limits::CLAIM_GONE_KEPT_MS;
 use hapax_store::steps::records::{ClaimRec, Hash};
 use hapax_store::{ClaimCounts, ClaimQuery};
 
@@ -23,12 +24,16 @@ impl Data {
 
     pub(super) fn count_claims(&self, now_ms: i64) -> ClaimCounts {
         let mut counts = ClaimCounts::default();
-        self.claims.values().for_each(|claim| counts.add(claim.to_claim().shown(now_ms), 1));
+        self.claims.values().filter(|claim| !claim.is_gone()).for_each(|claim| counts.add(claim.to_claim().shown(now_ms), 1));
         counts
     }
 
     pub(super) fn purge_claims(&mut self, max: usize, now_ms: i64) -> u64 {
-        let over = self.claims.values().filter(|claim| claim.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms));
+        let is_over = |claim: &&ClaimRec| {
+            let kept_ms = if claim.is_gone() { CLAIM_GONE_KEPT_MS } else { 0 };
+            claim.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms - kept_ms)
+        };
+        let over = self.claims.values().filter(is_over);
         let over: Vec<Hash> = over.map(|claim| claim.hash).take(max).collect();
         over.iter().for_each(|hash| drop(self.claims.remove(hash)));
         over.len() as u64
