@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::keys::KeyIsHash;
 use super::names::{NameHash, write_name, write_name_of};
+use super::number_hash::NumberHash;
 
 /// One thing that was learned.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,11 +34,15 @@ struct NewName {
 #[derive(Default)]
 pub(super) struct Learned {
     names: HashMap<NameHash, NewName, BuildHasherDefault<KeyIsHash>>,
+    /// How many of them lead to a thread: most lead to new ones, so that nothing is to be looked for of an old one.
+    of_thread: HashMap<i64, u32, BuildHasherDefault<NumberHash>>,
     /// Names to be written in this round, by thread and by name, as the two tables are sorted, the first ones last.
     by_thread: Vec<(i64, NameHash)>,
     by_name: Vec<NameHash>,
     /// What the batch has learned so far.
     lessons: Vec<u8>,
+    /// The number of the last lessons in the table; `None`: there are none.
+    appended: Option<u64>,
     /// The account that the last name belongs to: mostly the next one does, too.
     account: Option<Arc<str>>,
 }
@@ -69,7 +74,27 @@ impl Learned {
     /// The same of one that was noted before a crash.
     pub(super) fn learn(&mut self, hash: NameHash, account: &str, name: &str, thread: i64) {
         let account = self.shared(account);
-        self.names.insert(hash, NewName { account, name: name.into(), thread });
+        *self.of_thread.entry(thread).or_default() += 1;
+        if let Some(before) = self.names.insert(hash, NewName { account, name: name.into(), thread }) {
+            self.leads_elsewhere(before.thread);
+        }
+    }
+
+    fn leads_elsewhere(&mut self, thread: i64) {
+        if let Some(left) = self.of_thread.get_mut(&thread) {
+            *left -= 1;
+            if *left == 0 {
+                self.of_thread.remove(&thread);
+            }
+        }
+    }
+
+    /// Takes note that a thread is gone, with its names. Where no lesson is left that could say otherwise after a crash, nothing is to be
+    /// remembered: a purge of many would write one long row again and again.
+    pub(super) fn note_gone(&mut self, thread: i64) {
+        if self.appended.is_some() || !self.lessons.is_empty() {
+            self.note(&Lesson::Gone { thread });
+        }
     }
 
     pub(super) fn shared(&mut self, account: &str) -> Arc<str> {
@@ -82,15 +107,20 @@ impl Learned {
 
     /// The names that are to lead to a thread.
     pub(super) fn names_of(&self, thread: i64) -> impl Iterator<Item = &str> {
-        self.names.values().filter(move |new| new.thread == thread).map(|new| &*new.name)
+        let some = if self.of_thread.contains_key(&thread) { self.names.len() } else { 0 };
+        self.names.values().take(some).filter(move |new| new.thread == thread).map(|new| &*new.name)
     }
 
     pub(super) fn forget(&mut self, hash: &NameHash) {
-        self.names.remove(hash);
+        if let Some(new) = self.names.remove(hash) {
+            self.leads_elsewhere(new.thread);
+        }
     }
 
     pub(super) fn forget_thread(&mut self, thread: i64) {
-        self.names.retain(|_, new| new.thread != thread);
+        if self.of_thread.remove(&thread).is_some() {
+            self.names.retain(|_, new| new.thread != thread);
+        }
     }
 
     /// Appends what the batch has learned; once for each commit.
@@ -101,6 +131,21 @@ impl Learned {
         let append = "INSERT INTO learned VALUES (?1, ?2) ON CONFLICT (number) DO UPDATE SET lessons = CAST(lessons || excluded.lessons AS BLOB)";
         db.prepare_cached(append)?.execute(params![last_number as i64, self.lessons])?;
         self.lessons.clear();
+        self.appended = Some(last_number);
+        Ok(())
+    }
+
+    /// Forgets the lessons whose names and threads are in the tables.
+    pub(super) fn forget_lessons(&mut self, db: &Connection, to_number: u64) -> rusqlite::Result<()> {
+        db.prepare_cached("DELETE FROM learned WHERE number <= ?1")?.execute([to_number as i64])?;
+        self.appended = self.appended.filter(|last| *last > to_number);
+        Ok(())
+    }
+
+    /// Takes note of lessons that were found in the table.
+    pub(super) fn note_found(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let last: Option<i64> = db.prepare_cached("SELECT max(number) FROM learned")?.query_row([], |row| row.get(0))?;
+        self.appended = last.map(i64::cast_unsigned);
         Ok(())
     }
 
@@ -129,6 +174,7 @@ impl Learned {
     pub(super) fn write_by_name(&mut self, db: &Connection) -> rusqlite::Result<Option<(NameHash, i64)>> {
         while let Some(hash) = self.by_name.pop() {
             if let Some(NewName { account, name, thread }) = self.names.remove(&hash) {
+                self.leads_elsewhere(thread);
                 write_name(db, &account, &name, thread)?;
                 return Ok(Some((hash, thread)));
             }
@@ -139,12 +185,6 @@ impl Learned {
     pub(super) fn is_round_over(&self) -> bool {
         self.by_thread.is_empty() && self.by_name.is_empty()
     }
-}
-
-/// Forgets the lessons whose names and threads are in the tables.
-pub(super) fn forget_lessons(db: &Connection, to_number: u64) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM learned WHERE number <= ?1")?.execute([to_number as i64])?;
-    Ok(())
 }
 
 /// Tells all lessons that are left, in their order.

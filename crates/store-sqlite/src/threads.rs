@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
 use super::known_names::KnownNames;
-use super::learned::{Learned, Lesson, forget_lessons, read_lessons};
+use super::learned::{Learned, Lesson, read_lessons};
 use super::names::{NameHash, name_hash};
 use super::number_hash::NumberHash;
 
@@ -129,6 +129,7 @@ impl Threads {
         self.any_aside = db.prepare_cached("SELECT 1 FROM threads WHERE aside LIMIT 1")?.exists([])?;
         self.known = KnownNames::load(db)?;
         read_lessons(db, |lesson| self.learn_again(db, lesson))?;
+        self.learned.note_found(db)?;
         let mut since = db.prepare_cached(
             "SELECT thread, number, received AS at, echo AS out, text FROM events
                  WHERE number > (SELECT value FROM meta WHERE name = 'threads_to') AND prev IS NOT NULL
@@ -295,7 +296,7 @@ impl Threads {
         }
         self.forget_names(db, thread)?;
         self.let_go(thread);
-        self.learned.note(&Lesson::Gone { thread });
+        self.learned.note_gone(thread);
         db.prepare_cached("DELETE FROM threads WHERE thread = ?1")?.execute([thread])?;
         Ok(true)
     }
@@ -346,7 +347,7 @@ impl Threads {
             if self.to_write.is_empty() && self.learned.is_round_over() {
                 db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
                 self.known.end_round(db)?;
-                forget_lessons(db, self.written_to)?;
+                self.learned.forget_lessons(db, self.written_to)?;
                 // One step per batch, unless there is much to do.
                 if !all && !many {
                     return Ok(());
@@ -456,6 +457,89 @@ mod tests {
         let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
         assert_eq!(count("SELECT count(*) FROM threads WHERE last = thread + 1 AND unread = 1 AND last_text = 'hello'"), PEERS);
         assert_eq!(count("SELECT value FROM meta WHERE name = 'threads_to'"), 2 * PEERS);
+    }
+
+    /// A full disk in the middle of a round, after each of its steps; what was committed of it before stays.
+    #[test]
+    fn a_round_that_is_rolled_back_begins_anew_and_loses_nobody() {
+        const PEOPLE: i64 = 3_500;
+        let db = in_memory();
+        let mut threads = Threads::new();
+        let (mut people, mut now_ms) = (0, STEP_EVERY_MS);
+        for batch in 0..40 {
+            db.execute_batch("BEGIN").expect("begun");
+            let fails = batch % 3 == 2;
+            let more = if fails { 10 } else { (PEOPLE - people).min(250) };
+            for peer in people..people + more {
+                let name = peer.to_string();
+                let names = [(name.as_str(), name_hash("acc", &name))];
+                // A number is not given twice, whatever becomes of the batch.
+                let thread = 2 * peer + 1 + 100_000 * i64::from(fails) * (batch + 1);
+                let thread = threads.learn(&db, 1, "acc", &names, &mut || thread).expect("a thread").thread;
+                threads.say(&db, thread, &Said { number: thread + 1, at: 7, out: false, text: None }).expect("said");
+            }
+            now_ms += STEP_EVERY_MS;
+            threads.write_some(&db, now_ms, (2 * (people + more) + 10) as u64, false).expect("written");
+            if fails {
+                db.execute_batch("ROLLBACK").expect("rolled back");
+                threads.rolled_back();
+            } else {
+                db.execute_batch("COMMIT").expect("committed");
+                threads.committed();
+                people += more;
+            }
+        }
+        assert_eq!(people, PEOPLE);
+        // What is left is written by the process after a crash.
+        let mut threads = Threads::new();
+        for peer in 0..PEOPLE {
+            let found = threads.resolve_name(&db, "acc", &peer.to_string()).expect("asked").map(|root| root.0);
+            assert_eq!(found, Some(2 * peer + 1), "{peer}");
+        }
+        threads.write_some(&db, now_ms, 1_000_000, true).expect("written");
+        let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
+        for table in ["threads", "names", "thread_names"] {
+            assert_eq!(count(&format!("SELECT count(*) FROM {table}")), PEOPLE, "{table}");
+        }
+        assert_eq!(count("SELECT count(*) FROM learned"), 0);
+    }
+
+    /// Ten people, one of them new, and what is left of the lessons when those in `gone` are purged.
+    fn lessons_after_purge(gone: std::ops::Range<i64>) -> (Vec<i64>, Vec<Option<i64>>) {
+        let (db, mut threads) = (in_memory(), Threads::new());
+        let learn = |threads: &mut Threads, peer: i64| {
+            let name = peer.to_string();
+            let names = [(name.as_str(), name_hash("acc", &name))];
+            threads.learn(&db, 1, "acc", &names, &mut || peer).expect("a thread");
+            threads.say(&db, peer, &Said { number: 100 + peer, at: 7, out: false, text: None }).expect("said");
+        };
+        (1..10).for_each(|peer| learn(&mut threads, peer));
+        threads.write_some(&db, 7, 109, true).expect("written");
+        if gone.contains(&10) {
+            learn(&mut threads, 10);
+        }
+        for thread in gone {
+            threads.forget(&db, thread, 1).expect("its message is gone");
+            assert!(threads.purge(&db, thread, 100, 200).expect("purged"));
+            // What comes meanwhile has no number that was not there.
+            threads.write_some(&db, 7, 110, false).expect("written");
+        }
+        let lengths = "SELECT length(lessons) FROM learned ORDER BY number";
+        let lengths = db.prepare(lengths).expect("sql").query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>();
+        // After a crash nobody is there who was gone.
+        let mut again = Threads::new();
+        let found = (1..=10).map(|peer| again.resolve_name(&db, "acc", &peer.to_string()).expect("asked").map(|root| root.0));
+        (lengths.expect("read"), found.collect())
+    }
+
+    #[test]
+    fn a_purge_leaves_lessons_only_where_there_are_others() {
+        let (lessons, found) = lessons_after_purge(1..10);
+        assert!(lessons.is_empty(), "{lessons:?}");
+        assert!(found.iter().all(Option::is_none), "{found:?}");
+        let (lessons, found) = lessons_after_purge(5..11);
+        assert_eq!(lessons.len(), 1, "{lessons:?}");
+        assert_eq!(found, [Some(1), Some(2), Some(3), Some(4), None, None, None, None, None, None]);
     }
 
     #[test]
