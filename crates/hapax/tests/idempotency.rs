@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use hapax::{ClaimStore, IdempotencyLayer, OnAbandoned};
@@ -116,6 +116,29 @@ async fn another_request_under_the_same_key_is_refused() {
     assert_eq!(rig.refused(request("/orders?x=1", "k", "one")).await, mismatch);
     assert_eq!(rig.refused(request("/fail", "k", "one")).await, mismatch);
     assert_eq!(rig.runs(), 1);
+}
+
+/// As axum's `OriginalUri`, which not every build of it has.
+#[derive(Clone)]
+struct Whole(Uri);
+
+#[tokio::test]
+async fn what_is_nested_is_told_apart_by_the_whole_path() {
+    let clock = HandClock::at(1_760_000_000_000);
+    let store = ClaimStore::over(Arc::new(MemoryStore::new(Arc::new(clock)))).lease(LEASE);
+    let layer = IdempotencyLayer::new(store).target(|parts| Some(parts.extensions.get::<Whole>()?.0.clone()));
+    let part = |name: &'static str| Router::new().route("/orders", post(move || async move { name })).layer(layer.clone());
+    let remember = |mut request: axum::extract::Request| {
+        let whole = Whole(request.uri().clone());
+        request.extensions_mut().insert(whole);
+        request
+    };
+    let app = Router::new().nest("/a", part("of a")).nest("/b", part("of b"));
+    let app = tower::util::MapRequest::new(app, remember);
+    let send = async |path: &str| read(app.clone().oneshot(request(path, "k", "one")).await.into_response()).await;
+    assert_eq!(send("/a/orders").await.2, "of a");
+    assert_eq!(send("/a/orders").await.2, "of a");
+    assert_eq!(send("/b/orders").await.0, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! What a request is known by, and what it is about.
 
-use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method, Uri};
 
 use super::problem::Problem;
 
@@ -44,9 +43,9 @@ pub(super) fn of_caller(caller: Option<&str>, key: &str) -> String {
     format!("{whose}/{key}")
 }
 
-pub(super) fn fingerprint(parts: &Parts, body: &[u8]) -> String {
-    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
-    short_hash(&[parts.method.as_str().as_bytes(), target.as_bytes(), body])
+pub(super) fn fingerprint(method: &Method, target: &Uri, body: &[u8]) -> String {
+    let target = target.path_and_query().map_or("", |target| target.as_str());
+    short_hash(&[method.as_str().as_bytes(), target.as_bytes(), body])
 }
 
 /// 128 bits; each part with its length, so that no two lists of parts are one.
@@ -100,10 +99,7 @@ mod tests {
 
     #[test]
     fn the_fingerprint_keeps_its_parts_apart() {
-        let of = |path: &str, body: &str| {
-            let (parts, ()) = http::Request::post(path).body(()).expect("a request").into_parts();
-            fingerprint(&parts, body.as_bytes())
-        };
+        let of = |path: &str, body: &str| fingerprint(&Method::POST, &path.parse().expect("a path"), body.as_bytes());
         assert_eq!(of("/a", "b"), of("/a", "b"));
         assert_ne!(of("/a", "b"), of("/ab", ""));
         assert_ne!(of("/a?x=1", ""), of("/a", ""));

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri, header};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tower_layer::Layer;
@@ -72,6 +72,9 @@ pub struct IdempotencyLayer {
 /// Reads who calls.
 type ReadCaller = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
+/// Reads what a request is for, where its own target does not say all of it.
+type ReadTarget = Arc<dyn Fn(&Parts) -> Option<Uri> + Send + Sync>;
+
 #[derive(Clone)]
 struct Rules {
     claims: ClaimStore,
@@ -82,6 +85,7 @@ struct Rules {
     kept_headers: Vec<HeaderName>,
     store_when: fn(StatusCode) -> bool,
     caller: ReadCaller,
+    target: ReadTarget,
 }
 
 impl IdempotencyLayer {
@@ -96,6 +100,7 @@ impl IdempotencyLayer {
             kept_headers: stored::KEPT_HEADERS.to_vec(),
             store_when: |status| !status.is_server_error(),
             caller: Arc::new(authorization),
+            target: Arc::new(|_| None),
         };
         Self { rules: Arc::new(rules) }
     }
@@ -145,6 +150,17 @@ impl IdempotencyLayer {
     #[must_use]
     pub fn caller(self, read: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.with(|rules| rules.caller = Arc::new(read))
+    }
+
+    /// Reads the whole target of a request that comes with only a part of it; `None`: its own. A layer inside `Router::nest` of axum sees the
+    /// path without what was nested, so that the key of `/a/orders` under another path is taken for a repeat; axum remembers the whole:
+    ///
+    /// ```ignore
+    /// layer.target(|parts| Some(parts.extensions.get::<OriginalUri>()?.0.clone()))
+    /// ```
+    #[must_use]
+    pub fn target(self, read: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
+        self.with(|rules| rules.target = Arc::new(read))
     }
 }
 
@@ -229,7 +245,9 @@ where
         Err(problem) => return Ok(problem.into_response()),
     };
     let key = key::of_caller((rules.caller)(&parts).as_deref(), &key);
-    match rules.claims.fingerprint(&key::fingerprint(&parts, &bytes)).claim(&key).await {
+    let whole = (rules.target)(&parts);
+    let target = whole.as_ref().unwrap_or(&parts.uri);
+    match rules.claims.fingerprint(&key::fingerprint(&parts.method, target, &bytes)).claim(&key).await {
         Ok(Claimed::Won(guard)) => {
             let request = Request::from_parts(parts, full(bytes));
             // A task of its own: a caller that hangs up does not stop a handler in mid-job.
