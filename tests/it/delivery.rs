@@ -12,6 +12,7 @@ use hapax_store::clock::Clock;
 use hapax_store::{EventState, ItemState, LeaseRequest, Outcome, Settled};
 use hapax_testkit::fake_bot::{Call, FakeBot, Say};
 use hapax_testkit::hand_clock::HandClock;
+use hapax_testkit::store_fixture::ask_as;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
@@ -122,8 +123,7 @@ async fn a_paused_workers_late_answer_is_refused(opened: Opened) {
     let store = Arc::clone(&opened.store);
     let rig = Rig::start(opened, vec![channel("shop", None)]).await;
     rig.accepted("shop", text("wamid.A", "1")).await;
-    let ask =
-        |worker: &str, hold_ms| LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), 1)], hold_ms, outside: false };
+    let ask = |worker: &str, hold_ms| LeaseRequest { hold_ms, ..ask_as(worker, 1) };
     let paused = store.lease_inbox(ask("paused", 1)).await.expect("leases").remove(0);
     let mut taken = None;
     eventually("the lease ran out", async || {

@@ -19,6 +19,7 @@ use crate::rig::{Opened, Rig, channel, eventually, message, status, text, webhoo
 on_every_store! {
     each_account_has_its_own_bot_and_the_rest_goes_to_the_default
     a_bot_that_is_down_holds_no_other_and_gets_its_own_when_it_is_back
+    what_waits_for_a_bot_that_is_down_is_left_where_it_is
     a_bot_that_hangs_leaves_the_others_their_places
     accounts_that_share_an_address_share_a_target
     the_provider_hears_the_bot_of_the_account
@@ -130,6 +131,36 @@ async fn a_bot_that_is_down_holds_no_other_and_gets_its_own_when_it_is_back(open
     assert!(back.calls().iter().all(|call| call.attempt() == 1), "nothing was charged or counted meanwhile");
     assert!(asked(&rig, "/readyz").await["targets_down"].is_null());
     rig.stop().await;
+}
+
+/// A backlog there would keep the store busy, and be in the way of the others. The default target is down the first time.
+async fn what_waits_for_a_bot_that_is_down_is_left_where_it_is(opened: Opened) {
+    let well = FakeBot::willing().await.expect("a bot");
+    let down = FakeBot::willing().await.expect("a bot");
+    let of_down = |default| if default { shop(Some(&down), &[("7001", &well)]) } else { shop(Some(&well), &[("7002", &down)]) };
+    let mut channels = vec![of_down(true), Channel { name: "other".into(), ..of_down(false) }];
+    channels.iter_mut().for_each(|channel| channel.concurrency = 2);
+    drop(down);
+    let rig = Rig::start(opened, channels).await;
+    for (channel, target) in [("shop", ""), ("other", r#",target="7002""#)] {
+        rig.accepted(channel, text_to("7002", &format!("first {channel}"), "55")).await;
+        let open = format!(r#"hapax_circuit_open{{channel="{channel}"{target}}}"#);
+        eventually("it is taken for dead", async || rig.metric(&open) == 1).await;
+        for number in 0..50 {
+            rig.accepted(channel, text_to("7002", &format!("{channel} {number:02}"), &format!("55{number}"))).await;
+        }
+        let before = well.calls().len();
+        for number in 0..10 {
+            rig.accepted(channel, text_to("7001", &format!("w {channel} {number:02}"), &format!("55{number}"))).await;
+            well.called(before + number + 1).await;
+        }
+        let put_off = rig.inbox().await.into_iter().filter(|row| *row.channel == *channel);
+        let put_off =
+            put_off.filter(|row| matches!(row.state, ItemState::Waiting { due_ms } if due_ms > row.received_ms)).count();
+        // A probe takes up as many as there are places, and puts back all but one.
+        assert!(put_off < 20, "{channel}: {put_off} of 51 were taken up and put off");
+    }
+    rig.kill();
 }
 
 /// Its places are taken for as long as it hangs; the other's are not.

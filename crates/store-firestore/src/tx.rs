@@ -134,7 +134,7 @@ impl FirestoreTx {
     }
 
     /// Lanes that may be taken now where there are more than one look shows: each priority by itself is exact.
-    async fn find_lanes(&self, due: &Due<'_>, resting: &[String]) -> Result<Vec<Doc>, StoreError> {
+    async fn find_lanes(&self, due: &Due<'_>, paused: &[String]) -> Result<Vec<Doc>, StoreError> {
         let enough = due.max + LANES_MORE;
         let mut found = Vec::new();
         for priority in Priority::ALL.into_iter().filter(|priority| due.queue == Queue::Outbox || *priority == Priority::Normal) {
@@ -147,7 +147,7 @@ impl FirestoreTx {
                 behind = Some(vec![int(last.int("due_ms")?), number(last.number("first")?)]);
                 looked += page.len();
                 let full = page.len() == enough;
-                taken += page.iter().filter(|doc| !rests(doc, resting)).count();
+                taken += page.iter().filter(|doc| !rests(doc, due, paused)).count();
                 found.extend(page);
                 if !full {
                     break;
@@ -162,8 +162,8 @@ fn lanes_of(due: &Due<'_>) -> Query {
     Query::new(paths::LANES).equal("queue", int(due.queue.code().into())).equal("channel", text(due.channel))
 }
 
-fn rests(lane: &Doc, resting: &[String]) -> bool {
-    lane.maybe_text("account").is_some_and(|account| resting.contains(&account))
+fn rests(lane: &Doc, due: &Due<'_>, paused: &[String]) -> bool {
+    lane.maybe_text("account").is_some_and(|account| due.rests(&account) || paused.contains(&account))
 }
 
 #[async_trait]
@@ -207,7 +207,6 @@ impl Tx for FirestoreTx {
     }
 
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
-        let mut resting = due.resting.to_vec();
         let engine = FirestoreEngine::on(&self.inner);
         let (query, enough) = self.due_first(due);
         let mut found = if due.queue == Queue::Inbox || self.paused.is_some() {
@@ -218,12 +217,12 @@ impl Tx for FirestoreTx {
             found
         };
         let paused = self.paused.iter().flatten().filter(|paused| paused.channel == due.channel);
-        resting.extend(paused.map(|paused| paused.account.clone()));
+        let paused: Vec<String> = paused.map(|paused| paused.account.clone()).collect();
         if found.len() == enough {
-            found = self.find_lanes(due, &resting).await?;
+            found = self.find_lanes(due, &paused).await?;
         }
         let mut lanes = Vec::new();
-        for doc in found.into_iter().filter(|doc| !rests(doc, &resting)) {
+        for doc in found.into_iter().filter(|doc| !rests(doc, due, &paused)) {
             lanes.push((read::<LaneRec>(&doc)?, doc));
         }
         lanes.sort_by_key(|(lane, _)| (lane.priority, lane.due_ms, lane.first));

@@ -391,9 +391,12 @@ fn due_lanes(due: &Due<'_>, now_ms: i64) -> Sql {
         .to_owned();
     let (lane, queue, channel) = (qualified("l", LaneRec::columns()), due.queue.code(), channel_key(due.channel));
     let resting: Vec<_> = due.resting.iter().map(|account| account_key(account)).collect();
-    let (columns, resting_list) = (Raw(&lane), List(&resting));
+    let (columns, resting_list, nobody) = (Raw(&lane), List(&resting), account_key(""));
     let mut values: Vec<&dyn Literal> = vec![&columns, &queue, &channel, &now_ms];
-    if !resting.is_empty() {
+    if !resting.is_empty() && due.others {
+        statement.push_str(" AND (l.account_key IN ? OR l.account_key = ?)");
+        values.extend([&resting_list as &dyn Literal, &nobody]);
+    } else if !resting.is_empty() {
         statement.push_str(" AND l.account_key NOT IN ?");
         values.push(&resting_list);
     }

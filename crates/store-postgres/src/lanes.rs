@@ -18,7 +18,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {} FROM hapax_lanes AS l
          WHERE queue = $1::int2 AND channel = $2::text AND priority = $3::int2 AND due_ms <= $4::int8
-           AND account <> ALL ($5::text[])
+           AND ((account = ANY ($5::text[])) = $7::bool OR (queue = 0 AND account = ''))
            AND (queue = 0 OR NOT EXISTS (SELECT 1 FROM hapax_paused p WHERE p.channel = l.channel AND p.account = l.account))
          ORDER BY due_ms, first LIMIT $6::int8 FOR UPDATE OF l SKIP LOCKED",
         plain_columns::<LaneRec>("l.")
@@ -47,6 +47,7 @@ pub(super) async fn due(client: &ClientWrapper, due: &Due<'_>, now_ms: i64) -> R
                 Box::new(now_ms),
                 Box::new(resting),
                 Box::new(room as i64),
+                Box::new(due.others),
             ],
         );
         lanes.extend(read_all::<LaneRec>(&run_one(client, ask).await?)?);

@@ -69,7 +69,11 @@ impl RedisStore {
         let (mut leases, mut silent) = (Vec::new(), None);
         for (channel, max) in ask.wants.iter().filter(|(_, max)| *max > 0) {
             let leased = match self.registry.entries(&self.link, Some(channel)).await {
-                Ok(entries) => self.lease_from(ask, &entries, *max, &mut leases).await,
+                Ok(mut entries) => {
+                    let resting = ask.resting_in(channel);
+                    entries.retain(|entry| !resting.is_some_and(|resting| resting.rests(&entry.name)));
+                    self.lease_from(ask, &entries, *max, &mut leases).await
+                }
                 Err(error) => Err(error),
             };
             silent = leased.err().or(silent);

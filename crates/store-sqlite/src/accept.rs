@@ -352,7 +352,7 @@ impl Writer {
             self.db
                 .prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?7, NULL, 0, ?6, NULL)")?
                 .execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer, due])?;
-            self.lanes.add(channel, waiting);
+            self.lanes.add(&self.db, channel, waiting)?;
             match turn.filter(|_| !is_moved && !item.turn.closed) {
                 Some((_, lane)) => self.begin_turn(channel, lane, number)?,
                 None => self.close_turn(channel, lane)?,

@@ -71,7 +71,7 @@ impl Writer {
         self.db.prepare_cached("DELETE FROM parked WHERE item = ?1")?.execute([item])?;
         self.note_nameless(channel, item, &line)?;
         self.close_turn(channel, line.lane)?;
-        self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
+        self.lanes.add(&self.db, channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer))?;
         Ok(true)
     }
 
@@ -125,7 +125,7 @@ impl Writer {
         self.db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'last_number'")?.execute([item])?;
         self.note_nameless(channel, item, &line)?;
         self.close_turn(channel, line.lane)?;
-        self.lanes.add(channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer));
+        self.lanes.add(&self.db, channel, Waiting::new(item, line.lane, self.now_ms, Line::default()).of(line.peer))?;
         self.work_made = true;
         Ok(Some(item_id(self.now_ms, item)))
     }

@@ -8,6 +8,9 @@
 //! Lanes that turn out to be of one person become one, in memory at once. On disk their items keep the lane they were put into, and
 //! `joined_lanes` says which it is now.
 
+mod accounts;
+mod joined;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ use hapax_domain::Fence;
 use hapax_domain::limits::WAIT_MAX_MS;
 use hapax_store::LaneRef;
 use rusqlite::{Connection, Row, params};
+
+use accounts::account_of;
 
 use super::keys::KeyIsHash;
 use super::number_hash::NumberHash;
@@ -29,6 +34,8 @@ pub(super) type LaneName = [u8; 16];
 #[derive(Clone, Copy)]
 pub(super) struct Tables {
     pub(super) waiting: &'static str,
+    /// Selects the account of an item of a channel, where `waiting` does not say whose it is.
+    pub(super) account: Option<&'static str>,
     pub(super) leases: &'static str,
     pub(super) extend: &'static str,
 }
@@ -39,6 +46,7 @@ pub(super) const INBOX: Tables = Tables {
                   ifnull((SELECT j.peer FROM joined_lanes j WHERE j.lane = i.lane AND j.to_number >= ifnull(i.put, i.item)
                   ORDER BY j.to_number LIMIT 1), peer)
               FROM inbox i WHERE channel = ?1 AND item > ?2 ORDER BY item LIMIT ?3",
+    account: Some("SELECT e.account FROM inbox i JOIN events e ON e.number = i.first WHERE i.channel = ?1 AND i.item = ?2"),
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE channel = ?1",
     extend: "UPDATE leases SET ends = ?2 WHERE item = ?1",
 };
@@ -75,6 +83,8 @@ struct ChannelLanes {
     loaded_to: i64,
     /// There may be items beyond, on disk only.
     more_on_disk: bool,
+    /// Whose they are is known: from when one of the accounts rested for the first time. Before that all are in one line.
+    by_account: bool,
 }
 
 /// When a lane is due, its first item, and the lane.
@@ -185,12 +195,16 @@ impl Lanes {
         }
     }
 
-    /// Takes note of an item that was just written to the inbox.
-    pub(super) fn add(&mut self, channel: i64, item: Waiting) {
+    /// Takes note of an item that was just written to its table.
+    pub(super) fn add(&mut self, db: &Connection, channel: i64, mut item: Waiting) -> rusqlite::Result<()> {
         if let Some(lanes) = self.channels.get_mut(&channel) {
             self.touched = true;
+            if lanes.by_account && lanes.takes(item.item, self.window) {
+                item.line.account = account_of(db, self.tables, channel, item.item)?;
+            }
             lanes.add(item, self.window);
         }
+        Ok(())
     }
 
     /// The lanes whose turn it is, with their first items; at most `max`, and none of accounts that rest.
@@ -340,18 +354,6 @@ impl Lanes {
     }
 }
 
-impl Lane {
-    /// Counts something that was put into a lane that became one with this; gives its place in `joined`.
-    fn count_joined(&mut self, name: LaneName, items: usize) -> usize {
-        let at = self.joined.iter().position(|(joined, _)| *joined == name).unwrap_or_else(|| {
-            self.joined.push((name, 0));
-            self.joined.len() - 1
-        });
-        self.joined[at].1 += items;
-        at
-    }
-}
-
 impl ChannelLanes {
     /// Reads the oldest items of the channel, and the leases on them.
     fn load(db: &Connection, tables: Tables, channel: i64, window: usize, now: i64) -> rusqlite::Result<Self> {
@@ -364,6 +366,7 @@ impl ChannelLanes {
             items: 0,
             loaded_to: 0,
             more_on_disk: true,
+            by_account: false,
         };
         let held: Vec<Held> = db.prepare_cached(tables.leases)?.query_map([channel], Held::read)?.collect::<Result<_, _>>()?;
         // Leased items were in memory once, so they are never far beyond the window.
@@ -402,8 +405,11 @@ impl ChannelLanes {
             })?
             .collect::<Result<_, _>>()?;
         self.more_on_disk = waiting.len() == window;
-        for item in waiting {
+        for mut item in waiting {
             self.loaded_to = item.item;
+            if self.by_account {
+                item.line.account = account_of(db, tables, channel, item.item)?;
+            }
             self.put(item);
         }
         Ok(())
@@ -427,9 +433,14 @@ impl ChannelLanes {
         due.into_iter().map(|&(_, item, lane)| (lane, item)).collect()
     }
 
+    /// Whether something new is held in memory.
+    fn takes(&self, item: i64, window: usize) -> bool {
+        item <= self.loaded_to || !(self.more_on_disk || self.items >= window)
+    }
+
     fn add(&mut self, item: Waiting, window: usize) {
         self.more_on_disk |= self.items >= window && item.item > self.loaded_to;
-        if item.item <= self.loaded_to || !self.more_on_disk {
+        if self.takes(item.item, window) {
             self.loaded_to = self.loaded_to.max(item.item);
             self.put(item);
         }
@@ -484,35 +495,6 @@ impl ChannelLanes {
         if line.is_empty() && lane.items.front().is_none_or(|first| first.line != lane.line) {
             self.lines.remove(&lane.line);
         }
-    }
-
-    /// Makes two lanes one, with all that waits and all leases. Gives the lane that spoke for the first, if there was one.
-    fn join(&mut self, from: LaneName, into: LaneName, peer: &Arc<str>) -> Option<LaneName> {
-        let number = *self.names.get(&from)?;
-        let kept = self.names.get(&into).copied().unwrap_or_else(|| self.open(Some(into)));
-        if number == kept {
-            return None;
-        }
-        let of = self.lanes.get_mut(&number)?;
-        let (name, joined) = (of.name?, std::mem::take(&mut of.joined));
-        let (items, held) = (std::mem::take(&mut of.items), std::mem::take(&mut of.held));
-        self.leave_line(number);
-        self.lanes.remove(&number);
-        self.leased.extend(held.iter().map(|held| (held.item, kept)));
-        let lane = self.lanes.get_mut(&kept)?;
-        lane.peer.get_or_insert_with(|| Arc::clone(peer));
-        let own = lane.count_joined(name, 0);
-        let places: Vec<usize> = joined.iter().map(|(name, _)| lane.count_joined(*name, 0)).collect();
-        for place in items {
-            let of = place.of.map_or(own, |of| places[of]);
-            lane.joined[of].1 += 1;
-            lane.items.push_back(Position { of: Some(of), ..place });
-        }
-        lane.items.make_contiguous().sort_by_key(|place| place.item);
-        lane.held.extend(held);
-        self.names.extend(joined.into_iter().map(|(name, _)| (name, kept)).chain([(name, kept)]));
-        self.take_turn(kept);
-        Some(name)
     }
 
     /// Makes a lane in which nothing waits yet.

@@ -1,5 +1,6 @@
 //! Leasing lanes and settling what was leased.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use hapax_store::{
 use rusqlite::params;
 
 use super::lanes::Held;
+use super::outbox::account_key;
 use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
 use super::writer::{StepError, Writer};
 
@@ -42,7 +44,15 @@ impl Writer {
         let mut last_body = None;
         for (name, max) in &ask.wants {
             let Some(&channel) = self.channels.get(name) else { continue };
-            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &|_| false)? {
+            let resting = ask.resting_in(name);
+            if resting.is_some() {
+                self.lanes.tell_accounts_apart(&self.db, channel)?;
+            }
+            let others = resting.is_some_and(|resting| resting.others);
+            let named: HashSet<i64> =
+                resting.into_iter().flat_map(|all| &all.accounts).map(|account| account_key(account)).collect();
+            let rests = |account: i64| account != 0 && named.contains(&account) != others;
+            for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &rests)? {
                 if let Some((head, held)) = self.hold(channel, lane, item, ask)? {
                     leases.push(self.leased(head, &held, name, &mut last_body)?);
                 }

@@ -20,6 +20,7 @@ pub(super) const OUTBOX: Tables = Tables {
     waiting: "SELECT number, ifnull((SELECT j.into_lane FROM joined_lanes j WHERE j.lane = o.lane AND j.to_number >= ifnull(o.put, o.number)
                   ORDER BY j.to_number LIMIT 1), lane), due, priority, account_key, lane IS NOT NULL OR unknown, lane, NULL
               FROM outbox o WHERE channel = ?1 AND number > ?2 AND due IS NOT NULL ORDER BY number LIMIT ?3",
+    account: None,
     leases: "SELECT channel, item, attempt, fence, worker, leased, ends FROM out_leases WHERE channel = ?1",
     extend: "UPDATE out_leases SET ends = ?2 WHERE item = ?1",
 };
@@ -154,7 +155,7 @@ impl Writer {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0)",
             )?
             .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
-        self.outgoing.add(channel, waiting);
+        self.outgoing.add(&self.db, channel, waiting)?;
         self.work_made = true;
         Ok(())
     }

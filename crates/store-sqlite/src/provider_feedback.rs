@@ -100,7 +100,7 @@ impl Writer {
             (lane, due) => {
                 self.leave_lane(number, was.channel, lane.filter(|_| before.is_some()));
                 if let Some(due) = due {
-                    self.outgoing.add(was.channel, Waiting::new(number, name, due, was.line));
+                    self.outgoing.add(&self.db, was.channel, Waiting::new(number, name, due, was.line))?;
                 }
             }
         }

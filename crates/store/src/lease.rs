@@ -18,9 +18,34 @@ pub struct LeaseRequest {
     pub worker: Arc<str>,
     /// Most items wanted, per channel.
     pub wants: Vec<(Arc<str>, usize)>,
+    /// Whose lanes are left where they are.
+    pub resting: Vec<Resting>,
     pub hold_ms: i64,
     /// Whoever does the work is no part of the process that asks: its leases outlive that, also in an engine that one process owns.
     pub outside: bool,
+}
+
+/// Accounts of a channel that nothing is leased of for now: what is theirs could not be delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    pub channel: Arc<str>,
+    pub accounts: Vec<String>,
+    /// All others rest, and these do not.
+    pub others: bool,
+}
+
+impl LeaseRequest {
+    /// Who rests in a channel.
+    pub fn resting_in(&self, channel: &str) -> Option<&Resting> {
+        self.resting.iter().find(|resting| *resting.channel == *channel)
+    }
+}
+
+impl Resting {
+    /// Whether this account does. What is of no account never rests.
+    pub fn rests(&self, account: &str) -> bool {
+        !account.is_empty() && self.accounts.iter().any(|named| named == account) != self.others
+    }
 }
 
 /// One inbox item, held by one worker until `until_ms` of the store's clock.

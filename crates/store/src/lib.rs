@@ -46,7 +46,9 @@ pub use claims::{ClaimCounts, ClaimQuery};
 pub use deferred::DeferredStore;
 pub use in_time::in_time;
 pub use kept::{read_replies, why_kept, write_replies};
-pub use lease::{Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, Outcome, Settled, end_after_set_back};
+pub use lease::{
+    Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, Outcome, Resting, Settled, end_after_set_back,
+};
 pub use moving::{After, Bookmark, Moved, Moving, Table, half_filled};
 pub use naive_claim::{CONNECTIONS as NAIVE_CLAIM_CONNECTIONS, NaiveClaim};
 pub use outbox::{
@@ -113,6 +115,8 @@ pub trait Inbox {
     /// - An engine whose data one process owns ends the leases of the process before when it is opened; those of workers
     ///   [outside](LeaseRequest::outside) go on.
     /// - Per channel asked for, at most as many as asked; the lane whose first item was due longest comes first.
+    /// - Lanes of accounts that [rest](LeaseRequest::resting) stay as they are, and hold up no others. An engine may still lease what an older
+    ///   version has put in line.
     async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError>;
 
     /// Moves the end of leases to `hold_ms` from now; tells for each whether it is still held.

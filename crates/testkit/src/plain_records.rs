@@ -248,7 +248,7 @@ impl Tx for PlainTx {
 
     async fn due_lanes(&mut self, due: &Due<'_>) -> Result<Vec<LaneRec>, TxError> {
         let rests = |lane: &LaneRec| {
-            due.resting.contains(&lane.account)
+            due.rests(&lane.account)
                 || (lane.queue == Queue::Outbox
                     && self.data.paused.contains_key(&(lane.channel.to_string(), lane.account.clone())))
         };

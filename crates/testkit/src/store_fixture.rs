@@ -163,7 +163,13 @@ pub fn ask(max: usize) -> LeaseRequest {
 }
 
 pub fn ask_as(worker: &str, max: usize) -> LeaseRequest {
-    LeaseRequest { worker: worker.into(), wants: vec![("shop".into(), max)], hold_ms: HOLD_MS, outside: false }
+    LeaseRequest {
+        worker: worker.into(),
+        wants: vec![("shop".into(), max)],
+        resting: Vec::new(),
+        hold_ms: HOLD_MS,
+        outside: false,
+    }
 }
 
 /// Accepts and expects the store to work.

@@ -60,6 +60,7 @@ macro_rules! store_suite {
             a_lane_gives_one_item_at_a_time_in_order
             lanes_do_not_wait_for_each_other
             a_lease_says_whose_its_events_are
+            resting_accounts_are_passed_by
             channels_are_leased_apart
             a_lease_that_ran_out_is_taken_over
             an_extended_lease_stays

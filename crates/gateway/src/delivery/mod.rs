@@ -32,7 +32,7 @@ use hapax_domain::limits::RETRY_AFTER_MAX_MS;
 use hapax_domain::{EventId, Fence, fingerprint};
 use hapax_store::clock::Clock;
 use hapax_store::{
-    Answer, Beside, InboxLease, LaneRef, LeaseRequest, Outcome, Reason, Settled, Store, StoreError, in_time, keep_beside,
+    Answer, Beside, InboxLease, LaneRef, LeaseRequest, Outcome, Reason, Resting, Settled, Store, StoreError, in_time, keep_beside,
 };
 
 use self::circuit::{Pass, Trip, TurnedAway};
@@ -305,6 +305,10 @@ impl Work for Delivery {
             Some(routes) if routes.unsettled.load(Ordering::Acquire) == 0 => routes.allowance(self.clock.now_ms()),
             _ => 0,
         }
+    }
+
+    fn resting(&self, channel: &Arc<str>) -> Option<Resting> {
+        self.routes.get(channel)?.resting(self.clock.now_ms())
     }
 
     async fn perform(self: Arc<Self>, lease: InboxLease, mut hold: Hold) {

@@ -130,6 +130,7 @@ impl Pull {
         let ask = LeaseRequest {
             worker: worker.into(),
             wants: vec![(Arc::clone(name), max)],
+            resting: Vec::new(),
             hold_ms: of.settings.lease_ms,
             outside: true,
         };

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use hapax_store::Outcome;
+use hapax_store::{Outcome, Resting};
 use reqwest::Client;
 
 use super::places::Line;
 use super::target::{Target, client_for};
 use crate::channels::Channel;
 use crate::http_client::BadCalls;
-use crate::settings;
+use crate::settings::{self, Mode};
 use crate::telemetry::Telemetry;
 
 /// Items of one channel that are worked on at once, however many targets it has.
@@ -83,6 +83,20 @@ impl Routes {
     /// Room for each target to be as busy as it may be: one that takes its time leaves the places of the others free.
     pub(super) fn slots(&self) -> usize {
         self.settings.concurrency.saturating_mul(self.targets.len()).clamp(1, SLOTS_MAX)
+    }
+
+    /// The accounts whose target is down, while another one is not: what waits for them stays where it is, and holds up nobody.
+    pub(super) fn resting(&self, now_ms: i64) -> Option<Resting> {
+        if self.settings.mode == Mode::Proxy {
+            // Whoever waits for the answer is told at once.
+            return None;
+        }
+        let is_down = |target: &Arc<Target>| target.circuit.allowance(now_ms) == 0;
+        let others = self.default.as_ref().is_some_and(is_down);
+        let named = self.accounts.iter().filter(|(_, target)| is_down(target) != others);
+        let mut accounts: Vec<String> = named.map(|(account, _)| account.clone()).collect();
+        accounts.sort_unstable();
+        (!accounts.is_empty()).then(|| Resting { channel: Arc::clone(&self.settings.name), accounts, others })
     }
 
     /// The most items worth leasing now. Which target they are for shows only when they are leased.

@@ -102,7 +102,9 @@ impl Spool {
     /// The oldest webhooks of a channel, in the order they came. They stay until they are let go.
     pub(super) async fn take(&self, channel: &Arc<str>) -> Result<Vec<InboxLease>, StoreError> {
         let wants = vec![(Arc::clone(channel), BATCH)];
-        self.store.lease_inbox(LeaseRequest { worker: "spool".into(), wants, hold_ms: HOLD_MS, outside: false }).await
+        self.store
+            .lease_inbox(LeaseRequest { worker: "spool".into(), wants, resting: Vec::new(), hold_ms: HOLD_MS, outside: false })
+            .await
     }
 
     /// The store has it.

@@ -19,7 +19,7 @@ use guard::Age;
 pub use guard::CallGuard;
 use hapax_domain::{Fence, RetryPolicy};
 use hapax_store::clock::{Clock, Moment};
-use hapax_store::{LaneRef, LeaseRequest, Store, StoreError};
+use hapax_store::{LaneRef, LeaseRequest, Resting, Store, StoreError};
 pub use hold::Hold;
 use hold::Holds;
 pub use settle::settle;
@@ -44,6 +44,11 @@ pub trait Work: Send + Sync + 'static {
 
     /// The most items of this channel that make sense now, slots aside: none while its target is dead.
     fn allowance(&self, channel: &str) -> usize;
+
+    /// Whose items make no sense now, though others of the channel do.
+    fn resting(&self, _channel: &Arc<str>) -> Option<Resting> {
+        None
+    }
 
     /// How long the loop may wait before it looks again without a hint. Asked before each look; never longer than [`POLL`].
     fn poll_interval(&self) -> Duration {
@@ -94,8 +99,13 @@ pub async fn run<W: Work>(work: Arc<W>, store: Arc<dyn Store>, plan: Plan, telem
         let wants = slots.wants(|channel| work.allowance(channel));
         let (mut failed, mut more) = (false, false);
         if !wants.is_empty() {
-            let ask =
-                LeaseRequest { worker: Arc::clone(&plan.worker), wants: wants.clone(), hold_ms: plan.hold_ms, outside: false };
+            let ask = LeaseRequest {
+                worker: Arc::clone(&plan.worker),
+                wants: wants.clone(),
+                resting: wants.iter().filter_map(|(channel, _)| work.resting(channel)).collect(),
+                hold_ms: plan.hold_ms,
+                outside: false,
+            };
             let asked = Moment::now(&*plan.clock);
             match work.lease(ask).await {
                 Ok(leases) => {

@@ -205,7 +205,13 @@ impl Fixture {
 
     /// Leases the first item of the channel and ends it so.
     pub(crate) async fn settle(&self, outcome: Outcome) {
-        let ask = LeaseRequest { worker: "w1".into(), wants: vec![("shop".into(), 1)], hold_ms: 60_000, outside: false };
+        let ask = LeaseRequest {
+            worker: "w1".into(),
+            wants: vec![("shop".into(), 1)],
+            resting: vec![],
+            hold_ms: 60_000,
+            outside: false,
+        };
         let lease = self.store.lease_inbox(ask).await.expect("leased").remove(0);
         self.clock.0.fetch_add(40, Ordering::SeqCst);
         self.store.settle_inbox(lease.lane, lease.fence, outcome).await.expect("settled");

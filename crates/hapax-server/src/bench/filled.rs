@@ -64,7 +64,7 @@ fn arrival(tag: &str, events: std::ops::Range<usize>, delivered: usize) -> Arriv
 
 async fn park(store: &dyn Store, most: usize) -> Result<(), BenchError> {
     let wants = vec![(requests::WAITING.into(), most)];
-    let ask = LeaseRequest { worker: "bench".into(), wants, hold_ms: 60_000, outside: false };
+    let ask = LeaseRequest { worker: "bench".into(), wants, resting: Vec::new(), hold_ms: 60_000, outside: false };
     let leases = store.lease_inbox(ask).await?;
     let park = leases.into_iter().map(|lease| {
         let why = "the bot answered 404 Not Found".to_owned();

@@ -16,13 +16,20 @@ impl State {
             let heads = self.lanes.heads(channel).into_iter();
             let mut due: Vec<(i64, ItemId, u64)> =
                 heads.filter_map(|(number, head)| Some((self.due_ms(number, head)?, head, number))).collect();
-            due.retain(|(due_ms, ..)| *due_ms <= now);
+            let rests =
+                |head| ask.resting_in(channel).zip(self.account_of(head)).is_some_and(|(all, account)| all.rests(account));
+            due.retain(|(due_ms, head, _)| *due_ms <= now && !rests(*head));
             due.sort_unstable();
             for (_, _, number) in due.into_iter().take(*max) {
                 leases.extend(self.lease_lane(number, ask, now));
             }
         }
         leases
+    }
+
+    fn account_of(&self, item: ItemId) -> Option<&str> {
+        let first = self.items.get(&item)?.events.first()?;
+        Some(&self.events.get(first)?.event.account)
     }
 
     /// When the lane may next be taken: the end of its leases, or when its first item is due.

@@ -419,10 +419,10 @@ impl Work {
     }
 
     /// Makes a new item part of the turn that its lane has open, or puts it in line; returns the item that its event is in.
-    fn take_turn(&mut self, mut item: ItemRec, peer: String, coalesce: Option<Coalesce>) -> u64 {
+    fn take_turn(&mut self, mut item: ItemRec, thread: ThreadId, coalesce: Option<Coalesce>) -> u64 {
         let (now_ms, number) = (self.now_ms, item.number);
         let Some(coalesce) = coalesce else {
-            self.add_item(item, Some(peer));
+            self.add_item(item, thread.account, Some(thread.peer));
             return number;
         };
         let lane = self.speaker(&item.lane);
@@ -442,7 +442,7 @@ impl Work {
             return turn;
         }
         item.due_ms = coalesce.due_ms(now_ms, now_ms);
-        self.add_item(item, Some(peer));
+        self.add_item(item, thread.account, Some(thread.peer));
         if let Some(row) = self.lanes.change(&lane) {
             row.turn = Some(number);
         }
@@ -487,7 +487,7 @@ impl Work {
             }
             Disposition::Deliver => {
                 let Some((spelt, thread)) = event.lane().zip(self.thread_of_event(event)) else {
-                    self.add_item(item, None);
+                    self.add_item(item, event.account.clone(), None);
                     return Some(number);
                 };
                 item.lane = inbox_lane(&arrival.channel, Some(&thread), 0);
@@ -500,7 +500,7 @@ impl Work {
                 }
                 self.inbox_lane(&arrival.channel, &spelt, &thread);
                 let lane = item.lane;
-                let taken = self.take_turn(item, thread.peer, arrival.coalesce);
+                let taken = self.take_turn(item, thread, arrival.coalesce);
                 items.insert(lane, taken);
                 return Some(taken);
             }

@@ -243,7 +243,17 @@ pub struct Due<'d> {
     pub channel: &'d str,
     /// Accounts to leave out; accounts that are paused are left out too.
     pub resting: &'d [String],
+    /// All others are to be left out, in place of these.
+    pub others: bool,
     pub max: usize,
+}
+
+impl Due<'_> {
+    /// Whether lanes of this account are left out, pauses aside. Where it is not known whose an inbox lane is, it is not.
+    pub fn rests(&self, account: &str) -> bool {
+        let is_known = self.queue == Queue::Outbox || !account.is_empty();
+        is_known && self.resting.iter().any(|named| named == account) != self.others
+    }
 }
 
 /// What a step will look at, as far as its arguments tell. A hint: it is claimed and loaded like anything else.

@@ -8,13 +8,12 @@ use super::records::{Hash, Held, ItemPlace, ItemRec, LaneRec, NEVER_MS, OutRec, 
 use super::work::Work;
 
 impl Work {
-    /// Puts an item in line, in the lane of the thread that goes by `peer`. The lane, if there is one, must have been loaded with those that
+    /// Puts an item in line, in the lane of this account, and of its thread that goes by `peer`. The lane, if there is one, must have been loaded with those that
     /// it speaks for.
-    pub(super) fn add_item(&mut self, mut item: ItemRec, peer: Option<String>) {
+    pub(super) fn add_item(&mut self, mut item: ItemRec, account: String, peer: Option<String>) {
         if item.place == ItemPlace::InLane {
-            let fresh =
-                LaneRec { first: item.number, due_ms: item.due_ms, peer, ..empty(Queue::Inbox, item.lane, &item.channel) };
-            item.lane = self.enter(fresh);
+            let fresh = empty(Queue::Inbox, item.lane, &item.channel);
+            item.lane = self.enter(LaneRec { account, first: item.number, due_ms: item.due_ms, peer, ..fresh });
         }
         self.items.put(item.number, item);
     }

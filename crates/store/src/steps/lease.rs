@@ -25,7 +25,9 @@ impl Step for LeaseInbox {
     async fn run<T: Tx>(&self, tx: &mut T) -> Result<Vec<InboxLease>, TxError> {
         let mut lanes = Vec::new();
         for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
-            let due = Due { queue: Queue::Inbox, channel, resting: &[], max: *max };
+            let (resting, others) =
+                self.0.resting_in(channel).map_or((&[][..], false), |resting| (&resting.accounts[..], resting.others));
+            let due = Due { queue: Queue::Inbox, channel, resting, others, max: *max };
             lanes.extend(tx.due_lanes(&due).await?);
         }
         if lanes.is_empty() {

@@ -44,7 +44,7 @@ impl Step for LeaseOutbox {
         for (channel, max) in self.0.wants.iter().filter(|(_, max)| *max > 0) {
             let resting = self.0.resting.iter().filter(|(of, _)| of == channel).map(|(_, account)| account.clone());
             let resting: Vec<String> = resting.collect();
-            let due = Due { queue: Queue::Outbox, channel, resting: &resting, max: *max };
+            let due = Due { queue: Queue::Outbox, channel, resting: &resting, others: false, max: *max };
             lanes.extend(tx.due_lanes(&due).await?);
         }
         if lanes.is_empty() {

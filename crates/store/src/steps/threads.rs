@@ -92,7 +92,7 @@ impl Work {
         let lane = inbox_lane(channel, Some(other), 0);
         if self.lanes.get(&lane).is_some() {
             let into = empty(Queue::Inbox, inbox_lane(channel, Some(thread), 0), channel);
-            self.join(&lane, LaneRec { peer: Some(thread.peer.clone()), ..into });
+            self.join(&lane, LaneRec { account: thread.account.clone(), peer: Some(thread.peer.clone()), ..into });
         }
     }
 
@@ -134,11 +134,12 @@ impl Work {
     pub(super) fn add_item_again(&mut self, item: ItemRec, event: Option<&EventRec>) {
         let Some((channel, spelt)) = event.and_then(|event| Some((&event.channel, event.spelt()?))) else {
             let lane = own_lane(Queue::Inbox, item.number);
-            return self.add_item(ItemRec { lane, ..item }, None);
+            let account = event.map(|event| event.account.clone()).unwrap_or_default();
+            return self.add_item(ItemRec { lane, ..item }, account, None);
         };
         let thread = self.thread_of(&spelt.account, &spelt.peer);
         let lane = self.inbox_lane(channel, &spelt, &thread);
-        self.add_item(ItemRec { lane, ..item }, Some(thread.peer));
+        self.add_item(ItemRec { lane, ..item }, thread.account, Some(thread.peer));
     }
 
     /// Loads names and all that they lead to.

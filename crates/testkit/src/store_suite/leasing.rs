@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hapax_domain::{Event, Kind};
-use hapax_store::{InboxLease, LeaseRequest, Outcome, Settled};
+use hapax_store::{InboxLease, LeaseRequest, Outcome, Resting, Settled, Store};
 
 use crate::store_fixture::{HOLD_MS, StoreFixture, accept, accept_one, ask, ask_as, ids, lease, message, notice, webhook};
 
@@ -72,6 +72,45 @@ pub async fn a_lease_says_whose_its_events_are(fixture: &dyn StoreFixture) {
     leased.sort_unstable();
     let expected = [("7001", Kind::Message), ("7002", Kind::Message), ("7002", Kind::Notice)];
     assert_eq!(leased, expected.map(|(account, kind)| (account.to_owned(), kind)));
+}
+
+/// The target of some accounts is down: nothing of theirs is taken up, and whatever waits there holds up no others.
+pub async fn resting_accounts_are_passed_by(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let of = |event: Event, account: &str| Event { account: account.to_owned(), ..event };
+    let accounts = ["down", "up", "other"];
+    // What was in line before anybody rested, and what comes then.
+    let bring = async |store: &dyn Store, round: u32| {
+        for account in accounts {
+            let (first, alone) =
+                (message(&format!("m{round} {account}"), &format!("ana {round}")), notice(&format!("n{round} {account}")));
+            accept(store, webhook(vec![of(first, account), of(alone, account)])).await;
+        }
+    };
+    let taken = async |store: &dyn Store, named: &[&str], others: bool, max: usize| {
+        let accounts = named.iter().map(|account| (*account).to_owned()).collect();
+        let ask = LeaseRequest { resting: vec![Resting { channel: "shop".into(), accounts, others }], ..ask(max) };
+        let held = store.lease_inbox(ask).await.unwrap_or_else(|error| unreachable!("{error}"));
+        let mut of: Vec<String> = held.iter().map(|held| held.events[0].account.clone()).collect();
+        for held in held {
+            let back = Outcome::HandBack { wait_ms: 0, why: None, called: false };
+            assert_eq!(store.settle_inbox(held.lane, held.fence, back).await.ok(), Some(Settled::Done));
+        }
+        of.sort();
+        of
+    };
+    bring(&*store, 1).await;
+    assert_eq!(taken(&*store, &["down"], false, 10).await, ["other", "other", "up", "up"]);
+    bring(&*store, 2).await;
+    assert_eq!(taken(&*store, &["down", "other"], false, 10).await, ["up"; 4]);
+    assert_eq!(taken(&*store, &["up"], true, 10).await, ["up"; 4], "all others rest");
+    assert_eq!(taken(&*store, &["down"], true, 3).await, ["down"; 3], "as many as asked for");
+    drop(store);
+    let store = fixture.crash();
+    assert_eq!(taken(&*store, &["up", "other"], false, 10).await, ["down"; 4]);
+    bring(&*store, 3).await;
+    assert_eq!(taken(&*store, &["unknown"], true, 10).await, [""; 0]);
+    assert_eq!(lease(&*store, 50).await.len(), 18, "nobody rests any more");
 }
 
 pub async fn channels_are_leased_apart(fixture: &dyn StoreFixture) {
