@@ -8,28 +8,34 @@ const MARK_EVERY_MS: i64 = 1_000;
 /// How far the ends of keys may be moved; the window of a claim has room for that (`keys.rs`).
 const MOVED_MAX_S: i64 = 20 * 365 * 86_400;
 
-/// The store's time, written down now and then: a clock that shows less at the next start was set back.
+/// How far the store's clock lags behind the world's before it matters.
+const LAG_MS: i64 = 1_000;
+
+/// The store's time, written down now and then: a clock that shows less at the next start was set back. And how far it lags behind the
+/// world's, which it catches up with then.
 #[derive(Default)]
 pub(super) struct Mark {
     written_ms: i64,
+    lag_ms: i64,
     /// Changes of the connection when it was written.
     changes: u64,
 }
 
 impl Mark {
     /// Writes the time with a batch that writes anyway.
-    pub(super) fn write_some(&mut self, db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-        if now_ms - self.written_ms >= MARK_EVERY_MS && db.total_changes() != self.changes {
-            write(db, now_ms)?;
-            *self = Self { written_ms: now_ms, changes: db.total_changes() };
+    pub(super) fn write_some(&mut self, db: &Connection, now_ms: i64, lag_ms: i64) -> rusqlite::Result<()> {
+        let is_due = now_ms - self.written_ms >= MARK_EVERY_MS || (lag_ms - self.lag_ms).abs() >= LAG_MS;
+        if is_due && db.total_changes() != self.changes {
+            write(db, now_ms, lag_ms)?;
+            *self = Self { written_ms: now_ms, lag_ms, changes: db.total_changes() };
         }
         Ok(())
     }
 }
 
 /// Writes the time down now.
-pub(super) fn write(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock', ?1)")?.execute([now_ms])?;
+pub(super) fn write(db: &Connection, now_ms: i64, lag_ms: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock', ?1), ('clock_lag', ?2)")?.execute([now_ms, lag_ms])?;
     Ok(())
 }
 
@@ -46,9 +52,24 @@ fn last_seen(db: &Connection) -> rusqlite::Result<i64> {
     )
 }
 
+/// What was held by others when the clock of the process before lagged is theirs for as long as they were told: that clock was not set ahead,
+/// and this one is.
+fn catch_up(db: &Connection, seen_ms: i64, now_ms: i64) -> rusqlite::Result<()> {
+    let lag = "SELECT ifnull((SELECT value FROM meta WHERE name = 'clock_lag'), 0)";
+    let lag_ms: i64 = db.query_row(lag, [], |row| row.get(0))?;
+    let ahead_ms = lag_ms.min(now_ms - seen_ms);
+    if ahead_ms >= LAG_MS {
+        db.execute("UPDATE claims SET until = until + ?1 WHERE state = 0 AND until > ?2", [ahead_ms, seen_ms])?;
+        db.execute("UPDATE leases SET ends = ends + ?1 WHERE outside AND ends > ?2", [ahead_ms, seen_ms])?;
+    }
+    Ok(())
+}
+
 /// Keeps waits as long as they were meant when the clock was set back while nobody ran: times of the store lie in the future then.
 pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
-    let back_ms = last_seen(db)? - now_ms;
+    let seen_ms = last_seen(db)?;
+    catch_up(db, seen_ms, now_ms)?;
+    let back_ms = seen_ms - now_ms;
     if back_ms > 0 {
         tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
         // All of them, so that whose turn came first is still first. What a person wants sent at a certain time stays where it is.
@@ -62,6 +83,12 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
         }
         db.execute("UPDATE outbox SET due = due - ?1 WHERE due IS NOT NULL AND (lane IS NOT NULL OR unknown)", [back_ms])?;
         db.execute("UPDATE early SET heard = ?1 WHERE heard > ?1", [now_ms])?;
+        // Of claims those that were made or completed in what is the future now; the others end when they were told they would.
+        db.execute(
+            "UPDATE claims SET claimed = min(claimed, ?2), completed = min(completed, ?2), until = until - ?1, ends = ends - ?1
+             WHERE max(claimed, ifnull(completed, 0)) > ?2",
+            [back_ms, now_ms],
+        )?;
         // Keys that were claimed in what is the future now are remembered for their window from now on, and those before as they were. Moved
         // keys may have been claimed at any time: where there are some, all are remembered for longer.
         db.execute(
@@ -70,5 +97,5 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
             params![now_ms, -MOVED_MAX_S],
         )?;
     }
-    write(db, now_ms)
+    write(db, now_ms, 0)
 }

@@ -235,7 +235,8 @@ impl Writer {
         if self.failed.is_none() {
             let appended = self.keys.append(&self.db);
             let said = appended.and_then(|()| self.threads.write_some(&self.db, self.now_ms, self.last_number, false));
-            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
+            let lag_ms = self.lag_ms();
+            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms, lag_ms));
             self.failed = marked.err().map(|error| error.to_string());
         }
         self.batches += 1;
