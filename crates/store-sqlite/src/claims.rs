@@ -279,12 +279,13 @@ fn list(db: &Connection, query: &ClaimQuery, now_ms: i64) -> rusqlite::Result<Pa
 }
 
 pub(super) fn counts(db: &Connection, now_ms: i64) -> rusqlite::Result<ClaimCounts> {
-    let sql =
-        "SELECT ifnull(sum(state = 0 AND until > ?1), 0), ifnull(sum(state = 0 AND until <= ?1), 0), ifnull(sum(state = 1), 0),
-        ifnull(sum(state = 2), 0) FROM claims";
+    let sql = "SELECT count(*) FILTER (WHERE state = 0 AND until > ?1), count(*) FILTER (WHERE state = 0),
+        count(*) FILTER (WHERE state = 1), count(*) FROM claims";
     db.prepare_cached(sql)?.query_row([now_ms], |row| {
-        let count = |at: usize| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
-        Ok(ClaimCounts { held: count(0)?, abandoned: count(1)?, completed: count(2)?, values: count(3)? })
+        let count = |at: usize| row.get::<_, u64>(at);
+        let (held, claimed, completed, all) = (count(0)?, count(1)?, count(2)?, count(3)?);
+        let values = all.saturating_sub(claimed + completed);
+        Ok(ClaimCounts { held, abandoned: claimed.saturating_sub(held), completed, values })
     })
 }
 

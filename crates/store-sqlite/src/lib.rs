@@ -75,6 +75,8 @@ struct Engine {
     merger: Option<JoinHandle<()>>,
     progress: Arc<Progress>,
     readers: Mutex<Vec<Connection>>,
+    /// Places for questions: each has a connection that is kept, and none is opened for one question alone.
+    reading: Arc<Semaphore>,
     gauges: Arc<Gauges>,
     outbox_max: Arc<AtomicUsize>,
     claims_max: Arc<AtomicUsize>,
@@ -88,8 +90,8 @@ struct Engine {
 /// Events after the last written count.
 const UNCOUNTED_EVENTS: &str = "SELECT count(*) FROM events WHERE number > (SELECT value FROM meta WHERE name = 'events_to')";
 
-/// Reader connections kept open between questions.
-const READERS_KEPT: usize = 4;
+/// Questions at once. Each has a connection with its own cache, which is kept for the next.
+const READERS: usize = 8;
 
 fn not_opened(source: rusqlite::Error) -> StoreError {
     StoreError::Failed { what: "opening the store", retryable: false, source: source.into() }
@@ -168,6 +170,7 @@ impl SqliteStore {
             merger: Some(merger),
             progress,
             readers: Mutex::default(),
+            reading: Arc::new(Semaphore::new(READERS)),
             gauges,
             outbox_max,
             claims_max,
@@ -220,15 +223,14 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         let engine = Arc::clone(&self.0);
         let failed = move |source: rusqlite::Error| StoreError::Failed { what, retryable: true, source: source.into() };
+        let place = Arc::clone(&engine.reading).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let asked = tokio::task::spawn_blocking(move || {
+            let _place = place;
             let kept = engine.readers().pop();
             let reader = kept.map_or_else(|| open::reading(&engine.path), Ok)?;
             // In a transaction, so that all a question reads is of one moment.
             let found = reader.unchecked_transaction().and_then(|snapshot| question(&snapshot));
-            let mut readers = engine.readers();
-            if readers.len() < READERS_KEPT {
-                readers.push(reader);
-            }
+            engine.readers().push(reader);
             // What it saw was committed, and is told only once it is on disk.
             found.map(|found| (found, engine.progress.seen()))
         });

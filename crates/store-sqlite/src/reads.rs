@@ -288,33 +288,44 @@ fn answer(db: &Connection, id: EventId) -> rusqlite::Result<Option<Answer>> {
     .optional()
 }
 
+/// Each number of rows where they lie: nothing is joined or sorted to be counted.
 fn counts(db: &Connection) -> rusqlite::Result<Stats> {
-    let mut channels: BTreeMap<String, ChannelCounts> = BTreeMap::new();
-    let mut select = db.prepare_cached(
-        "SELECT c.name, total(l.item IS NULL), total(l.item IS NOT NULL), 0, 0, min(i.received)
-         FROM inbox i LEFT JOIN leases l ON l.item = i.item JOIN channels c ON c.id = i.channel GROUP BY c.id
-         UNION ALL
-         SELECT c.name, 0, 0, total(NOT p.quarantined), total(p.quarantined), NULL
-         FROM parked p JOIN channels c ON c.id = p.channel GROUP BY c.id",
-    )?;
-    let mut rows = select.query([])?;
+    let mut channels: BTreeMap<i64, ChannelCounts> = BTreeMap::new();
+    let mut named = db.prepare_cached("SELECT id, name FROM channels")?;
+    let mut rows = named.query([])?;
     while let Some(row) = rows.next()? {
-        let channel: String = row.get(0)?;
-        let counts = channels.entry(channel.clone()).or_insert_with(|| ChannelCounts { channel, ..ChannelCounts::default() });
-        counts.waiting += row.get::<_, f64>(1)? as u64;
-        counts.leased += row.get::<_, f64>(2)? as u64;
-        counts.parked += row.get::<_, f64>(3)? as u64;
-        counts.quarantined += row.get::<_, f64>(4)? as u64;
-        counts.oldest_ms = counts.oldest_ms.or(row.get(5)?);
+        channels.insert(row.get(0)?, ChannelCounts { channel: row.get(1)?, ..ChannelCounts::default() });
     }
-    let written: u64 = db.prepare_cached("SELECT value FROM meta WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
-    let since: u64 = db.prepare_cached(super::UNCOUNTED_EVENTS)?.query_row([], |row| row.get(0))?;
-    let events = written + since;
-    let outbox = |unknown: i64| {
-        db.prepare_cached("SELECT count(*) FROM outbox WHERE unknown = ?1")?.query_row([unknown], |row| row.get(0))
-    };
-    let channels = channels.into_values().collect();
-    Ok(Stats { events, channels, outbox_waiting: outbox(0)?, outbox_unknown: outbox(1)?, ..Stats::default() })
+    for (id, counts) in &mut channels {
+        let waiting = "SELECT count(*), (SELECT received FROM inbox WHERE channel = ?1 ORDER BY item LIMIT 1)
+            FROM inbox WHERE channel = ?1";
+        (counts.waiting, counts.oldest_ms) = db.prepare_cached(waiting)?.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    }
+    let leased =
+        "SELECT l.channel FROM leases l WHERE EXISTS (SELECT 1 FROM inbox i WHERE i.channel = l.channel AND i.item = l.item)";
+    let mut leased = db.prepare_cached(leased)?;
+    let mut rows = leased.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(counts) = channels.get_mut(&row.get(0)?) {
+            (counts.waiting, counts.leased) = (counts.waiting.saturating_sub(1), counts.leased + 1);
+        }
+    }
+    let mut parked = db.prepare_cached("SELECT channel, count(*), sum(quarantined) FROM parked GROUP BY channel")?;
+    let mut rows = parked.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(counts) = channels.get_mut(&row.get(0)?) {
+            counts.quarantined = row.get(2)?;
+            counts.parked = row.get::<_, u64>(1)?.saturating_sub(counts.quarantined);
+        }
+    }
+    let number = |sql: &str| db.prepare_cached(sql)?.query_row([], |row| row.get::<_, u64>(0));
+    let events = number("SELECT value FROM meta WHERE name = 'events'")? + number(super::UNCOUNTED_EVENTS)?;
+    let unknown = number("SELECT count(*) FROM outbox WHERE unknown = 1")?;
+    let outbox_waiting = number("SELECT count(*) FROM outbox")?.saturating_sub(unknown);
+    let mut channels: Vec<ChannelCounts> = channels.into_values().collect();
+    channels.retain(|counts| counts.waiting + counts.leased + counts.parked + counts.quarantined > 0);
+    channels.sort_by(|one, other| one.channel.cmp(&other.channel));
+    Ok(Stats { events, channels, outbox_waiting, outbox_unknown: unknown, ..Stats::default() })
 }
 
 pub(super) fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {
