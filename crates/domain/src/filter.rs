@@ -296,15 +296,21 @@ fn read_quoted(signs: &mut std::iter::Peekable<std::str::Chars<'_>>, value: &mut
     }
 }
 
+/// One condition as it is written, in quotes where it needs them.
+pub fn written(word: Word, value: &str) -> String {
+    format!("{}:{}", word.name(), quoted(value))
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains(|sign: char| sign.is_whitespace() || sign == '"') {
+        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        text.to_owned()
+    }
+}
+
 /// Makes one filter of the arguments of a command line, where the shell has taken the quotes away.
 pub fn join(arguments: &[String]) -> String {
-    let quoted = |text: &str| {
-        if text.contains(|sign: char| sign.is_whitespace() || sign == '"') {
-            format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-        } else {
-            text.to_owned()
-        }
-    };
     let argument = |text: &String| match text.split_once(':') {
         Some((name, value)) if !name.contains(char::is_whitespace) && !value.starts_with('"') => {
             format!("{name}:{}", quoted(value))
@@ -415,6 +421,14 @@ mod tests {
         }
         assert_eq!(texts, ["two words", "say \"hi\"", r"a\b c"]);
         assert_eq!(filter.since_ms, Some(NOW_MS));
+    }
+
+    #[test]
+    fn a_value_is_written_as_it_reads_back() {
+        for value in ["plain", "two words", r"back\slash", r#"a "quote" and \ and \" both"#, "\u{202e}\t-x:y"] {
+            let filter = read(&written(Word::Channel, value)).expect(value);
+            assert_eq!(filter.wanted(Word::Channel), Some(value));
+        }
     }
 
     proptest::proptest! {
