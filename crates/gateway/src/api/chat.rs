@@ -6,6 +6,7 @@ use hapax_store::{EntryId, MessageRow, ThreadMessage};
 use serde_json::Value;
 
 use super::list::ASKED_AT_ONCE;
+use super::payloads::Payload;
 use super::threads::{self, Thread, read_entry, write_entry};
 use super::{Api, Caller, Cursors, Problem, origin, send_story, thread_view};
 
@@ -101,7 +102,10 @@ async fn beside(api: &Api, id: EventId, group: bool, line: &mut Line) -> Result<
 }
 
 async fn trouble(api: &Api, id: MessageId, hides: bool) -> Result<Option<Trouble>, Problem> {
-    let Some(row) = api.store.message(id).await? else { return Ok(None) };
+    let Some(mut row) = api.store.message(id).await? else { return Ok(None) };
+    if hides {
+        row.hide();
+    }
     let status = row.steps.status().name();
     let in_line = row.outbox.is_some();
     let steps = send_story::steps(&row, api.clock.now_ms()).into_iter().map(|step| (step.at_ms, step.words)).collect();
@@ -110,8 +114,7 @@ async fn trouble(api: &Api, id: MessageId, hides: bool) -> Result<Option<Trouble
         can_cancel: in_line && status != "failed",
         status,
         why: why(row),
-        // Answers of providers may repeat what was said.
-        steps: if hides { Vec::new() } else { steps },
+        steps,
     }))
 }
 

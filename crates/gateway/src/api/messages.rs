@@ -140,9 +140,9 @@ async fn make_sure_it_is_seen(api: &Api, caller: &Caller, id: MessageId) -> Resu
 }
 
 async fn show(api: &Api, caller: &Caller, id: MessageId) -> Result<Json<Message>, Problem> {
-    let row = find(api, caller, id).await?;
+    let row = api.shown_one(caller, find(api, caller, id).await?);
     let story = send_story::steps(&row, api.clock.now_ms());
-    Ok(Json(Message::new(api.shown_one(caller, row), story)))
+    Ok(Json(Message::new(row, story)))
 }
 
 async fn standing(api: &Api, id: MessageId) -> String {

@@ -4,6 +4,9 @@ use hapax_store::{MessageRow, ThreadMessage, ThreadRow};
 
 use super::{Api, Caller, Scope};
 
+/// In place of why a message was not sent.
+const HIDDEN_WHY: &str = "hidden: what a provider answers may repeat what was said";
+
 /// A row with something in it that somebody wrote.
 pub(super) trait Payload {
     fn hide(&mut self);
@@ -25,6 +28,8 @@ impl Payload for MessageRow {
     fn hide(&mut self) {
         hide_text(&mut self.text);
         self.payload = Default::default();
+        self.tries.iter_mut().for_each(|tried| tried.detail.clear());
+        self.why = self.why.take().filter(|why| !why.is_empty()).map(|_| HIDDEN_WHY.to_owned());
     }
 }
 
