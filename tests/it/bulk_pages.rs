@@ -68,9 +68,9 @@ async fn accounts_send_again_together(opened: Opened) {
     }
     let browser = Browser::sign_in(&rig, TOKEN).await;
     assert!(browser.see("/accounts").await.html.contains("Resume 2"));
-    assert_eq!(browser.post("/accounts/resume", &[("until", "1")]).await.status, 303);
+    assert_eq!(browser.post("/accounts/all/resume", &[("until", "1")]).await.status, 303);
     assert_eq!(rig.store.paused_accounts().await.expect("listed").len(), 2);
-    assert_eq!(browser.post("/accounts/resume", &[("until", LATER)]).await.status, 303);
+    assert_eq!(browser.post("/accounts/all/resume", &[("until", LATER)]).await.status, 303);
     assert_eq!(rig.store.paused_accounts().await.expect("listed").len(), 0);
     let audit = browser.see("/audit").await.html;
     assert!(audit.contains("accounts resume") && audit.contains("2 accounts send again."), "{audit}");

@@ -29,7 +29,7 @@ use self::generation::{Generation, Lasting, Running};
 use self::stop_times::{StopTimes, Tasks, in_time, stillness, stop_in_order};
 use self::upkeep::{Tended, Tends, Upkeep};
 use crate::api::auth::OperatorToken;
-use crate::api::{Api, Audit, Auth, History, Notices, TokenHash, nothing_here, other_method, sign_in_links};
+use crate::api::{Api, Audit, Auth, Counting, History, Notices, TokenHash, nothing_here, other_method, sign_in_links};
 use crate::backups::Backups;
 use crate::channels::{Channel, Channels};
 use crate::connections::accept_loop::{self, Allowance, Closing};
@@ -339,7 +339,7 @@ impl Server {
     fn web(&self, api: Arc<Api>, now: &Generation, lasting: &Lasting) -> Arc<Web> {
         let (hosts, proxies) = (Hosts::new(now.settings.hosts.clone()), Proxies::new(self.settings.trusted_proxies.clone()));
         let (live, config_file) = (Arc::clone(&lasting.live), self.config_file.clone());
-        Arc::new(Web { api, hosts, proxies, live, config_file, shown: now.settings.shown() })
+        Arc::new(Web { api, hosts, proxies, live, counting: Counting::default(), config_file, shown: now.settings.shown() })
     }
 
     /// The path of a link that signs a browser in once, as the operator.

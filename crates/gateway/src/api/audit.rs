@@ -140,6 +140,8 @@ fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
         ("POST", ["claims", action @ ("delete" | "end")]) => Some((format!("claim {action}"), None)),
         ("POST", ["claims", "all", action]) => Some((format!("claims {action}"), None)),
         ("POST", ["claims", ..]) => None,
+        ("POST", ["accounts", "all", action]) => Some((format!("accounts {action}"), None)),
+        ("POST", ["accounts", action]) => Some((format!("account {action}"), None)),
         ("POST", ["events", id, action]) => one(action, id),
         ("POST", ["messages", id, action]) => one(&format!("message {action}"), id),
         ("POST", ["threads", id, action]) => one(&format!("thread {action}"), id),

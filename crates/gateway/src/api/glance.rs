@@ -4,6 +4,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use hapax_domain::EventId;
 
 use super::events::{Event, own_type};
+use super::inbox::Item;
 use super::list::ASKED_AT_ONCE;
 use super::{Api, Problem};
 
@@ -31,6 +32,24 @@ pub(crate) async fn glances(api: &Api, rows: &[Event]) -> Result<Vec<Option<Glan
             attempts: tried.unwrap_or_default(),
             event_type: own_type(api, &detail),
         }))
+    });
+    stream::iter(looks.collect::<Vec<_>>()).buffered(ASKED_AT_ONCE).try_collect().await
+}
+
+/// Whom an item is from, and what its provider calls its event.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) peer: Option<String>,
+    pub(crate) name: String,
+}
+
+/// One for each item, in their order; none for what is gone since.
+pub(crate) async fn abouts(api: &Api, items: &[Item]) -> Result<Vec<Option<About>>, Problem> {
+    let looks = items.iter().map(|item| item.event.parse::<EventId>().ok()).map(|id| async move {
+        let Some(id) = id else { return Ok::<_, Problem>(None) };
+        let Some(detail) = api.store.event(id).await? else { return Ok(None) };
+        let name = own_type(api, &detail).unwrap_or_else(|| detail.row.kind.name().to_owned());
+        Ok(Some(About { peer: detail.row.peer, name }))
     });
     stream::iter(looks.collect::<Vec<_>>()).buffered(ASKED_AT_ONCE).try_collect().await
 }

@@ -92,6 +92,7 @@ pub use openapi::document_json;
 pub use problem::Problem;
 pub(crate) use problem::{nothing_here, other_method};
 pub use purge::{LastPurge, PurgeLog, purge_step};
+pub use stats::Counting;
 pub use stream::Streams;
 pub(crate) use time::rfc3339;
 

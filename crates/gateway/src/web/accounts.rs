@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, empty, in_path, pager, part, short, when_text};
+use super::components::{badge, confirm, empty, pager, part, short, when_text};
 use super::flash::Flash;
 use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
@@ -52,10 +52,11 @@ fn made(visitor: &Visitor, all: &[Account], cursor: Option<&str>, most: usize) -
                                 td data-label="Channel" { (account.channel) }
                                 td data-label="Why" { (short(&account.why)) }
                                 td data-label="Since" { (when_text(&account.since, visitor.now_ms)) }
-                                td {
+                                td.does {
                                     @if visitor.is_admin() {
-                                        (confirm(&format!("/accounts/{}/{}/resume", in_path(&account.channel), in_path(&account.account)), "Resume", "repeat",
-                                            "It sends again, beginning with what waits. Mend the cause first, or it stops again.", &[]))
+                                        (confirm("/accounts/resume", "Resume", "repeat",
+                                            "It sends again, beginning with what waits. Mend the cause first, or it stops again.",
+                                            &[("channel", &account.channel), ("account", &account.account)]))
                                     }
                                 }
                             }
@@ -69,19 +70,25 @@ fn made(visitor: &Visitor, all: &[Account], cursor: Option<&str>, most: usize) -
     page(visitor, "Accounts", Nav::Accounts, body)
 }
 
-pub(super) async fn resume(
-    State(web): State<Arc<Web>>,
-    visitor: Visitor,
-    Path(which): Path<(String, String)>,
-) -> Result<Response, Trouble> {
+/// In a form, not in the path: what a provider calls an account may be anything, `..` too.
+#[derive(Deserialize)]
+pub(super) struct Which {
+    channel: String,
+    account: String,
+}
+
+pub(super) async fn resume(State(web): State<Arc<Web>>, visitor: Visitor, Form(which): Form<Which>) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
-    let Json(resumed) = accounts::resume(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Path(which))).await?;
-    Ok(Flash::done(format!("Account {} sends again.", resumed.account)).at("/accounts"))
+    let target = Some(format!("{} {}", which.channel, which.account));
+    let (api, path) = (State(Arc::clone(&web.api)), Path((which.channel, which.account)));
+    let done = accounts::resume(api, visitor.caller.clone(), Ok(path)).await;
+    let flash = Flash::of(done.map(|Json(resumed)| format!("Account {} sends again.", short(&resumed.account))))?;
+    Ok(flash.at_with("/accounts", target))
 }
 
 fn offer(paused: usize) -> Offer<'static> {
     Offer {
-        action: "/accounts/resume",
+        action: "/accounts/all/resume",
         verb: "Resume",
         shape: "repeat",
         many: paused.min(MOST),

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use http::Method;
 
 use super::Web;
 use super::visitor::Visitor;
 use crate::api::audit;
 
 pub(super) async fn note(State(web): State<Arc<Web>>, visitor: Visitor, request: Request, next: Next) -> Response {
-    audit::noted(Arc::clone(&web.api), visitor.caller, request, next).await
+    let looks = request.method() == Method::GET;
+    let response = audit::noted(Arc::clone(&web.api), visitor.caller, request, next).await;
+    if !looks {
+        web.counting.forget();
+    }
+    response
 }

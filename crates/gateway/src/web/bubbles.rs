@@ -20,8 +20,8 @@ pub(super) fn all(chat: &Chat, visitor: &Visitor) -> Markup {
         @if chat.lines.is_empty() { p.quiet.none { "Nothing is left of what was said here." } }
         ol.bubbles {
             @for line in &chat.lines {
-                @let on = line.at_ms.div_euclid(DAY_MS);
-                @if day.replace(on) != Some(on) { li.day { time datetime=(date(line.at_ms)) { (day_words(on, visitor.now_ms)) } } }
+                @let on = (line.at_ms + visitor.zone_ms).div_euclid(DAY_MS);
+                @if day.replace(on) != Some(on) { li.day { time datetime=(date(on)) { (day_words(on, visitor.now_ms + visitor.zone_ms)) } } }
                 (bubble(line, visitor))
             }
         }
@@ -102,15 +102,15 @@ fn evidence(id: &str, trouble: &Trouble, visitor: &Visitor) -> Markup {
     }
 }
 
-fn date(at_ms: i64) -> String {
-    rfc3339(at_ms).chars().take(10).collect()
+fn date(day: i64) -> String {
+    rfc3339(day * DAY_MS).chars().take(10).collect()
 }
 
 fn day_words(day: i64, now_ms: i64) -> String {
     match now_ms.div_euclid(DAY_MS) - day {
         0 => "Today".to_owned(),
         1 => "Yesterday".to_owned(),
-        _ => date(day * DAY_MS),
+        _ => date(day),
     }
 }
 

@@ -21,7 +21,7 @@ use super::trouble::Trouble;
 use super::visitor::Visitor;
 use crate::api::channels::{self, AskTrigger, Channel};
 use crate::api::list::Asked;
-use crate::api::stats::{self, Stats};
+use crate::api::stats::Stats;
 use crate::api::{Problem, Scope};
 
 const ROWS: usize = 100;
@@ -35,7 +35,7 @@ pub(super) struct Params {
 
 pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(asked): Asked<Params>) -> Result<Markup, Trouble> {
     let Json(found) = channels::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await;
-    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let stats = web.counting.lately(&web.api, &visitor.caller).await?;
     fitting(ROWS, |most| std::future::ready(Ok(made(&visitor, &found.channels, &stats, asked.cursor.as_deref(), most)))).await
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn show(
     let Some(channel) = channel else {
         return Err(Problem::not_found("there is no channel of that name; hapax.toml names them").into());
     };
-    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let stats = web.counting.lately(&web.api, &visitor.caller).await?;
     let (waiting, parked) = counts(&stats, &channel.name);
     let here = format!("http://{}", host_of(&headers).unwrap_or("127.0.0.1:4272"));
     let address = format!("{}{}", web.api.public_url.as_deref().unwrap_or(&here), channel.path);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use axum::{Form, Json};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -16,7 +16,6 @@ use super::icons::icon;
 use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
-use crate::api::audit::Noted;
 use crate::api::claims::{
     self,
     lists::{self, ClaimPage, ClaimParams, DeleteParams, Row},
@@ -181,26 +180,18 @@ pub(super) struct Which {
 
 pub(super) async fn delete(State(web): State<Arc<Web>>, visitor: Visitor, Form(which): Form<Which>) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
-    let (words, target) = (format!("The claim {} is forgotten.", which.key), Some(which.key.clone()));
+    let key = which.key.clone();
     let ask = DeleteParams { key: which.key, scope: Some(which.scope) };
-    let Json(_) = lists::delete(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await?;
-    let mut response = Flash::done(words).at("/claims");
-    response.extensions_mut().insert(Noted { target, ..Noted::default() });
-    Ok(response)
+    let done = lists::delete(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
+    Ok(Flash::of(done.map(|_| format!("The claim {} is forgotten.", short(&key))))?.at_with("/claims", Some(key)))
 }
 
 /// Ends one that is held.
 pub(super) async fn end(State(web): State<Arc<Web>>, visitor: Visitor, Form(which): Form<Which>) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
-    let flash = match claims::end(&web.api, &visitor.caller, &which.key, &which.scope).await {
-        Ok(()) => Flash::done(format!("The claim {} is free.", which.key)),
-        Err(problem) if problem.status().is_client_error() => Flash::failed(problem.told().1),
-        Err(problem) => return Err(problem.into()),
-    };
-    let (result, failed) = (Some(if flash.good { "free" } else { "left" }.to_owned()), !flash.good);
-    let mut response = flash.at("/claims");
-    response.extensions_mut().insert(Noted { target: Some(which.key), result, failed });
-    Ok(response)
+    let done = claims::end(&web.api, &visitor.caller, &which.key, &which.scope).await;
+    let flash = Flash::of(done.map(|()| format!("The claim {} is free.", short(&which.key))))?;
+    Ok(flash.at_with("/claims", Some(which.key)))
 }
 
 #[derive(Deserialize)]

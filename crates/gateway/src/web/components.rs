@@ -29,6 +29,8 @@ pub(super) fn badge(state: &str) -> Markup {
         "failed" | "down" | "abandoned" => ("bad", "cross", state),
         "unknown" => ("doubt", "question", "in doubt"),
         "kept" => ("quiet", "archive", "kept"),
+        "held" => ("busy", "key", "held"),
+        "value" => ("quiet", "archive", "value"),
         other => ("quiet", "dot", other),
     };
     html! { span class={ "badge " (tone) } { (icon(shape)) (words) } }
@@ -187,6 +189,17 @@ pub(super) fn written_bytes(sign: char) -> usize {
     }
 }
 
+/// A name of parts, which a narrow cell breaks between them.
+pub(super) fn dotted(name: &str) -> Markup {
+    let name = short(name);
+    html! { @for part in name.split_inclusive(['.', '_', '/']) { (part) wbr; } }
+}
+
+/// Words in which what is code stands between backticks.
+pub(super) fn with_code(words: &str) -> Markup {
+    html! { @for (place, part) in words.split('`').enumerate() { @if place % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 /// As much of a text as a row of a list shows.
 pub(super) fn short(text: &str) -> String {
     let (shown, cut) = beginning(text, SHORT_BYTES);
@@ -281,6 +294,8 @@ mod tests {
         ] {
             assert!(!html.contains("<script"), "{html}");
         }
+        assert_eq!(with_code("Set `a` to <b>.").into_string(), "Set <code>a</code> to &lt;b&gt;.");
+        assert_eq!(dotted("a.b_<c>").into_string(), "a.<wbr>b_<wbr>&lt;c&gt;<wbr>");
         assert_eq!(in_path("a/b?c#d é"), "a%2Fb%3Fc%23d%20%C3%A9");
     }
 }

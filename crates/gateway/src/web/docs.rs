@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::components::with_code;
 use super::layout::{Nav, page};
 use super::visitor::Visitor;
 use crate::api::document_json;
@@ -58,13 +59,13 @@ fn shown(operation: &Operation) -> Markup {
     let body = body_of(operation.about);
     html! {
         details.operation {
-            summary { span class={ "method " (operation.method.to_lowercase()) } { (operation.method) } code { (operation.path) } span.quiet { (text("summary")) } }
-            @if !text("description").is_empty() { p { (text("description")) } }
+            summary { span class={ "method " (operation.method.to_lowercase()) } { (operation.method) } code { (operation.path) } span.quiet { (with_code(text("summary"))) } }
+            @if !text("description").is_empty() { p { (with_code(text("description"))) } }
             @if !parameters.is_empty() {
                 h3 { "Parameters" }
                 dl.pairs { @for parameter in parameters {
                     @let of = |key: &str| parameter[key].as_str().unwrap_or_default();
-                    div { dt { code { (of("name")) } span.tag { (of("in")) } } dd { (of("description")) } }
+                    div { dt { code { (of("name")) } span.tag { (of("in")) } } dd { (with_code(of("description"))) } }
                 } }
             }
             @if let Some((name, fields)) = &body { (fields_of("Body", name, fields)) }
@@ -72,7 +73,7 @@ fn shown(operation: &Operation) -> Markup {
             dl.pairs { @for (status, answer) in operation.about["responses"].as_object().into_iter().flatten() {
                 @let answer = resolved(answer);
                 div { dt { code { (status) } } dd {
-                    (answer["description"].as_str().unwrap_or_default())
+                    (with_code(answer["description"].as_str().unwrap_or_default()))
                     @if let Some(name) = answer["content"]["application/json"]["schema"]["$ref"].as_str() { " " span.tag { (last(name)) } }
                 } }
             } }
@@ -83,7 +84,7 @@ fn shown(operation: &Operation) -> Markup {
 fn fields_of(title: &str, name: &str, fields: &[Field]) -> Markup {
     html! {
         h3 { (title) " " span.tag { (name) } }
-        dl.pairs { @for (field, kind, about) in fields { div { dt { code { (field) } span.tag { (kind) } } dd { (about) } } } }
+        dl.pairs { @for (field, kind, about) in fields { div { dt { code { (field) } span.tag { (kind) } } dd { (with_code(about)) } } } }
     }
 }
 

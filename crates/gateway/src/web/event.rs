@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use hapax_domain::filter::FILTER_MAX_BYTES;
+use axum::{Form, Json};
+use hapax_domain::filter::{FILTER_MAX_BYTES, Word, written};
 use http::HeaderMap;
 use maud::{Markup, html};
+use serde::Deserialize;
 
-use super::Web;
-use super::components::{badge, beginning, confirm, copyable, count, in_path, number, short, when, when_text, written_bytes};
+use super::components::{
+    badge, beginning, confirm, copyable, count, in_path, in_query, number, short, when, when_text, written_bytes,
+};
 use super::flash::Flash;
 use super::hosts::host_of;
 use super::icons::icon;
 use super::layout::{Nav, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
+use super::{Web, once};
 use crate::api::Scope;
 use crate::api::events::{self, Detail};
 use crate::api::redrive::{self, RedriveBody};
@@ -49,7 +52,7 @@ pub(super) async fn show(
         nav.crumbs aria-label="Where you are" {
             a href="/events" { "Events" }
             @if let Some(thread) = detail.event.thread.as_ref().filter(|thread| thread.len() < FILTER_MAX_BYTES / 2) {
-                a href={ "/events?q=thread:" (super::components::in_query(&quoted(thread))) } { "this thread" }
+                a href={ "/events?q=" (in_query(&written(Word::Thread, thread))) } { "this thread" }
             }
             span.step {
                 @if let Some(before) = &before { a.button href={ "/events/" (before) } rel="prev" data-key="k" { (icon("left")) "Earlier" } }
@@ -70,9 +73,23 @@ pub(super) async fn show(
     Ok(page(&visitor, &title, Nav::Events, body))
 }
 
-/// Delivers it once more.
-pub(super) async fn replay(State(web): State<Arc<Web>>, visitor: Visitor, Path(id): Path<String>) -> Result<Response, Trouble> {
+#[derive(Deserialize)]
+pub(super) struct Pressed {
+    #[serde(default)]
+    once: String,
+}
+
+/// Delivers it once more. A double click is one click.
+pub(super) async fn replay(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Form(pressed): Form<Pressed>,
+) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
+    if !once::is_first(&*web.api.store, &pressed.once).await? {
+        return Ok(Flash::done("It was put in line already, by the same click.").at(&format!("/events/{}", in_path(&id))));
+    }
     let (_, Json(replayed)) = events::replay(State(Arc::clone(&web.api)), visitor.caller.clone(), Path(id)).await?;
     let words = "It is in line once more, as a new item: neither hapax nor the bot takes it for a copy.";
     Ok(Flash::done(words).at(&format!("/events/{}", replayed.event)))
@@ -90,16 +107,12 @@ pub(super) async fn redrive(State(web): State<Arc<Web>>, visitor: Visitor, Path(
     Ok(flash.at(&format!("/events/{}", in_path(&id))))
 }
 
-fn quoted(text: &str) -> String {
-    if text.contains([' ', '"']) { format!("\"{}\"", text.replace('"', "\\\"")) } else { text.to_owned() }
-}
-
 fn facts(detail: &Detail, now_ms: i64) -> Markup {
     let event = &detail.event;
     html! {
         dl.facts {
             div { dt { "Received" } dd { (when_text(&event.received_at, now_ms)) } }
-            div { dt { "Channel" } dd { a href={ "/events?q=channel:" (super::components::in_query(&event.channel)) } { (event.channel) } } }
+            div { dt { "Channel" } dd { a href={ "/events?q=channel:" (in_query(&event.channel)) } { (event.channel) } } }
             @if let Some(peer) = &event.peer { div { dt { "From" } dd { span.clip title=(short(peer)) { (short(peer)) } } } }
             div { dt { "Account" } dd { span.clip title=(short(&event.account)) { (short(&event.account)) } } }
             div { dt { "Copies" } dd { (number(detail.copies)) @if detail.conflicts > 0 { " (" (count(detail.conflicts, "conflict", "conflicts")) ")" } } }
@@ -130,7 +143,8 @@ fn actions(visitor: &Visitor, detail: &Detail, id: &str, base: &str) -> Markup {
                         "It goes back in line with its failures forgotten, and the bot is called again.", &[]))
                 }
                 (confirm(&format!("/events/{id}/replay"), "Replay", "repeat",
-                    "The bot gets this event once more, as a new item with the same event id. What it did the first time it may do again.", &[]))
+                    "The bot gets this event once more, as a new item with the same event id. What it did the first time it may do again.",
+                    &[("once", &once::new())]))
             }
             details.confirm { summary.button { (icon("copy")) "As curl" } div { p { "From a terminal, with a token:" } (copyable(&curl)) } }
         }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Web;
-use super::components::{badge, empty, filter_box, number, pager, short, when_text};
+use super::components::{badge, dotted, empty, filter_box, number, pager, short, when_text};
 use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
@@ -79,7 +79,7 @@ pub(super) fn row(event: &Event, glance: Option<&Glance>, now_ms: i64) -> Markup
     html! {
         tr data-key=(event.id) {
             td { (badge(event.state)) }
-            td.main { a href={ "/events/" (event.id) } { (short(kind)) } @if event.echo { span.tag { "echo" } } }
+            td.main { a href={ "/events/" (event.id) } { (dotted(kind)) } @if event.echo { span.tag { "echo" } } }
             td data-label="From" { span.clip title=[event.peer.as_deref().map(short)] { (short(event.peer.as_deref().unwrap_or("–"))) } }
             td data-label="Channel" { (event.channel) }
             td.num data-label="Copies" { (tally(glance.map(|glance| glance.copies))) @if glance.is_some_and(|glance| glance.conflicts > 0) { span.tag.warn { "conflict" } } }

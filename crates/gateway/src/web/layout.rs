@@ -67,14 +67,15 @@ impl Nav {
 }
 
 /// A page for somebody who has signed in.
-pub(super) fn page(visitor: &Visitor, title: &str, here: Nav, body: Markup) -> Markup {
+pub(super) fn page(visitor: &Visitor, title: &str, here: impl Into<Option<Nav>>, body: Markup) -> Markup {
+    let here = here.into();
     let menu = html! {
         header.side {
             a.home href="/" aria-label="hapax, overview" { (brand()) span.word { "hapax" } }
             nav aria-label="Pages" {
                 @for nav in Nav::ALL.into_iter().filter(|nav| !nav.is_for_admins() || visitor.is_admin()) {
                     @let (path, name, icon, key) = nav.about();
-                    a href=(path) aria-current=[(nav == here).then_some("page")] data-key-go=(key) { (icons::icon(icon)) span { (name) } }
+                    a href=(path) aria-current=[(Some(nav) == here).then_some("page")] data-key-go=(key) { (icons::icon(icon)) span { (name) } }
                 }
             }
             details.who {

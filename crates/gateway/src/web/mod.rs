@@ -27,6 +27,7 @@ mod hosts;
 mod icons;
 mod layout;
 mod live;
+mod once;
 mod outbox;
 mod overview;
 mod parked;
@@ -49,7 +50,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 use secrecy::SecretString;
 
-use crate::api::Api;
+use crate::api::{Api, Counting};
 use crate::connections::peer::Proxies;
 
 pub use hosts::Hosts;
@@ -66,6 +67,8 @@ pub struct Web {
     /// Whose word on `https` counts.
     pub proxies: Proxies,
     pub live: Arc<LivePages>,
+    /// How much there is, counted for all who look.
+    pub counting: Counting,
     /// Where channels stand.
     pub config_file: Option<Arc<dyn ConfigFile>>,
     /// What this server runs with, by the names of the config, without secrets.
@@ -139,8 +142,8 @@ fn desks() -> Router<Arc<Web>> {
         .route("/claims/end", post(claims::end))
         .route("/claims/all/{verb}", post(claims::bulk))
         .route("/accounts", get(accounts::list))
-        .route("/accounts/resume", post(accounts::resume_all))
-        .route("/accounts/{channel}/{account}/resume", post(accounts::resume))
+        .route("/accounts/resume", post(accounts::resume))
+        .route("/accounts/all/resume", post(accounts::resume_all))
         .route("/channels", get(channels::list))
         .route("/channels/{name}", get(channels::show))
         .route("/channels/{name}/trigger", post(channels::trigger))

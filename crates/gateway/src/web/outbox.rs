@@ -153,11 +153,11 @@ fn row(item: &Item, visitor: &Visitor) -> Markup {
         tr data-key=(item.id) {
             td { (badge(state)) }
             td.main { a href={ "/threads/" (in_path(&item.thread)) "#" (item.id) } { (short(&item.to)) } }
-            td data-label="Message" { span.clip { (short(item.text.as_deref().unwrap_or("(no text)"))) } @if let Some(why) = &item.why { " " span.quiet { (short(why)) } } }
+            td.words data-label="Message" { span.clip { (short(item.text.as_deref().unwrap_or("(no text)"))) } @if let Some(why) = &item.why { p.quiet { (short(why)) } } }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Tries" { (item.place.as_ref().map_or(0, |place| place.attempt)) }
             td data-label="Since" { (when_text(&item.created_at, visitor.now_ms)) }
-            td {
+            td.does {
                 @if visitor.caller.may(Scope::Send) {
                     @if in_doubt {
                         (confirm(&format!("/messages/{}/retry", item.id), "Send once more", "repeat",

@@ -37,7 +37,7 @@ pub(super) async fn show(
     past: Result<Query<Past>, QueryRejection>,
 ) -> Result<Markup, Trouble> {
     let (api, caller) = (&web.api, || visitor.caller.clone());
-    let Json(stats) = stats::stats(State(Arc::clone(api)), caller()).await?;
+    let stats = web.counting.lately(api, &visitor.caller).await?;
     let Json(channels) = channels::list(State(Arc::clone(api)), caller()).await;
     let base = api.public_url.clone().unwrap_or_else(|| format!("http://{}", host_of(&headers).unwrap_or("127.0.0.1:4272")));
     let body = if stats.channels.is_none() {
@@ -206,6 +206,7 @@ fn figures(stats: &Stats, now_ms: i64) -> Markup {
                 (figure("In doubt", stats.outbox.as_ref().map(|outbox| outbox.unknown), "doubt"))
                 (figure("Parked", Some(sum(|counts| counts.parked)), "warn"))
                 (figure("Keys remembered", stats.keys, ""))
+                (figure("Claims held", stats.claims.as_ref().map(|claims| claims.held), "busy"))
             }
         }
     }

@@ -10,16 +10,17 @@ use serde::Deserialize;
 
 use super::Web;
 use super::bulk::{self, MOST, Offer, Until};
-use super::components::{badge, confirm, count, empty, filter_box, number, pager, short, when_text};
+use super::components::{badge, confirm, count, dotted, empty, filter_box, number, pager, short, when_text};
 use super::flash::Flash;
 use super::icons::icon;
 use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
+use crate::api::glance::{About, abouts};
 use crate::api::inbox::{self, InboxPage, InboxParams, Item};
 use crate::api::list::Asked;
 use crate::api::redrive::{self, RedriveBody};
-use crate::api::stats::{self, Stats};
+use crate::api::stats::Stats;
 use crate::api::{Problem, Scope};
 
 const ROWS: usize = 50;
@@ -47,14 +48,15 @@ async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Resu
         ..InboxParams::default()
     };
     let found = inbox::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
-    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let stats = web.counting.lately(&web.api, &visitor.caller).await?;
     let mut offers = html! {};
     let list = match found {
         Ok(Json(found)) => {
             if asked.cursor.is_none() && !q.is_empty() {
                 offers = offered(web, visitor, &found, q).await?;
             }
-            rows(visitor, &found, q, asked.cursor.as_deref())
+            let abouts = abouts(&web.api, &found.items).await?;
+            rows(visitor, &found, &abouts, q, asked.cursor.as_deref())
         }
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (icon("cross")) (problem.told().1) } }
@@ -116,7 +118,7 @@ async fn offered(web: &Web, visitor: &Visitor, page: &InboxPage, q: &str) -> Res
     Ok(offer.show(&[("q", q)], visitor.now_ms))
 }
 
-fn rows(visitor: &Visitor, found: &InboxPage, q: &str, cursor: Option<&str>) -> Markup {
+fn rows(visitor: &Visitor, found: &InboxPage, abouts: &[Option<About>], q: &str, cursor: Option<&str>) -> Markup {
     html! {
         div #parked data-live=[cursor.is_none().then_some("replace")] {
             @if found.items.is_empty() {
@@ -125,8 +127,8 @@ fn rows(visitor: &Visitor, found: &InboxPage, q: &str, cursor: Option<&str>) -> 
                 }))
             } @else {
                 table.cards {
-                    thead { tr { th { "State" } th { "Why" } th { "Channel" } th.num { "Attempts" } th { "Received" } th {} } }
-                    tbody { @for item in &found.items { (row(item, visitor)) } }
+                    thead { tr { th { "State" } th { "Event" } th { "From" } th { "Why" } th { "Channel" } th.num { "Attempts" } th { "Received" } th {} } }
+                    tbody { @for (item, about) in found.items.iter().zip(abouts) { (row(item, about.as_ref(), visitor)) } }
                 }
             }
             (pager("/parked", q, cursor, found.next.as_deref(), found.looked_at))
@@ -134,15 +136,18 @@ fn rows(visitor: &Visitor, found: &InboxPage, q: &str, cursor: Option<&str>) -> 
     }
 }
 
-fn row(item: &Item, visitor: &Visitor) -> Markup {
+fn row(item: &Item, about: Option<&About>, visitor: &Visitor) -> Markup {
+    let peer = about.and_then(|about| about.peer.as_deref());
     html! {
         tr data-key=(item.item) {
             td { (badge(item.state)) }
-            td.main { a href={ "/events/" (item.event) } { (short(item.why.as_deref().unwrap_or("no reason was given"))) } }
+            td.main { a href={ "/events/" (item.event) } { (dotted(about.map_or("an event", |about| &about.name))) } }
+            td data-label="From" { span.clip title=[peer.map(short)] { (short(peer.unwrap_or("–"))) } }
+            td.why data-label="Why" { (short(item.why.as_deref().unwrap_or("no reason was given"))) }
             td data-label="Channel" { (item.channel) }
             td.num data-label="Attempts" { (item.attempt) }
             td data-label="Received" { (when_text(&item.received_at, visitor.now_ms)) }
-            td {
+            td.does {
                 @if visitor.is_admin() && item.state == "parked" {
                     (confirm("/parked/redrive", "Redrive", "up", "It goes back in line with its failures forgotten, and the bot is called again.",
                         &[("event", &item.event)]))
@@ -175,6 +180,9 @@ pub(super) async fn redrive(
         redrive::redrive(State(Arc::clone(&web.api)), visitor.caller.clone(), Ok(Json(ask))).await?;
     let flash = match done.redriven {
         0 => Flash::failed("Nothing of that was parked any more, or it has to go back one by one."),
+        n if done.more => {
+            Flash::done(format!("{} back in line, and more are left: press it again.", count(n as u64, "item is", "items are")))
+        }
         n => Flash::done(format!("{} back in line.", count(n as u64, "item is", "items are"))),
     };
     let mut response = flash.at("/parked");

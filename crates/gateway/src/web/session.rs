@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use hapax_store::{Store, StoreError};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, header};
 
 use super::flash::Flash;
 use super::guard::is_https;
-use super::trouble::Trouble;
-use super::visitor::Visitor;
-use super::{Web, cookies};
+use super::trouble::{Said, Trouble};
+use super::visitor::{Visitor, zone_ms};
+use super::{Web, cookies, sign_in};
 use crate::api::auth::{OF_PAGES, hash_token};
 use crate::api::{Caller, Scope, TokenHash};
 use crate::connections::peer::Peer;
@@ -37,7 +37,7 @@ pub(super) async fn need(State(web): State<Arc<Web>>, mut request: Request, next
     let peer = request.extensions().get::<Peer>().copied();
     let visitor = match find(&web, request.headers(), peer).await {
         Ok(Some(visitor)) => visitor,
-        Ok(None) => return to_sign_in(&request).into_response(),
+        Ok(None) => return sign_in::first(&web, request).await,
         Err(error) => return Trouble::from(error).into_response(),
     };
     if let Err(problem) = visitor.caller.need(Scope::Read) {
@@ -45,8 +45,12 @@ pub(super) async fn need(State(web): State<Arc<Web>>, mut request: Request, next
     }
     request.extensions().get::<Standing>().inspect(|standing| standing.proved());
     let shows_flash = visitor.flash.is_some() && request.method() == Method::GET;
-    request.extensions_mut().insert(visitor);
+    request.extensions_mut().insert(visitor.clone());
     let mut response = next.run(request).await;
+    if let Some(said) = response.extensions_mut().remove::<Said>() {
+        *response.body_mut() = said.to(&visitor).into_string().into();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     if shows_flash && response.status().is_success() {
         Flash::forget(&mut response);
     }
@@ -62,7 +66,7 @@ pub(super) async fn find(web: &Web, headers: &HeaderMap, peer: Option<Peer>) -> 
     let session = register(word);
     let Some(caller) = caller_of(web, &session).await? else { return Ok(None) };
     let flash = Flash::read(headers).filter(|_| !headers.contains_key(LIVE_HEADER));
-    Ok(Some(Visitor { caller, now_ms: web.api.clock.now_ms(), flash, session }))
+    Ok(Some(Visitor { caller, now_ms: web.api.clock.now_ms(), flash, zone_ms: zone_ms(headers), session }))
 }
 
 /// Whose session this is, as long as it and its token hold.
@@ -137,14 +141,4 @@ fn parse(kept: &str) -> Option<(TokenHash, &str)> {
     let mut hash = [0; 32];
     hex::decode_to_slice(token, &mut hash).ok()?;
     Some((TokenHash(hash), round))
-}
-
-/// Where one signs in and then goes on. What was to be done is not done later by itself.
-fn to_sign_in(request: &Request) -> Redirect {
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let next = if request.method() == Method::GET { path } else { "/" };
-    match next {
-        "/" => Redirect::to("/sign-in"),
-        next => Redirect::to(&format!("/sign-in?next={}", super::components::in_query(next))),
-    }
 }

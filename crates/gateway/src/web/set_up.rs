@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::components::copyable;
+use super::components::{copyable, with_code};
 
 /// Twilio signs the address that it was given.
 const PUBLIC_URL: &str = "public_url";
@@ -19,7 +19,7 @@ pub(super) fn steps(provider: &str, channel: &str, target: &str, address: &str) 
         section {
             h2 { "Set it up" }
             ol.steps.numbered {
-                @for step in steps_at(provider) { li { (step) @if step.ends_with(':') { " " (copyable(address)) } } }
+                @for step in steps_at(provider) { li { (with_code(step)) @if step.ends_with(':') { " " (copyable(address)) } } }
                 li { "In " code { "hapax.toml" } ":" pre { code { (file.join("\n")) } } }
                 li { code { "hapax check" } " reads the file, " code { "hapax doctor" } " tries the bot and the token." }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use hapax_domain::units::write_bytes;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -15,7 +16,7 @@ use super::visitor::Visitor;
 use crate::api::Scope;
 use crate::api::channels::{self, Channel};
 use crate::api::list::Asked;
-use crate::api::stats::{self, Stats};
+use crate::api::stats::Stats;
 
 /// Channels of one page.
 const CHANNELS: usize = 50;
@@ -29,7 +30,7 @@ pub(super) async fn show(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     visitor.need(Scope::Admin)?;
     visitor.caller.need_all_channels()?;
     let Json(found) = channels::list(State(Arc::clone(&web.api)), visitor.caller.clone()).await;
-    let Json(stats) = stats::stats(State(Arc::clone(&web.api)), visitor.caller.clone()).await?;
+    let stats = web.counting.lately(&web.api, &visitor.caller).await?;
     fitting(CHANNELS, |most| std::future::ready(Ok(made(&web, &visitor, &found.channels, &stats, asked.cursor.as_deref(), most))))
         .await
 }
@@ -53,7 +54,7 @@ fn store(stats: &Stats) -> Markup {
             div { dt { "promise" } dd { (badge(stats.promise)) @for why in &stats.not_kept { p { (why) } } } }
             div { dt { "keys" } dd { (figure(stats.keys)) } }
             div { dt { "events" } dd { (figure(stats.events)) } }
-            div { dt { "bytes" } dd { (figure(stats.store_bytes)) } }
+            div { dt { "size" } dd { (stats.store_bytes.map_or_else(|| "–".to_owned(), |bytes| write_bytes(i64::try_from(bytes).unwrap_or(i64::MAX)))) } }
         }
     }
 }

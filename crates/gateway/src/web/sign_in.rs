@@ -6,10 +6,13 @@ use axum::extract::rejection::{FormRejection, QueryRejection};
 use axum::extract::{Form, Query, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, RequestExt};
-use http::{HeaderMap, StatusCode, header};
+use hapax_providers::form::pairs;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::components::in_query;
 use super::guard::is_https;
 use super::hosts::{host_of, is_loopback};
 use super::trouble::Trouble;
@@ -17,6 +20,10 @@ use super::visitor::Visitor;
 use super::{Web, icons, layout, session};
 use crate::api::{Problem, Scope, TokenHash, sign_in_links};
 use crate::connections::peer::Peer;
+
+/// As much of a form as is read of somebody who has not signed in: a text, each sign of which may take nine.
+const WRITTEN_MAX_BYTES: usize = 128 << 10;
+const OVER: &str = "Nothing was done: you are not signed in, or not any more.";
 
 #[derive(Deserialize, Default)]
 pub(super) struct Asked {
@@ -46,7 +53,7 @@ pub(super) async fn form(
         return Ok(Redirect::to(next).into_response());
     }
     let plain = is_plain(&web, &headers, peer);
-    Ok(door(next, asked.code.as_deref(), None, plain).into_response())
+    Ok(Door { next, code: asked.code.as_deref(), plain, ..Door::default() }.show().into_response())
 }
 
 /// Takes the token, or the code of a link. A wrong token is answered late, and later each time.
@@ -63,7 +70,8 @@ pub(super) async fn enter(State(web): State<Arc<Web>>, request: Request) -> Resu
         Ok(token) => token,
         Err(problem) => {
             let (status, (_, why)) = (problem.status(), problem.told());
-            return Ok((status, door(next, None, Some(&why), is_plain(&web, &headers, peer))).into_response());
+            let door = Door { next, why: Some(&why), plain: is_plain(&web, &headers, peer), ..Door::default() };
+            return Ok((status, door.show()).into_response());
         }
     };
     if let Some(caller) = web.api.auth.still_believes(&token.0).await {
@@ -131,39 +139,93 @@ fn is_plain(web: &Web, headers: &HeaderMap, peer: Option<Peer>) -> bool {
     !is_https(web, headers, peer) && !host_of(headers).is_some_and(is_loopback)
 }
 
-fn door(next: &str, code: Option<&str>, why: Option<&str>, plain: bool) -> Markup {
-    let body = html! {
-        section.door {
-            h1 { (layout::brand()) "Sign in" }
-            @if let Some(why) = why { p.notice.bad role="alert" { (icons::icon("alert")) (why) } }
-            @if plain {
-                p.notice.warn { (icons::icon("alert")) "This page came over plain http: whoever is on the way can read what you type." }
-            }
-            form method="post" action="/sign-in" {
-                input type="hidden" name="next" value=(next);
-                @if let Some(code) = code {
-                    p { "You came by a link that works once." }
-                    input type="hidden" name="code" value=(code);
-                    button.primary type="submit" autofocus { "Continue" }
-                } @else {
-                    label for="token" { "Token" }
-                    input #token type="password" name="token" autocomplete="current-password" autofocus required
-                        spellcheck="false" autocapitalize="off";
-                    button.primary type="submit" { "Sign in" }
-                }
-            }
-            @if code.is_none() {
-                details.help {
-                    summary { "Where is my token?" }
-                    p { "The first start wrote one to " code { "hapax.token" } ", beside the database. Where " code { "HAPAX_ADMIN_TOKEN" }
-                        " is set, that is it." }
-                    p { "In a terminal, " code { "hapax token link" } " prints a link that signs you in, and "
-                        code { "hapax token create NAME --scope read" } " makes a token for somebody who only looks." }
-                }
-            }
+/// What somebody wants who has not signed in, or not any more. What was to be done is not done later by itself, and what was written is not lost.
+pub(super) async fn first(web: &Web, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    if matches!(head.method, Method::GET | Method::HEAD) {
+        return match head.uri.path_and_query().map_or("/", PathAndQuery::as_str) {
+            "/" => Redirect::to("/sign-in"),
+            next => Redirect::to(&format!("/sign-in?next={}", in_query(next))),
         }
+        .into_response();
+    }
+    let thread = head.uri.path().strip_suffix("/send").filter(|path| path.starts_with("/threads/"));
+    let written = match thread {
+        Some(_) => axum::body::to_bytes(body, WRITTEN_MAX_BYTES).await.ok().and_then(|form| written_in(&form)),
+        None => None,
     };
-    layout::bare("Sign in", body)
+    let from = head.headers.get(header::REFERER).and_then(|from| from.to_str().ok()?.parse::<Uri>().ok());
+    let from = from.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
+    let peer = head.extensions.get::<Peer>().copied();
+    let door =
+        Door { next: own_path(thread.or(from)), why: Some(OVER), written, plain: is_plain(web, &head.headers, peer), code: None };
+    (StatusCode::UNAUTHORIZED, door.show()).into_response()
+}
+
+/// The text of a form.
+fn written_in(form: &[u8]) -> Option<String> {
+    let form = std::str::from_utf8(form).ok()?;
+    let (_, text) = pairs(form).find(|(name, _)| *name == "text")?;
+    Some(text.replace("\r\n", "\n")).filter(|text| !text.trim().is_empty())
+}
+
+/// The page that lets people in.
+#[derive(Default)]
+struct Door<'d> {
+    next: &'d str,
+    /// Of a link that works once.
+    code: Option<&'d str>,
+    why: Option<&'d str>,
+    /// What was to be sent, and was not.
+    written: Option<String>,
+    /// What is typed here can be read on the way.
+    plain: bool,
+}
+
+impl Door<'_> {
+    fn show(&self) -> Markup {
+        let Door { next, code, why, written, plain } = self;
+        let body = html! {
+            section.door {
+                h1 { (layout::brand()) "Sign in" }
+                @if let Some(why) = why { p.notice.bad role="alert" { (icons::icon("alert")) (why) } }
+                @if let Some(written) = written {
+                    label for="written" { "What you wrote; copy it before you go on" }
+                    textarea #written readonly rows="4" { "\n" (written) }
+                }
+                @if *plain {
+                    p.notice.warn { (icons::icon("alert")) "This page came over plain http: whoever is on the way can read what you type." }
+                }
+                form method="post" action="/sign-in" {
+                    input type="hidden" name="next" value=(next);
+                    @if let Some(code) = code {
+                        p { "You came by a link that works once." }
+                        input type="hidden" name="code" value=(code);
+                        button.primary type="submit" autofocus { "Continue" }
+                    } @else {
+                        label for="token" { "Token" }
+                        input #token type="password" name="token" autocomplete="current-password" autofocus required
+                            spellcheck="false" autocapitalize="off";
+                        button.primary type="submit" { "Sign in" }
+                    }
+                }
+                @if code.is_none() { (where_tokens_are()) }
+            }
+        };
+        layout::bare("Sign in", body)
+    }
+}
+
+fn where_tokens_are() -> Markup {
+    html! {
+        details.help {
+            summary { "Where is my token?" }
+            p { "The first start wrote one to " code { "hapax.token" } ", beside the database. Where " code { "HAPAX_ADMIN_TOKEN" }
+                " is set, that is it." }
+            p { "In a terminal, " code { "hapax token link" } " prints a link that signs you in, and "
+                code { "hapax token create NAME --scope read" } " makes a token for somebody who only looks." }
+        }
+    }
 }
 
 #[cfg(test)]

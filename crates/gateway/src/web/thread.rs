@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, Path, State};
 use axum::response::{IntoResponse, Response};
+use hapax_domain::filter::{Word, written};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -72,7 +73,7 @@ async fn made(
     let here = path.as_deref().unwrap_or_default();
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/threads" { "Threads" }
-            @if path.is_some() { a href={ "/events?q=thread:" (in_query(&chat.thread.id)) } { "its events" } } }
+            @if path.is_some() { a href={ "/events?q=" (in_query(&written(Word::Thread, &chat.thread.id))) } { "its events" } } }
         (head(visitor, &chat.thread, path.as_deref()))
         div.chat {
             div #chat data-live=[cursor.is_none().then_some("chat")] {

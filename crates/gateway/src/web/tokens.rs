@@ -81,7 +81,7 @@ fn table(all: &[Shown], visitor: &Visitor) -> Markup {
                             td data-label="Channels" { @if let Some(channels) = &token.channels { span.clip { (short(&channels.join(", "))) } } @else { "all" } }
                             td data-label="Made" { (when_text(&token.created_at, visitor.now_ms)) }
                             td data-label="Last used" { @if let Some(used) = &token.used_at { (when_text(used, visitor.now_ms)) } @else { "never" } }
-                            td { (confirm(&format!("/tokens/{}/revoke", in_path(&token.name)), "Revoke", "cross",
+                            td.does { (confirm(&format!("/tokens/{}/revoke", in_path(&token.name)), "Revoke", "cross",
                                 "It opens nothing any more, at once here and within three seconds on other instances. Sessions begun with it end.", &[])) }
                         }
                     }
@@ -142,6 +142,8 @@ pub(super) async fn create(
 
 pub(super) async fn revoke(State(web): State<Arc<Web>>, visitor: Visitor, Path(name): Path<String>) -> Result<Response, Trouble> {
     visitor.need(Scope::Admin)?;
-    let Json(revoked) = tokens::revoke(State(Arc::clone(&web.api)), visitor.caller.clone(), Path(name)).await?;
-    Ok(Flash::done(format!("The token {} opens nothing any more.", revoked.name)).at("/tokens"))
+    let target = Some(name.clone());
+    let done = tokens::revoke(State(Arc::clone(&web.api)), visitor.caller.clone(), Path(name)).await;
+    let flash = Flash::of(done.map(|Json(revoked)| format!("The token {} opens nothing any more.", revoked.name)))?;
+    Ok(flash.at_with("/tokens", target))
 }

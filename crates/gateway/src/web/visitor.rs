@@ -1,8 +1,10 @@
 //! Who looks at a page.
 
 use axum::extract::FromRequestParts;
+use http::HeaderMap;
 use http::request::Parts;
 
+use super::cookies;
 use super::flash::Flash;
 use super::trouble::Trouble;
 use crate::api::{Caller, Problem, Scope};
@@ -14,8 +16,22 @@ pub(super) struct Visitor {
     pub(super) now_ms: i64,
     /// What the action before came to.
     pub(super) flash: Option<Flash>,
+    /// How far their clock is ahead of UTC, where a script has told.
+    pub(super) zone_ms: i64,
     /// Where the session is kept.
     pub(super) session: String,
+}
+
+/// Set by the script.
+const ZONE_COOKIE: &str = "hapax_zone";
+const MINUTE_MS: i64 = 60_000;
+/// No place on earth is further ahead or behind.
+const ZONE_MAX_MIN: i64 = 14 * 60;
+
+/// How far the clock of whoever asks is ahead of UTC.
+pub(super) fn zone_ms(headers: &HeaderMap) -> i64 {
+    let minutes = cookies::read(headers, ZONE_COOKIE).and_then(|minutes| minutes.parse::<i64>().ok());
+    minutes.filter(|minutes| minutes.abs() <= ZONE_MAX_MIN).unwrap_or_default() * MINUTE_MS
 }
 
 impl Visitor {

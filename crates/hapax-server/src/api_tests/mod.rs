@@ -2,6 +2,7 @@ mod claims;
 mod described;
 mod filters;
 mod keys;
+mod pages;
 mod pull;
 mod sending;
 mod stream;
@@ -26,7 +27,7 @@ use hapax_gateway::api::{Api, Audit, Auth, History, PostWebhook, auth, router};
 use hapax_gateway::channels::Channels;
 use hapax_gateway::takeover::Takeovers;
 use hapax_gateway::telemetry::{Memory, Telemetry};
-use hapax_gateway::web::{self as pages, Hosts, Web};
+use hapax_gateway::web::{Hosts, Web};
 use hapax_store::clock::Clock;
 use hapax_store::memory::MemoryStore;
 use hapax_store::prelude::*;
@@ -133,9 +134,10 @@ impl Fixture {
             ),
             config_file: None,
             live: Default::default(),
+            counting: Default::default(),
             shown: Vec::new(),
         };
-        let router = router(api).merge(pages::router(Arc::new(web)));
+        let router = router(api).merge(hapax_gateway::web::router(Arc::new(web)));
         Self { router, store, clock }
     }
 

@@ -9,24 +9,24 @@ const PAGES: [&str; 3] = ["/", "/events", "/docs"];
 const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'`{{7*7}}";
 
 /// One browser, with its cookie.
-struct Browser<'f> {
+pub(super) struct Browser<'f> {
     fixture: &'f Fixture,
-    cookie: Option<String>,
+    pub(super) cookie: Option<String>,
 }
 
-struct Seen {
-    status: StatusCode,
+pub(super) struct Seen {
+    pub(super) status: StatusCode,
     headers: http::HeaderMap,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Seen {
-    fn to(&self) -> &str {
+    pub(super) fn to(&self) -> &str {
         self.headers.get(header::LOCATION).map_or("", |path| path.to_str().expect("a path"))
     }
 
     /// The cookies that were set, whole.
-    fn cookies(&self) -> Vec<&str> {
+    pub(super) fn cookies(&self) -> Vec<&str> {
         self.headers.get_all(header::SET_COOKIE).iter().map(|cookie| cookie.to_str().expect("a cookie")).collect()
     }
 }
@@ -36,7 +36,7 @@ impl Fixture {
         Browser { fixture: self, cookie: None }
     }
 
-    async fn signed_in(&self, token: &str) -> Browser<'_> {
+    pub(super) async fn signed_in(&self, token: &str) -> Browser<'_> {
         let mut browser = self.browser();
         let seen = browser.post("/sign-in", &format!("token={token}")).await;
         assert_eq!((seen.status, seen.to()), (StatusCode::SEE_OTHER, "/"), "{}", seen.text);
@@ -57,20 +57,20 @@ impl Browser<'_> {
         self.cookie = pair.or(self.cookie.take());
     }
 
-    fn ask(&self, method: &str, path: &str) -> http::request::Builder {
+    pub(super) fn ask(&self, method: &str, path: &str) -> http::request::Builder {
         let builder = Request::builder().method(method).uri(path).header("host", "127.0.0.1:4272");
         self.cookie.iter().fold(builder, |builder, cookie| builder.header("cookie", cookie))
     }
 
-    async fn get(&self, path: &str) -> Seen {
+    pub(super) async fn get(&self, path: &str) -> Seen {
         self.fixture.see(self.ask("GET", path).body(Body::empty()).expect("a request")).await
     }
 
-    async fn post(&self, path: &str, form: &str) -> Seen {
+    pub(super) async fn post(&self, path: &str, form: &str) -> Seen {
         self.post_from(path, form, &[("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:4272")]).await
     }
 
-    async fn post_from(&self, path: &str, form: &str, headers: &[(&str, &str)]) -> Seen {
+    pub(super) async fn post_from(&self, path: &str, form: &str, headers: &[(&str, &str)]) -> Seen {
         let builder = self.ask("POST", path).header("content-type", "application/x-www-form-urlencoded");
         let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
         self.fixture.see(builder.body(Body::from(form.to_owned())).expect("a request")).await

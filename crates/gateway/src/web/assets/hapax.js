@@ -16,8 +16,12 @@ function tellTimes() {
   for (const time of document.querySelectorAll("time[data-ms]")) {
     const words = ago(Number(time.dataset.ms));
     if (time.textContent !== words) time.textContent = words;
+    time.title = exact.format(Number(time.dataset.ms));
   }
 }
+// Days are told by the reader's own clock, by the server too.
+const exact = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "long" });
+document.cookie = `hapax_zone=${-new Date().getTimezoneOffset()}; Path=/; Max-Age=604800; SameSite=Strict${location.protocol === "https:" ? "; Secure" : ""}`;
 
 // On a phone the menu is a bar that is swiped: where one is, is in sight.
 document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -82,7 +86,7 @@ function takeList(region, next) {
   if (scrollY < 8 && !body.matches(":hover") && !isBusy(body)) { put(); waiting = null; announce(0); }
   else { waiting = () => { put(); scrollTo({ top: 0 }); }; announce(arrived.length); }
 }
-const plain = (row) => { const copy = row.cloneNode(true); copy.classList.remove("fresh"); copy.querySelectorAll("time").forEach((time) => time.replaceWith(time.title)); return copy.innerHTML; };
+const plain = (row) => { const copy = row.cloneNode(true); copy.classList.remove("fresh"); copy.querySelectorAll("time").forEach((time) => time.replaceWith(time.dateTime)); return copy.innerHTML; };
 function announce(count) {
   let button = document.getElementById("live-new");
   if (count === 0) { button?.remove(); return; }
@@ -124,6 +128,16 @@ document.addEventListener("click", async (event) => {
   await navigator.clipboard.writeText(button.dataset.copy);
   button.classList.add("done");
   setTimeout(() => button.classList.remove("done"), 1_200);
+});
+
+// A form is sent once, however often its button is pressed. The box of a chat sees to that by itself.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post" || form.dataset.compose) return;
+  if (form.dataset.sent) { event.preventDefault(); return; }
+  form.dataset.sent = "1";
+  // Stopped, or gone back to: it may be sent again.
+  setTimeout(() => { delete form.dataset.sent; }, 3_000);
 });
 
 // Keys: `/` to the filter, `g` and a letter to a page, `n`, `j` and `k` along lists. Not while somebody writes.
