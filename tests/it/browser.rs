@@ -33,8 +33,10 @@ const HOSTILE: &str = r#"{"object":"whatsapp_business_account","entry":[{"id":"9
 async fn what_a_person_sends_twice_arrives_once_and_everybody_can_read_it() {
     let Some(stage) = Stage::new().await else { return };
     let stage = stage.drive("browser.mjs").await;
-    eventually("all are sent", async || stage.texts().len() >= 5).await;
-    assert_eq!(stage.texts(), ["a double click", "Enter, and Enter again", "typed twice", "typed twice", "without a script"]);
+    let hostile = r#"'"><img src=x onerror=alert(5)></textarea><script>alert(6)</script>"#;
+    let all = ["a double click", "Enter, and Enter again", "typed twice", "typed twice", hostile, "without a script"];
+    eventually("all are sent", async || stage.texts().len() >= all.len()).await;
+    assert_eq!(stage.texts(), all);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
