@@ -65,7 +65,7 @@ fn shown(operation: &Operation) -> Markup {
                 h3 { "Parameters" }
                 dl.pairs { @for parameter in parameters {
                     @let of = |key: &str| parameter[key].as_str().unwrap_or_default();
-                    div { dt { code { (of("name")) } span.tag { (of("in")) } } dd { (with_code(of("description"))) } }
+                    div { dt { code { (of("name")) } span.tag { (of("in")) } } dd { (of("description")) } }
                 } }
             }
             @if let Some((name, fields)) = &body { (fields_of("Body", name, fields)) }
@@ -73,7 +73,7 @@ fn shown(operation: &Operation) -> Markup {
             dl.pairs { @for (status, answer) in operation.about["responses"].as_object().into_iter().flatten() {
                 @let answer = resolved(answer);
                 div { dt { code { (status) } } dd {
-                    (with_code(answer["description"].as_str().unwrap_or_default()))
+                    (answer["description"].as_str().unwrap_or_default())
                     @if let Some(name) = answer["content"]["application/json"]["schema"]["$ref"].as_str() { " " span.tag { (last(name)) } }
                 } }
             } }
@@ -84,7 +84,7 @@ fn shown(operation: &Operation) -> Markup {
 fn fields_of(title: &str, name: &str, fields: &[Field]) -> Markup {
     html! {
         h3 { (title) " " span.tag { (name) } }
-        dl.pairs { @for (field, kind, about) in fields { div { dt { code { (field) } span.tag { (kind) } } dd { (with_code(about)) } } } }
+        dl.pairs { @for (field, kind, about) in fields { div { dt { code { (field) } span.tag { (kind) } } dd { (about) } } } }
     }
 }
 
