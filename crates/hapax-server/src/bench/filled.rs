@@ -9,8 +9,9 @@ use super::{BenchError, requests};
 
 const PER_ARRIVAL: usize = 1_000;
 const WINDOW_MS: i64 = 8 * 86_400_000;
-/// Of the first thousand events those that wait for a bot, half of which are parked, and as many messages and claims: more than a page shows.
-const OF_THE_FIRST: usize = 120;
+/// Of the first thousand events those that wait for a bot, half of which are parked, and as many messages and claims: two pages of each, so that a
+/// whole page is compared with a whole one.
+const OF_THE_FIRST: usize = 250;
 /// Of each further thousand.
 const OF_EACH: usize = 10;
 
