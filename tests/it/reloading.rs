@@ -168,6 +168,32 @@ async fn a_bad_config_is_refused_with_all_reasons_and_the_old_one_stays() {
     assert!(process.stop().await.expect("it stops").success());
 }
 
+/// Without one named, hapax takes the `hapax.toml` of its folder, and none at all is fine at a start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_that_is_gone_or_empty_for_a_moment_closes_no_channel() {
+    let folder = disk_folder();
+    let (process, address) = program(folder.path(), None, "").at_home().serve().await.expect("it starts");
+    let path = folder.path().join("hapax.toml");
+    let good = std::fs::read_to_string(&path).expect("a config");
+    std::fs::remove_file(&path).expect("removed");
+    let (status, problem) = reload(address).await;
+    assert_eq!((status, problem["code"].as_str()), (422, Some("unprocessable")), "{problem}");
+    assert!(problem["detail"].as_str().expect("words").contains("hapax.toml is not there any more"), "{problem}");
+    assert_eq!(Poster::new().post_until_taken(address, text("m", "ana")).await.word, "accepted");
+    let start = good.split("[channel.shop]").next().expect("what stands before");
+    std::fs::write(&path, start).expect("written");
+    let (status, problem) = reload(address).await;
+    assert_eq!(
+        (status, problem["detail"].as_str().is_some_and(|why| why.contains("no channel is left"))),
+        (422, true),
+        "{problem}"
+    );
+    assert_eq!(Poster::new().post_until_taken(address, text("n", "ana")).await.word, "accepted");
+    std::fs::write(&path, good).expect("written");
+    assert_eq!(reload(address).await.0, 200);
+    assert!(process.stop().await.expect("it stops").success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_secrets_and_channels_are_as_the_file_says_and_what_waits_goes_on() {
     let folder = disk_folder();

@@ -18,6 +18,8 @@ use tokio::process::{Child, ChildStdout, Command};
 pub struct Program {
     binary: PathBuf,
     config: PathBuf,
+    /// True when it is started in the folder of its config, and finds that by itself.
+    at_home: bool,
     /// A shell line that is run before, in the same process: `ulimit -f 100`.
     before: Option<String>,
     /// Handed over as a service manager does.
@@ -43,7 +45,13 @@ impl Program {
     pub fn new(binary: &str, folder: &Path, config: &str) -> io::Result<Self> {
         let path = folder.join("hapax.toml");
         std::fs::write(&path, config)?;
-        Ok(Self { binary: PathBuf::from(binary), config: path, before: None, socket: None })
+        Ok(Self { binary: PathBuf::from(binary), config: path, at_home: false, before: None, socket: None })
+    }
+
+    /// Starts it in the folder of its config and names none, as a new user does.
+    #[must_use]
+    pub fn at_home(self) -> Self {
+        Self { at_home: true, ..self }
     }
 
     /// Runs a line of shell first, such as a limit that the program then lives under.
@@ -82,8 +90,10 @@ impl Program {
 
     fn command(&self) -> io::Result<Command> {
         let mut line: Vec<OsString> = vec![self.binary.clone().into()];
-        line.extend(["serve", "--json", "--config"].map(OsString::from));
-        line.push(self.config.clone().into());
+        line.extend(["serve", "--json"].map(OsString::from));
+        if !self.at_home {
+            line.extend(["--config".into(), self.config.clone().into()]);
+        }
         let mut command = match &self.before {
             None => Command::new(&line[0]),
             Some(before) => {
@@ -92,6 +102,9 @@ impl Program {
                 shell
             }
         };
+        if let (true, Some(folder)) = (self.at_home, self.config.parent()) {
+            command.current_dir(folder);
+        }
         command.args(&line[1..]).stdin(Stdio::null()).env("NO_COLOR", "1").kill_on_drop(true);
         if let Some(socket) = &self.socket {
             command.stdin(Stdio::from(OwnedFd::from(socket.try_clone()?)));

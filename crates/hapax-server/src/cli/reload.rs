@@ -52,9 +52,15 @@ fn words(done: &Value) -> String {
 
 /// Reads the config anew, as `serve` read it first. `started` is what it read then.
 pub(super) fn loader(global: Global, flags: Flags, started: Config) -> Result<LoadSettings, Failure> {
-    let running = Arc::new(Mutex::new(config::channel_fingerprints(&sources::read_sources(&global, flags.clone())?)));
+    let first = sources::read_sources(&global, flags.clone())?;
+    let running = Arc::new(Mutex::new(config::channel_fingerprints(&first)));
+    let file = first.file.map(|file| file.name);
     Ok(Box::new(move || {
         let sources = sources::read_sources(&global, flags.clone()).map_err(|failure| vec![failure.to_string()])?;
+        // The defaults would do for a start; here they would close every channel.
+        if let (Some(name), None) = (&file, &sources.file) {
+            return Err(vec![format!("{name} is not there any more, and its channels with it; put it back, or stop this hapax")]);
+        }
         let new = config::load(&sources).map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let fingerprints = config::channel_fingerprints(&sources);
         let before = running.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -31,7 +31,11 @@ pub fn differences(
         removed: missing_in(running, fingerprints),
     };
     let keys = fixed_keys(started, new).into_iter().map(|key| format!("{key} was changed, and needs a restart"));
-    let reasons: Vec<String> = keys.chain(fixed_channels(started, new, &differs)).collect();
+    // A file that is just being written is empty for a moment, and a provider that hears 401 may not come again.
+    let emptied = !running.is_empty() && fingerprints.is_empty();
+    let emptied = emptied
+        .then(|| "no channel is left in it, so that every webhook would be refused; if that is meant, stop hapax".to_owned());
+    let reasons: Vec<String> = keys.chain(fixed_channels(started, new, &differs)).chain(emptied).collect();
     if reasons.is_empty() { Ok(differs) } else { Err(reasons) }
 }
 
@@ -125,8 +129,7 @@ mod tests {
         assert_eq!(reloaded(SHOP, &rotated), Ok(Reloaded { changed: shop(), ..Reloaded::default() }), "a secret");
         let fewer_tries = format!("{SHOP}[defaults]\nattempts = 3\n");
         assert_eq!(reloaded(SHOP, &fewer_tries), Ok(Reloaded { changed: shop(), ..Reloaded::default() }), "what holds for all");
-        let gone = vec!["pay".to_owned(), "shop".to_owned()];
-        assert_eq!(reloaded(&more, ""), Ok(Reloaded { removed: gone, ..Reloaded::default() }));
+        assert_eq!(reloaded(&more, SHOP), Ok(Reloaded { removed: vec!["pay".to_owned()], ..Reloaded::default() }));
         assert_eq!(reloaded(SHOP, &format!("[limits]\nbodies = '100MB'\noutbox = 9\n{SHOP}")), Ok(Reloaded::default()));
     }
 
@@ -140,10 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn a_config_without_any_channel_is_no_wish_to_refuse_all() {
+        let reasons = reloaded(SHOP, "").expect_err("refused");
+        assert!(matches!(reasons.as_slice(), [only] if only.contains("no channel is left")), "{reasons:?}");
+        assert_eq!(reloaded("", ""), Ok(Reloaded::default()), "there was none before");
+    }
+
+    #[test]
     fn what_serves_bots_that_poll_needs_a_restart() {
         let polls = || vec!["channel.bot was changed, and needs a restart: its bot polls".to_owned()];
         assert_eq!(reloaded(BOT, &BOT.replace("a-secret-word", "another-word")), Err(polls()));
-        assert_eq!(reloaded(BOT, ""), Err(polls()));
+        assert_eq!(reloaded(&format!("{BOT}{SHOP}"), SHOP), Err(polls()));
         assert_eq!(reloaded("", BOT).expect_err("nobody serves it").len(), 2);
         let beside = Reloaded { added: vec!["shop".to_owned()], ..Reloaded::default() };
         assert_eq!(reloaded(BOT, &format!("{BOT}{SHOP}")), Ok(beside));
