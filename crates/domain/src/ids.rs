@@ -111,6 +111,13 @@ macro_rules! prefixed_id {
 }
 
 impl EventId {
+    /// True for what may be the beginning of an id, whole or short, its prefix left out.
+    pub fn may_begin_with(digits: &str) -> bool {
+        let is_whole = |digits: &[u8]| digits.starts_with(b"0") && digits.iter().all(u8::is_ascii_hexdigit);
+        let is_short = |digits: &[u8]| digits.iter().all(|digit| DIGITS.contains(&digit.to_ascii_lowercase()));
+        (1..32).contains(&digits.len()) && (is_whole(digits.as_bytes()) || is_short(digits.as_bytes()))
+    }
+
     /// When the store made it, to the second before; `None` for an id that does not say.
     pub fn at_ms(self) -> Option<i64> {
         (self.0.get_version_num() == 7).then(|| (self.0.as_u64_pair().0 >> 16) as i64)

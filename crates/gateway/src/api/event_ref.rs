@@ -1,5 +1,6 @@
 //! Which event a path names: an id, whole or in its short form; the beginning of one; or `latest`.
 
+use axum::http::StatusCode;
 use hapax_domain::EventId;
 use hapax_domain::limits::PAGE_MAX;
 use hapax_store::{EventQuery, EventRow, Reason};
@@ -9,7 +10,6 @@ use super::{Api, Caller, Problem};
 
 /// How far back a beginning is looked for, in pages.
 const PAGES_MAX: usize = 20;
-const DIGITS: usize = 32;
 /// Among so many the latest is looked for.
 const LATEST_OF: usize = 50;
 
@@ -21,14 +21,16 @@ pub(super) async fn resolve(api: &Api, caller: &Caller, text: &str) -> Result<Ev
         let came_in = newest.iter().find(|row| Reason::of_shown(&row.provider_id).is_none()).or(newest.first());
         return came_in.map(|row| row.id).ok_or_else(|| Problem::not_found("nothing has come in yet"));
     }
-    if is_beginning(text) { by_beginning(api, caller, text).await } else { Ok(text.parse()?) }
-}
-
-/// Times make whole ids begin with 0, and short forms never do.
-fn is_beginning(text: &str) -> bool {
-    text.strip_prefix(EventId::PREFIX).is_some_and(|digits| {
-        digits.starts_with('0') && digits.len() < DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
+    let begins = text.strip_prefix(EventId::PREFIX).is_some_and(EventId::may_begin_with);
+    match text.parse::<EventId>() {
+        Err(_) if begins => by_beginning(api, caller, text).await,
+        // The beginning of a short form may be one too, of an event that there never was.
+        Ok(id) if begins && api.store.event(id).await?.is_none() => match by_beginning(api, caller, text).await {
+            Err(problem) if problem.status() == StatusCode::NOT_FOUND => Ok(id),
+            found => found,
+        },
+        read => Ok(read?),
+    }
 }
 
 async fn by_beginning(api: &Api, caller: &Caller, text: &str) -> Result<EventId, Problem> {
@@ -36,7 +38,9 @@ async fn by_beginning(api: &Api, caller: &Caller, text: &str) -> Result<EventId,
     let (mut found, mut before) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let rows = newest_before(api, caller, before, PAGE_MAX).await?;
-        found.extend(rows.iter().map(|row| row.id).filter(|id| id.to_string().starts_with(&wanted)));
+        // Times make whole ids begin with 0, and short forms never do: no beginning is one of both.
+        let begins = |id: &EventId| id.to_string().starts_with(&wanted) || id.short().starts_with(&wanted);
+        found.extend(rows.iter().map(|row| row.id).filter(begins));
         match rows.last() {
             Some(last) if rows.len() == PAGE_MAX && found.len() < 2 => before = Some(last.id),
             _ => break,
@@ -45,7 +49,10 @@ async fn by_beginning(api: &Api, caller: &Caller, text: &str) -> Result<EventId,
     match found.as_slice() {
         [] => Err(Problem::not_found(format!("none of the newest {} events begins with {text}", PAGES_MAX * PAGE_MAX))),
         [only] => Ok(*only),
-        [one, other, ..] => Err(Problem::bad_request(format!("{one} and {other} begin with {text}; write more of it"))),
+        [one, other, ..] => {
+            let shown = |id: &EventId| if id.short().starts_with(&wanted) { id.short() } else { id.to_string() };
+            Err(Problem::bad_request(format!("{} and {} begin with {text}; write more of it", shown(one), shown(other))))
+        }
     }
 }
 

@@ -314,8 +314,29 @@ async fn an_event_is_found_by_its_short_id_by_a_beginning_and_as_the_latest() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     let said = problem["detail"].as_str().expect("words");
     assert!(said.contains(&first) && said.contains(&second) && said.contains("write more"), "{said}");
+    // Beginnings of the short form: of both, of one, and one that is itself the short form of an event that there never was.
+    let shorts = [&first, &second].map(|id| id.parse::<hapax_domain::EventId>().expect("an id").short());
+    let (status, problem) = fixture.get(&format!("/v1/events/{}", &shorts[0][..9])).await;
+    assert_eq!(
+        (status, problem["detail"].as_str().is_some_and(|said| said.contains(&shorts[1]))),
+        (StatusCode::BAD_REQUEST, true),
+        "{problem}"
+    );
+    assert_eq!(fixture.get(&format!("/v1/events/{}", shorts[1])).await.1["id"], json!(second));
+    fixture.clock.0.fetch_add(10_000, Ordering::SeqCst);
+    let (mut last, mut short) = (second, shorts[1].clone());
+    for number in 3.. {
+        if short.len() > shorts[1].len() {
+            break;
+        }
+        last = fixture.accept(&format!("m{number}"), Disposition::Deliver).await;
+        short = last.parse::<hapax_domain::EventId>().expect("an id").short();
+    }
+    let cut = &short[..short.len() - 1];
+    assert!(cut.parse::<hapax_domain::EventId>().is_ok(), "{cut}");
+    assert_eq!(fixture.get(&format!("/v1/events/{cut}")).await.1["id"], json!(last));
     let (_, replayed) = fixture.post("/v1/events/latest/replay", json!({})).await;
-    assert_eq!(replayed["event"], json!(second));
+    assert_eq!(replayed["event"], json!(last));
 }
 
 #[tokio::test]

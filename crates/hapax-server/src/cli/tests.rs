@@ -34,7 +34,7 @@ fn every_command_teaches_with_an_example() {
 #[test]
 fn wrong_arguments_are_usage_errors_that_name_what_is_right() {
     for (arguments, hint) in [
-        (vec!["story", "7"], "expected an id as `hapax events` shows it"),
+        (vec!["story", "nil"], "expected an id as `hapax events` shows it"),
         (vec!["events", "--kind", "messages"], "use one of message, status"),
         (vec!["events", "--limit", "0"], "write 1 to 500"),
         (vec!["redrive"], "--all"),
