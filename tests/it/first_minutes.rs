@@ -39,6 +39,36 @@ async fn what_a_first_start_says_to_do_next_works() {
     eventually("it is shown", async || std::fs::read_to_string(&out).unwrap_or_default().contains("delivered    evt_")).await;
 }
 
+/// The store remembers the hash of the token that a first start makes; whoever has not got the token itself must not be shut out for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_could_not_be_left_or_was_lost_is_no_dead_end() {
+    let folder = Folder::new();
+    let config = "listen = \"127.0.0.1:0\"\nstore = \"sqlite:hapax.db\"\n[log]\nfilter = \"off\"\n";
+    let log = folder.path().join("log");
+    let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config file").at_home();
+    let program = program.after(&format!("unset HAPAX_ADMIN_TOKEN; exec 2>'{}'", log.display()));
+    let token = folder.path().join("hapax.token");
+    std::fs::create_dir(&token).expect("something in its place");
+    let ended = folder.run(&["serve"]).await;
+    assert_eq!((ended.code.as_str(), ended.words.contains("cannot be written to hapax.token")), ("1", true), "{}", ended.words);
+    std::fs::remove_dir(&token).expect("out of the way");
+    let (process, at) = program.serve().await.expect("it starts");
+    assert!(token.is_file(), "the second start leaves one");
+    assert_eq!(folder.run(&["events", "--server", &format!("http://{at}")]).await.code, "0");
+    assert!(process.stop().await.expect("it stops").success());
+
+    std::fs::remove_file(&token).expect("lost");
+    let (process, _) = program.serve().await.expect("it starts");
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(said.contains("is not in hapax.token any more") && said.contains("HAPAX_ADMIN_TOKEN"), "{said}");
+    assert!(process.stop().await.expect("it stops").success());
+    let own = program.clone().after("export HAPAX_ADMIN_TOKEN=a-token-of-ones-own");
+    assert!(own.serve().await.expect("it starts").0.stop().await.expect("it stops").success());
+    let (process, _) = program.serve().await.expect("it starts");
+    assert!(token.is_file(), "as it was told");
+    assert!(process.stop().await.expect("it stops").success());
+}
+
 /// The store of a first start is `sqlite:hapax.db`, in the working folder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_the_working_folder_is_backed_up_and_put_back() {

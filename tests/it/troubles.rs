@@ -62,6 +62,7 @@ troubles! {
     commands::scrape_with_another_scope as scrape_with_another_scope: "Prometheus gets 403"
     commands::no_collector as no_collector: "the collector of traces is away"
     commands::wrong_token as wrong_token: "no token, or a wrong one"
+    commands::lost_token as lost_token: "the token of the first start is lost"
     commands::unknown_id as unknown_id: "an id that nobody has"
     commands::not_hapax as not_hapax: "another server answers on that port"
     commands::forget_too_early as forget_too_early: "somebody is to be forgotten, and not all is over"

@@ -116,6 +116,16 @@ pub(super) async fn wrong_token() -> Heard {
     ])
 }
 
+pub(super) async fn lost_token() -> Heard {
+    let folder = Folder::new();
+    let lines = config(folder.path(), "", "").replace(&format!("admin_token = \"{ADMIN_TOKEN}\"\n"), "");
+    let stage = Stage::start(folder, &lines).await;
+    let folder = stage.stop().await;
+    std::fs::remove_file(folder.path().join("hapax.token")).expect("there was one");
+    let stage = Stage::start(folder, &lines).await;
+    Some(vec![("log", stage.log("HAPAX_ADMIN_TOKEN").await)])
+}
+
 pub(super) async fn unknown_id() -> Heard {
     let stage = Stage::with("", "").await;
     let mut heard = Vec::new();

@@ -76,7 +76,7 @@ pub(crate) struct Stage {
     pub(crate) folder: Folder,
     pub(crate) at: SocketAddr,
     /// Ends when dropped.
-    _process: Process,
+    process: Process,
     pub(crate) poster: Poster,
 }
 
@@ -86,7 +86,7 @@ impl Stage {
         let log = folder.path().join("log").display().to_string();
         let program = Program::new(env!("CARGO_BIN_EXE_hapax"), folder.path(), config).expect("a config file");
         let (process, at) = program.after(&format!("exec 2>>'{log}'")).serve().await.expect("it starts");
-        Self { folder, at, _process: process, poster: Poster::new() }
+        Self { folder, at, process, poster: Poster::new() }
     }
 
     /// With one channel, whose lines these are.
@@ -94,6 +94,12 @@ impl Stage {
         let folder = Folder::new();
         let config = config(folder.path(), top, more);
         Self::start(folder, &config).await
+    }
+
+    /// Ends it; gives its folder back.
+    pub(crate) async fn stop(self) -> Folder {
+        assert!(self.process.stop().await.expect("it stops").success());
+        self.folder
     }
 
     pub(crate) async fn run(&self, words: &[&str]) -> Ended {

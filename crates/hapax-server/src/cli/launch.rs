@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use hapax::StoreUrl;
 use hapax_domain::address::hide_userinfo;
+use hapax_gateway::api::auth::forget_made;
 use hapax_gateway::server::{Listeners, LoadSettings, Reloads, Server, StartError};
 use hapax_gateway::settings::Channel;
 use hapax_gateway::telemetry::Telemetry;
@@ -96,10 +97,12 @@ impl Launch {
         let mut token_file = None;
         if let Some(token) = &server.admin_token().fresh {
             let path = sources::token_path(&config.store, file);
-            sources::leave_token(&path, token).map_err(|why| {
+            if let Err(why) = sources::leave_token(&path, token) {
+                // Nobody will ever have it: the next start is to make another.
+                forget_made(server.store().as_ref()).await.map_err(|error| not_started(StartError::Store(error)))?;
                 let todo = "set HAPAX_ADMIN_TOKEN or HAPAX_ADMIN_TOKEN_FILE to a token of your own";
-                Failure::plain(format!("the admin token cannot be written to {} ({why}); {todo}", path.display()))
-            })?;
+                return Err(Failure::plain(format!("the admin token cannot be written to {} ({why}); {todo}", path.display())));
+            }
             token_file = Some(path);
         }
         // A log keeps what a terminal forgets. Where the store cannot be asked, there is the token.
@@ -122,7 +125,8 @@ impl Launch {
     pub(super) fn banner(&self, written: Option<&str>, bot: Option<&str>, global: &Global, output: &Output) {
         let config = &self.config;
         if output.json {
-            return output.json(&self.banner_json());
+            output.json(&self.banner_json());
+            return self.warnings().for_each(|warning| output.warn(warning));
         }
         if json_lines::are_on() {
             let fields = match self.banner_json() {
@@ -138,10 +142,10 @@ impl Launch {
             output.line(format_args!("the admin surface is on http://{admin}"));
         }
         if let Some(address) = self.for_bots() {
-            output.line(format_args!("bots that send by the provider's own API do so at {address}"));
+            output.say(format_args!("bots that send by the provider's own API do so at {address}"));
         }
         if let Some(address) = self.redis_door() {
-            output.line(format_args!(
+            output.say(format_args!(
                 "claims by the Redis protocol are made at {address}, with a token of scope work as the password"
             ));
         }
@@ -149,12 +153,12 @@ impl Launch {
         self.tell_channels(bot, output);
         output.line("");
         if let Some(file) = written {
-            output.line(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
+            output.say(format_args!("config  {file}, written just now with fresh secrets; `target` is your bot"));
         }
-        output.line(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
+        output.say(format_args!("store   {}", store_words(&config.store, &self.server.store().promise())));
         self.warnings().for_each(|warning| output.warn(warning));
         if let Some(file) = &self.token_file {
-            output.line(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
+            output.say(format_args!("token   made just now, in {}, for you alone; commands find it there", file.display()));
         }
         match &self.sign_in {
             Some(path) => {
@@ -210,8 +214,21 @@ impl Launch {
 
     /// What may go wrong with this config.
     fn warnings(&self) -> impl Iterator<Item = String> {
-        let all = config::warnings(&self.config).into_iter().chain(self.open_files.iter().cloned());
+        let all = config::warnings(&self.config).into_iter().chain(self.open_files.iter().cloned()).chain(self.lost_token());
         all.map(|warning| printable(&warning))
+    }
+
+    /// On servers the file may lie beside the config of another instance.
+    fn lost_token(&self) -> Option<String> {
+        let path = sources::token_path(&self.config.store, None);
+        let is_lost = self.config.admin_token.is_none() && matches!(self.config.store, StoreUrl::Sqlite(_)) && !path.exists();
+        is_lost.then(|| {
+            format!(
+                "the admin token of the first start is not in {} any more. If nobody has it, start hapax once with HAPAX_ADMIN_TOKEN \
+                 set, and then without: a new one is made",
+                path.display()
+            )
+        })
     }
 
     fn banner_json(&self) -> Value {
