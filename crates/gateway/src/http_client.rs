@@ -3,6 +3,7 @@
 //! Nothing is repeated and no redirect is followed here: whether to try again is decided by whoever knows what was tried. An address may
 //! hold a token, so neither errors nor causes repeat it.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ pub(crate) fn read_address(setting: &'static str, channel: &Arc<str>, address: &
 pub(crate) async fn call(client: &Client, request: Request, deadline: Instant) -> Result<Response, NoAnswer> {
     match timeout_at(deadline, client.execute(request)).await {
         Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) if error.is_connect() => Err(NoAnswer::Unreachable(innermost(&error))),
-        Ok(Err(error)) => Err(NoAnswer::Broken(innermost(&error))),
+        Ok(Err(error)) if error.is_connect() => Err(NoAnswer::Unreachable(cause_of(&error))),
+        Ok(Err(error)) => Err(NoAnswer::Broken(cause_of(&error))),
         Err(_) => Err(NoAnswer::TimedOut),
     }
 }
@@ -98,11 +99,33 @@ pub(crate) async fn read(mut response: Response, deadline: Instant) -> Content {
     }
 }
 
-/// The last cause of an error, which unlike the whole of it never holds the address.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
+fn cause_of(error: &reqwest::Error) -> String {
+    innermost(error).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The last cause of an error in words, which unlike the whole of it never hold the address; the system's number of it is left out.
+pub fn innermost(error: &reqwest::Error) -> Option<String> {
+    let mut cause = error.source()?;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    if std::ptr::addr_eq(cause, error) { "unknown".to_owned() } else { cause.to_string() }
+    let number = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    let (words, tail) = (cause.to_string(), number.map(|number| format!(" (os error {number})")));
+    Some(tail.and_then(|tail| words.strip_suffix(&tail).map(str::to_owned)).unwrap_or(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cause_is_words_without_the_address_and_without_a_number() {
+        let port = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.local_addr().expect("an address").port()
+        };
+        let client = Client::builder().no_proxy().build().expect("a client");
+        let error = client.get(format!("http://127.0.0.1:{port}/secret-token")).send().await.expect_err("nobody listens");
+        assert_eq!(innermost(&error).as_deref(), Some("Connection refused"));
+    }
 }

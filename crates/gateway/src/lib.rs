@@ -25,7 +25,7 @@ pub mod ingress;
 
 pub mod worker;
 
-mod http_client;
+pub mod http_client;
 
 pub mod typing;
 

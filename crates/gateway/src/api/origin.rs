@@ -64,6 +64,10 @@ fn only<'a>(api: &'a Api, caller: &Caller) -> Result<&'a Channel, Problem> {
     let mut channels = sending_channels(api, caller);
     match (channels.next(), channels.next()) {
         (Some(channel), None) => Ok(channel),
+        (None, _) => {
+            let todo = "give one its `token`, or its `api_base`";
+            Err(Problem::unprocessable(format!("no channel can send; {todo}")))
+        }
         _ => {
             let can = names(sending_channels(api, caller));
             Err(Problem::unprocessable(format!("say with `channel` or `account` who sends; channels that can send: {can}")))

@@ -40,7 +40,7 @@ mod tests {
             ("the target answered 401; that was failure 3 of 3", "the same secret"),
             ("the target answered 405", "no POST"),
             ("the target answered 302", "not followed"),
-            ("the target cannot be reached: Connection refused (os error 111)", "is the bot running?"),
+            ("the target cannot be reached: Connection refused", "is the bot running?"),
             ("the target cannot be reached: no connection within 500 ms", "from here"),
             ("no answer within 30000 ms", "`timeout`"),
         ] {
