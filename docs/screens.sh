@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes docs/screens.md: what commands print on a terminal of 80 and of 120 columns. Needs tmux and a built hapax:
+# Writes docs/screens.md: what commands print on a terminal of 80, of 120 and of 40 columns. Needs tmux and a built hapax:
 #   HAPAX=target/quick/hapax docs/screens.sh
 set -euo pipefail
 hapax="$(realpath "${HAPAX:-target/quick/hapax}")"
@@ -45,20 +45,22 @@ live() { # columns, command that goes on until it is told to stop
 
 # What only looks; `THREAD` is somebody's.
 looks=(events 'events --limit 1' 'events state:parked' inbox parked 'story latest' 'show latest' threads 'messages THREAD' outbox
-    accounts claims audit stats 'token list' ready check 'doctor --offline' 'show evt_1' 'messages 1__2' 'events colour:red')
+    accounts claims audit stats 'token list' ready check doctor 'show order-4711' 'messages 1__2' 'events colour:red')
 # What does something, once.
 acts=('send --to 5511988887777 --text hello' 'replay latest' 'redrive --channel stripe' 'once nightly -- echo done'
     'threads pause THREAD' 'threads resume THREAD' 'accounts resume whatsapp 700001' 'token create viewer --scope read --out viewer.token'
     'token revoke nobody' 'import-seen --channel telegram ids' purge reload 'backup copy.db' 'restore copy.db < /dev/null'
-    'export all.ndjson' 'forget --contact 5511988887777' 'config init' 'demo --seconds 3')
+    'export all.ndjson' 'import nothing.ndjson' 'forget --contact 5511988887777' 'token link' 'config init' 'demo --seconds 3')
+# On a phone, or in half a window.
+narrow=(events inbox 'story latest' threads stats audit)
 hapax_of() { echo "hapax ${1/THREAD/700001__5511988887777}"; }
 printf '4711\n4712\n' > "$work/ids"
 
 {
     echo '# What it looks like'
     echo
-    echo 'Made by `docs/screens.sh`: commands on a terminal of 80 columns, and those that only look again on one of 120. The bot'
-    echo 'is down; errors are shown too.'
+    echo 'Made by `docs/screens.sh`: commands on a terminal of 80 columns, those that only look again on one of 120, and some on'
+    echo 'one of 40. The bot is down; errors are shown too. Each command says the rest by `--help`.'
     echo
     echo '## 80 columns'
     screen 80 'hapax trigger whatsapp.text --times 3'
@@ -71,5 +73,13 @@ printf '4711\n4712\n' > "$work/ids"
     echo '## 120 columns'
     for command in "${looks[@]}"; do screen 120 "$(hapax_of "$command")"; done
     live 120 'hapax top'
+    echo
+    echo '## 40 columns'
+    for command in "${narrow[@]}"; do screen 40 "$(hapax_of "$command")"; done
+    live 40 'hapax top'
+    echo
+    echo '## What it says of itself'
+    screen 80 'hapax --help'
+    screen 80 'hapax listen --help'
 } > "$here/screens.md.new"
 mv "$here/screens.md.new" "$here/screens.md"

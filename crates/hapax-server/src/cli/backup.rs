@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hapax_domain::units::write_bytes;
 use serde_json::json;
 
 use super::client::Client;
+use super::output::megabytes;
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Flags};
 
@@ -67,10 +67,9 @@ impl Backup {
         std::fs::hard_link(&partial, path).or_else(|_| rename_new(&partial, path)).map_err(refused)?;
         let _ = std::fs::remove_file(&partial);
         sync_folder(path).map_err(refused)?;
-        let size = write_bytes(i64::try_from(bytes).unwrap_or(i64::MAX));
         output.answer(
             &json!({ "file": path.display().to_string(), "bytes": bytes }),
-            format_args!("{size} in {}; `hapax restore` puts it back", path.display()),
+            format_args!("{} in {}; `hapax restore` puts it back", megabytes(bytes), path.display()),
         );
         note_spool(&client, output).await;
         Ok(())

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
+use super::output::counted;
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Flags};
 
@@ -30,8 +31,9 @@ impl Check {
                 warnings.iter().for_each(|warning| output.warn(warning));
                 notes.iter().for_each(|note| output.note(format_args!("note: {note}")));
                 match name {
-                    Some(name) => output.line(format_args!("{name} is good: {}", counted(config.channels.len()))),
-                    None => output.line("there is no hapax.toml here, so the defaults hold; `hapax config init` writes one"),
+                    Some(name) => output
+                        .say(format_args!("{name} is good: {}", counted(config.channels.len() as u64, "channel", "channels"))),
+                    None => output.say("there is no hapax.toml here, so the defaults hold; `hapax config init` writes one"),
                 }
                 Ok(())
             }
@@ -44,8 +46,4 @@ impl Check {
             }
         }
     }
-}
-
-fn counted(channels: usize) -> String {
-    if channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") }
 }

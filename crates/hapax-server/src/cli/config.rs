@@ -67,7 +67,7 @@ fn init(file: &Path, output: &Output) -> Result<(), Failure> {
         output.json(&serde_json::json!({ "file": file.display().to_string() }));
         return Ok(());
     }
-    output.line(format_args!("wrote {}, with fresh secrets that only you can read", file.display()));
+    output.say(format_args!("wrote {}, with fresh secrets that only you can read", file.display()));
     output.note("next: set `target` of the channel you need, then `hapax check` and `hapax serve`");
     Ok(())
 }

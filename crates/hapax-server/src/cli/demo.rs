@@ -66,7 +66,8 @@ impl Demo {
         let stop = CancellationToken::new();
         if !output.json {
             output.line(format_args!("{} runs between a provider that repeats itself and a bot that crashes", "hapax".bold()));
-            output.line(format_args!("for {} seconds; Ctrl-C ends it earlier.\n", self.seconds));
+            let time = if self.seconds == 1 { "a second".to_owned() } else { format!("{} seconds", self.seconds) };
+            output.line(format_args!("for {time}; Ctrl-C ends it earlier.\n"));
         }
         let gateway = launch.address();
         let serving = tokio::spawn(launch.run(stop.clone()));

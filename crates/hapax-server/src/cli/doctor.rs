@@ -7,6 +7,7 @@ use clap::Args;
 use hapax::StoreUrl;
 use hapax_domain::address::hide_userinfo;
 use hapax_gateway::delivery::likely_cause;
+use hapax_gateway::http_client::innermost;
 use hapax_gateway::settings::{Channel, TargetTls};
 use hapax_providers::sending::{Call, CallBody};
 use hapax_providers::{Unsigned, build, checkup};
@@ -15,7 +16,7 @@ use reqwest::{Method, Request, Response, Url};
 use serde_json::json;
 
 use super::client::{Client, http_client};
-use super::output::{printable, text_of};
+use super::output::{counted, printable, text_of};
 use super::{Failure, Global, Output, sources};
 use crate::config::{self, Config, Flags};
 
@@ -74,9 +75,13 @@ impl Doctor {
         }
         let mut found = Findings::default();
         as_it_runs(global, &mut config).await;
-        let name = sources.file.as_ref().map_or("the defaults", |file| file.name.as_str());
-        found.ok("config", format!("{name} is good: {} channels", config.channels.len()));
         let file = sources.file.as_ref().map(|file| file.name.as_str());
+        match file {
+            Some(name) => {
+                found.ok("config", format!("{name} is good: {}", counted(config.channels.len() as u64, "channel", "channels")))
+            }
+            None => found.ok("config", "there is no hapax.toml here, so the defaults hold"),
+        }
         for warning in config::warnings(&config).into_iter().chain(sources::open_files(file, &config)) {
             found.warn("config", warning);
         }
@@ -283,16 +288,10 @@ async fn ask(base: &str, question: Call) -> Result<Response, String> {
 /// Makes one call. An address may hold a token: no error repeats it.
 async fn call(client: &reqwest::Client, mut request: Request) -> Result<Response, String> {
     *request.timeout_mut() = Some(PATIENCE);
-    client.execute(request).await.map_err(|error| {
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        match error.is_timeout() {
-            true => format!("no answer within {} s", PATIENCE.as_secs()),
-            false if std::ptr::addr_eq(cause, &error) => "it cannot be reached".to_owned(),
-            false => format!("it cannot be reached: {cause}"),
-        }
+    client.execute(request).await.map_err(|error| match innermost(&error) {
+        _ if error.is_timeout() => format!("no answer within {} s", PATIENCE.as_secs()),
+        None => "it cannot be reached".to_owned(),
+        Some(cause) => format!("it cannot be reached: {cause}"),
     })
 }
 

@@ -78,7 +78,7 @@ impl Export {
         match (to_stdout, output.json) {
             (false, true) => output.json(&json!({ "file": name.to_string(), "records": records })),
             (false, false) => {
-                output.line(format_args!("{records} records in {name}; `hapax import` puts them into another store"))
+                output.say(format_args!("{records} records in {name}; `hapax import` puts them into another store"))
             }
             (true, _) => output.note(format_args!("{records} records")),
         }

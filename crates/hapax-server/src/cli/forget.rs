@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::client::Client;
+use super::output::counted;
 use super::{Failure, Global, Output};
 
 /// Take the words out of all that somebody has said and was told
@@ -45,14 +46,15 @@ impl ForgetContact {
         }
         let count = |key: &str| done[key].as_u64().unwrap_or_default();
         let (events, messages, open) = (count("events"), count("messages"), count("open"));
-        let of = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let gone = format!("the words of {} and {} are gone", of(events, "event"), of(messages, "message"));
+        let (events, messages) = (counted(events, "event", "events"), counted(messages, "message", "messages"));
+        let gone = format!("the words of {events} and {messages} are gone");
         output.answer(&done, gone);
         match open {
             0 => Ok(()),
             open => Err(Failure::plain(format!(
-                "{open} more keep their words, because they are not over; run this again when `hapax inbox`, `hapax parked` and \
-                 `hapax outbox` show nothing of them"
+                "{} words, because not all is over; run this again when `hapax inbox`, `hapax parked` and \
+                 `hapax outbox` show nothing of them",
+                counted(open, "more keeps its", "more keep their")
             ))),
         }
     }

@@ -62,7 +62,7 @@ impl Import {
         if output.json {
             output.json(&json!({ "file": name, "records": records }));
         } else {
-            output.line(format_args!("{records} records are in the store"));
+            output.say(format_args!("{records} records are in the store"));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, in_path};
+use super::output::counted;
 use super::seen_source::{Entry, Source};
 use super::{Failure, Global, Output};
 
@@ -115,7 +116,12 @@ impl ImportSeen {
         let Sums { claimed, known, refused } = sums;
         output.answer(
             &json!({ "claimed": claimed, "known": known, "refused": refused }),
-            format_args!("{claimed} messages are known from now on, {known} were already, {refused} lines were refused"),
+            format_args!(
+                "{} known from now on, {} already, {} refused",
+                counted(claimed, "message is", "messages are"),
+                counted(known, "was", "were"),
+                counted(refused, "line was", "lines were")
+            ),
         );
         match refused {
             0 => Ok(()),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::client::Client;
 use super::list::{Filter, List, Page};
 use super::output::text_of;
+use super::table::time_of;
 use super::{Failure, Global, Output, down};
 
 #[derive(Args, Debug)]
@@ -77,15 +78,20 @@ impl Which {
         if !parked && !output.json {
             down::warn(&client, channel.as_deref(), output).await?;
         }
-        list.show(&client, self.page, filters, row, output).await
+        // What is due is tried now, whenever it came due.
+        let now_ms = output.is_brief().then(|| jiff::Timestamp::now().as_millisecond());
+        list.show(&client, self.page, filters, |item| row(item, now_ms), output).await
     }
 }
 
-fn row(item: &Value) -> Vec<String> {
+fn row(item: &Value, now_ms: Option<i64>) -> Vec<String> {
     let mut row: Vec<_> =
         ["received_at", "event", "channel", "attempt", "failures", "state"].map(|column| text_of(item, column)).into();
     row.push(match &item["lease"] {
-        Value::Null => text_of(item, "due_at"),
+        Value::Null => match text_of(item, "due_at") {
+            due if now_ms.is_some_and(|now_ms| time_of(&due).is_some_and(|due_ms| due_ms <= now_ms)) => "now".to_owned(),
+            due => due,
+        },
         lease => format!("with {}", text_of(lease, "worker")),
     });
     row.push(text_of(item, "why"));

@@ -16,18 +16,21 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use unicode_width::UnicodeWidthStr;
 
 use super::bot_address::{self, BotAddress};
 use super::launch::{Launch, prepare, serve_until_told, start_logs};
 use super::output::{printable, terminal_width};
 use super::signals::StopSignals;
-use super::table::{brief_words, cut};
+use super::table::{brief_words, cut, wrap_between_words};
 use super::{Failure, Global, Output, sources};
 use crate::config::{Config, Flags};
 
 /// Lines that may wait for a slow terminal; more are left out.
 const LINES_WAITING: usize = 10_000;
 const PREVIEW_CHARS: usize = 60;
+/// Where the channel stands.
+const INDENT: usize = 10;
 
 /// Serve, and print one line for every event and every suppressed copy
 #[derive(Args)]
@@ -141,10 +144,13 @@ async fn show(mut happenings: mpsc::Receiver<Happening>, mut hints: Hints, json:
             );
         } else {
             // A cause is worth more than a line.
-            let whole = !matches!(line.word, "accepted" | "suppressed" | "delivered" | "sent");
-            output.line(line.coloured(&at, output.is_brief().then(terminal_width).filter(|_| !whole)));
+            let width = output.is_brief().then(terminal_width);
+            match line.word {
+                "accepted" | "suppressed" | "delivered" | "sent" => output.line(line.coloured(&at, width)),
+                _ => output.line(line.whole(&at, width)),
+            }
             if let Some(hint) = hints.for_line(&line) {
-                output.line(format_args!("          {hint}"));
+                below(&hint, width).iter().for_each(|hint| output.line(hint));
             }
         }
     }
@@ -236,8 +242,26 @@ impl Line {
         }
     }
 
-    /// As one line, cut to this width.
+    /// As one line that is cut to this width.
     fn coloured(&self, at: &str, width: Option<usize>) -> String {
+        let (head, head_width) = self.head(at);
+        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head_width).max(PREVIEW_CHARS / 3));
+        format!("{head}{}", cut(&self.about, room))
+    }
+
+    /// On as many lines as it takes.
+    fn whole(&self, at: &str, width: Option<usize>) -> String {
+        let (head, head_width) = self.head(at);
+        let Some(room) = width.map(|width| width.saturating_sub(head_width)) else { return format!("{head}{}", self.about) };
+        let first = wrap_between_words(&self.about, room).first().filter(|first| first.width() <= room).cloned();
+        let first = first.unwrap_or_default();
+        let rest = self.about.strip_prefix(&first).unwrap_or(&self.about).trim_start();
+        let below = if rest.is_empty() { Vec::new() } else { below(rest, width) };
+        [vec![format!("{head}{first}")], below].concat().join("\n")
+    }
+
+    /// What stands before it, and how wide that is.
+    fn head(&self, at: &str) -> (String, usize) {
         let word = format!("{:<11}", self.word);
         let word = match self.word {
             "accepted" | "delivered" | "going on" => word.green().to_string(),
@@ -245,10 +269,19 @@ impl Line {
             _ => word.red().to_string(),
         };
         let event = self.event.as_ref().map(|event| format!("{}  ", brief_words(event))).unwrap_or_default();
-        let before = at.len() + 2 + self.channel.len().max(10) + 2 + self.word.len().max(11) + 2 + event.len();
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(PREVIEW_CHARS / 3));
-        format!("{at}  {:<10}  {word}  {event}{}", self.channel, cut(&self.about, room))
+        let width = at.len() + 2 + self.channel.len().max(10) + 2 + self.word.len().max(11) + 2 + event.len();
+        (format!("{at}  {:<10}  {word}  {event}", self.channel), width)
     }
+}
+
+/// What belongs to the line above.
+fn below(words: &str, width: Option<usize>) -> Vec<String> {
+    let indent = " ".repeat(INDENT);
+    let lines = match width {
+        Some(width) => wrap_between_words(words, width.saturating_sub(INDENT)),
+        None => vec![words.to_owned()],
+    };
+    lines.into_iter().map(|line| format!("{indent}{line}")).collect()
 }
 
 fn preview(text: &str) -> String {
@@ -278,6 +311,30 @@ mod tests {
         assert_eq!(hints.for_line(&line("the target answered 404")), None);
         assert!(hints.for_line(&line("the target answered 401")).is_some());
         assert_eq!(hints.for_line(&line("the target answered 500")), None);
+    }
+
+    #[test]
+    fn a_cause_is_broken_between_words_and_told_whole() {
+        let about = "the target cannot be reached: Connection refused; deliveries wait and spend no attempts";
+        let line = |event: Option<&str>| Line {
+            channel: "whatsapp".to_owned(),
+            word: "waiting",
+            event: event.map(str::to_owned),
+            about: about.to_owned(),
+        };
+        let shown = line(None).whole("21:43:56", Some(80));
+        let plain = anstream::adapter::strip_str(&shown).to_string();
+        assert_eq!(
+            plain,
+            "21:43:56  whatsapp    waiting      the target cannot be reached: Connection\n          \
+             refused; deliveries wait and spend no attempts"
+        );
+        let narrow = line(Some("evt_1nfw70w1")).whole("21:43:56", Some(40));
+        let plain = anstream::adapter::strip_str(&narrow).to_string();
+        assert!(plain.lines().skip(1).all(|line| line.len() <= 40), "{plain}");
+        let words: Vec<_> = plain.split_whitespace().skip(4).collect();
+        assert_eq!(words.join(" "), about);
+        assert!(!line(None).whole("21:43:56", None).contains('\n'), "a pipe has no width");
     }
 
     #[test]

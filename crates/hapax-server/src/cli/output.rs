@@ -7,6 +7,7 @@ use hapax_gateway::telemetry::harmless::{harmless, steers};
 use hapax_store::clock::{Clock, SystemClock};
 use owo_colors::OwoColorize;
 use serde_json::{Map, Value};
+use unicode_width::UnicodeWidthStr;
 
 use super::json_lines;
 use super::table::{self, Look};
@@ -62,7 +63,27 @@ impl Output {
 
     /// Prints the server's answer for programs, or words about it for people.
     pub fn answer(&self, answer: &Value, words: impl Display) {
-        if self.json { self.json(answer) } else { self.line(words) }
+        if self.json { self.json(answer) } else { self.say(words) }
+    }
+
+    /// Prints a sentence of the answer: broken between words on a terminal, whole elsewhere.
+    pub(super) fn say(&self, words: impl Display) {
+        let words = words.to_string();
+        match self.terminal {
+            true => broken(&words).iter().for_each(|line| self.line(line)),
+            false => self.line(words),
+        }
+    }
+
+    /// Says what the arguments lack, or what they should be.
+    pub(super) fn usage(&self, said: &clap::Error) {
+        let words = said.render().to_string();
+        let is_long = words.lines().any(|line| line.width() > terminal_width());
+        if !said.use_stderr() || !is_long || !std::io::stderr().is_terminal() {
+            let _ = said.print();
+            return;
+        }
+        let _ = writeln!(anstream::stderr(), "{}", fitting(&words).replacen("error:", &"error:".red().bold().to_string(), 1));
     }
 
     /// Says something beside the answer, so that pipes do not get it.
@@ -116,12 +137,36 @@ impl Output {
 
 /// Breaks long sentences between words, where a terminal would break them anywhere.
 fn fitting(words: &str) -> String {
-    let words = harmless(words);
+    let words = without_numbers(&harmless(words));
     if !std::io::stderr().is_terminal() {
-        return words.to_string();
+        return words;
     }
-    let width = terminal_width();
-    words.lines().flat_map(|line| table::wrap(line, width)).collect::<Vec<_>>().join("\n")
+    broken(&words).join("\n")
+}
+
+/// The system's words for an error say what is wrong, and its number of it nothing to people.
+fn without_numbers(words: &str) -> String {
+    let mut parts = words.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => all + rest,
+        _ => all + " (os error " + part,
+    })
+}
+
+/// An address or an id stays in one piece, so that it can be copied.
+fn broken(words: &str) -> Vec<String> {
+    words.lines().flat_map(|line| table::wrap_between_words(line, terminal_width())).collect()
+}
+
+/// A number with its word.
+pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// A size for people.
+pub(super) fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// How many characters fit on a line: what `COLUMNS` says, or the terminal.
@@ -154,6 +199,16 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\tc\n"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
         assert_eq!(printable("\u{202e}x"), "\u{fffd}x");
         assert_eq!(printable("5511 é 👍"), "5511 é 👍");
+    }
+
+    #[test]
+    fn an_error_has_no_number() {
+        assert_eq!(
+            without_numbers("cannot read a: no such file (os error 2); name another"),
+            "cannot read a: no such file; name another"
+        );
+        assert_eq!(without_numbers("(it: denied (os error 13)), and (os error x)"), "(it: denied), and (os error x)");
+        assert_eq!(without_numbers("nothing"), "nothing");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::client::Client;
+use super::output::counted;
 use super::{Failure, Global, Output};
 
 /// Remove now what is past its time: keys after `window`, finished events after `retention`
@@ -29,7 +30,10 @@ impl Purge {
             }
         }
         let removed = json!({ "keys": keys, "events": events });
-        output.answer(&removed, format_args!("removed {keys} keys and {events} events"));
+        output.answer(
+            &removed,
+            format_args!("removed {} and {}", counted(keys, "key", "keys"), counted(events, "event", "events")),
+        );
         Ok(())
     }
 }

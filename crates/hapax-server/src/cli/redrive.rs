@@ -50,7 +50,7 @@ impl Redrive {
         if output.json {
             output.json(&json!({ "redriven": redriven }));
         } else if redriven > 0 {
-            output.line(format_args!("{redriven} back in line; `hapax inbox` shows them"));
+            output.say(format_args!("{redriven} back in line; `hapax inbox` shows them"));
         }
         match redriven {
             0 => Err(Failure::NothingMatched("nothing like that is parked; `hapax parked` lists what is".to_owned())),

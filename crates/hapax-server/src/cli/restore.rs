@@ -9,6 +9,7 @@ use hapax_store::clock::{Clock, SystemClock};
 use hapax_store::{BackupFacts, StoreError};
 use serde_json::json;
 
+use super::table::from_now;
 use super::{Failure, Global, Output, load_config};
 use crate::config::Flags;
 
@@ -73,9 +74,9 @@ impl Restore {
 fn warn(facts: &BackupFacts, now_ms: i64, output: &Output) {
     let made =
         jiff::Timestamp::from_millisecond(facts.made_ms).map_or_else(|_| facts.made_ms.to_string(), |time| format!("{time:.0}"));
-    let minutes = (now_ms - facts.made_ms).max(0) / 60_000;
+    let ago = from_now(facts.made_ms.min(now_ms), now_ms);
     output.warn(format_args!(
-        "the backup is of {made}, {minutes} minutes ago. Keys won since then are gone: a copy of what came since, should the provider send \
+        "the backup is of {made} ({ago}). Keys won since then are gone: a copy of what came since, should the provider send \
          one, counts as new. Messages that waited for the bot then come to it again, with the ids they had"
     ));
     if facts.unsent > 0 {

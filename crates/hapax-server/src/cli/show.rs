@@ -44,7 +44,11 @@ impl Show {
         }
         facts(&event, output);
         section("headers", output);
-        for header in event["headers"].as_array().into_iter().flatten() {
+        let headers = event["headers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if headers.is_empty() {
+            output.line("  none are kept");
+        }
+        for header in headers {
             output.line(format_args!("  {}: {}", printable(&text_of(header, "name")), printable(&text_of(header, "value"))));
         }
         section("body", output);
@@ -54,6 +58,7 @@ impl Show {
                 let bytes = STANDARD.decode(&encoded).map_or(0, |bytes| bytes.len());
                 output.line(format_args!("  {bytes} bytes that are no text; --json has them in base64"));
             }
+            _ if encoded.is_empty() => output.line("  none is kept"),
             _ => body(&encoded, output),
         }
         answer(&event, output);
@@ -73,7 +78,7 @@ fn facts(event: &Value, output: &Output) {
         None => String::new(),
     };
     let kind = match text_of(event, "event_type") {
-        own if own.is_empty() => text_of(event, "kind"),
+        own if own.is_empty() || own == text_of(event, "kind") => text_of(event, "kind"),
         own => format!("{own} ({})", text_of(event, "kind")),
     };
     let copies = match (event["copies"].as_u64().unwrap_or_default(), event["conflicts"].as_u64().unwrap_or_default()) {

@@ -131,7 +131,10 @@ pub fn write_starter(path: &Path) -> Result<(), Failure> {
             let todo = "edit it, or move it away first: it holds the secrets your providers know";
             return Err(Failure::plain(format!("{} is there already; {todo}", path.display())));
         }
-        Err(why) => return Err(anyhow::Error::new(why).context(format!("cannot write {}", path.display())).into()),
+        Err(why) => {
+            let todo = "run it in a folder where you may write, or name a config that is there with --config FILE";
+            return Err(Failure::plain(format!("cannot write {} ({why}); {todo}", path.display())));
+        }
     };
     let text = config::starter(|_| fresh_secret());
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| format!("cannot write {}", path.display()))?;

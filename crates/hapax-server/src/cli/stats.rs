@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::client::Client;
-use super::output::{printable, text_of};
+use super::output::{megabytes, printable, text_of};
 use super::{Failure, Global, Output, down};
 
 /// Show how much there is: keys, events, sizes, and what waits in each channel and in the spool
@@ -19,8 +19,8 @@ impl Stats {
             output.json(&stats);
             return Ok(());
         }
-        let megabytes = |key: &str| match stats[key].as_u64() {
-            Some(bytes) => format!("{:.1} MB", bytes as f64 / f64::from(1 << 20)),
+        let size = |key: &str| match stats[key].as_u64() {
+            Some(bytes) => megabytes(bytes),
             None => text_of(&stats, key),
         };
         let purge = match stats["last_purge"].is_null() {
@@ -39,8 +39,8 @@ impl Stats {
             ("keys in memory", text_of(&stats["memory"], "keys")),
             ("answered from memory", text_of(&stats["memory"], "hits")),
             ("events kept", text_of(&stats, "events")),
-            ("store", megabytes("store_bytes")),
-            ("write-ahead log", megabytes("log_bytes")),
+            ("store", size("store_bytes")),
+            ("write-ahead log", size("log_bytes")),
             ("on their way out", text_of(&stats["outbox"], "waiting")),
             ("sends in doubt", text_of(&stats["outbox"], "unknown")),
             ("claims", claims),

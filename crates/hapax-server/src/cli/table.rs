@@ -28,7 +28,10 @@ pub(super) struct Look {
 
 /// Lays rows out under their head, one line each unless the last column wraps.
 pub(super) fn lines(head: &[&str], rows: &[Vec<String>], look: Look) -> Vec<String> {
-    let shown: Vec<usize> = (0..head.len()).filter(|&column| is_shown(head, rows, column, look.wide)).collect();
+    let mut shown: Vec<usize> = (0..head.len()).filter(|&column| is_shown(head, rows, column, look.wide)).collect();
+    if !look.wide && !look.wraps {
+        leave_out(&mut shown, head, rows, look);
+    }
     let titles: Vec<String> = shown.iter().map(|&column| head[column].trim_start_matches(WIDE_ONLY).to_owned()).collect();
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| shown.iter().map(|&column| cell(row.get(column), look)).collect()).collect();
@@ -63,6 +66,23 @@ pub(super) fn lines(head: &[&str], rows: &[Vec<String>], look: Look) -> Vec<Stri
 fn is_shown(head: &[&str], rows: &[Vec<String>], column: usize, wide: bool) -> bool {
     let filled = rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
     filled && (wide || !head[column].starts_with(WIDE_ONLY))
+}
+
+/// On a terminal too narrow for all columns those at the end go, what may be cut before the rest; the first two, mostly when and which, stay.
+fn leave_out(shown: &mut Vec<usize>, head: &[&str], rows: &[Vec<String>], look: Look) {
+    loop {
+        let titles: Vec<String> = shown.iter().map(|&column| head[column].trim_start_matches(WIDE_ONLY).to_owned()).collect();
+        let cells: Vec<Vec<String>> =
+            rows.iter().map(|row| shown.iter().map(|&column| cell(row.get(column), look)).collect()).collect();
+        let (natural, firm) = (natural(&titles, &cells), firm(shown, rows, &titles));
+        let least = |(&width, firm): (&usize, &bool)| if *firm { width } else { width.min(SHORTEST) };
+        let needed = natural.iter().zip(&firm).map(least).sum::<usize>() + GAP * shown.len().saturating_sub(1);
+        if needed <= look.width || shown.len() <= 2 {
+            return;
+        }
+        let gone = (2..shown.len()).rev().find(|&place| !firm[place]).unwrap_or(shown.len() - 1);
+        shown.remove(gone);
+    }
 }
 
 fn cell(text: Option<&String>, look: Look) -> String {
@@ -202,7 +222,18 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 
 /// Breaks a sentence between words; a word longer than a line is broken too.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (width, mut lines, mut line) = (width.max(8), Vec::new(), String::new());
+    let width = width.max(8);
+    lay(text, width, width)
+}
+
+/// Breaks a sentence between words; a word longer than a line, such as an address, stays whole.
+pub(super) fn wrap_between_words(text: &str, width: usize) -> Vec<String> {
+    lay(text, width, usize::MAX)
+}
+
+/// Lines of this width, and no word longer than that.
+fn lay(text: &str, width: usize, word_max: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split(' ') {
         if !line.is_empty() && line.width() + 1 + word.width() > width {
             lines.push(std::mem::take(&mut line));
@@ -210,7 +241,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
             line.push(' ');
         }
         for sign in word.chars() {
-            if line.width() + sign.width().unwrap_or(0) > width {
+            if line.width() + sign.width().unwrap_or(0) > width && word.width() > word_max {
                 lines.push(std::mem::take(&mut line));
             }
             line.push(sign);
@@ -262,6 +293,16 @@ mod tests {
     }
 
     #[test]
+    fn on_forty_columns_what_is_left_can_still_be_read_and_copied() {
+        let head = ["received", "id", "channel", "kind", "peer", "provider's id", "state"];
+        let rows = [event("5511988887777", &"wamid.HBg".repeat(9))];
+        let lines = lines(&head, &rows, Look { width: 40, ..PLAIN });
+        assert_eq!(lines[0].trim_end(), "received  id             state", "{lines:#?}");
+        assert_eq!(lines[1].trim_end(), "1m ago    evt_1meey001a  delivered", "{lines:#?}");
+        assert!(lines.iter().all(|line| line.width() <= 40), "{lines:#?}");
+    }
+
+    #[test]
     fn wide_is_whole() {
         let rows = [event("5511988887777", &"wamid.HBg".repeat(9))];
         let lines = lines(&["received", "id", "c", "k", "p", "+i", "s"], &rows, Look { wide: true, ..PLAIN });
@@ -305,6 +346,10 @@ mod tests {
         assert_eq!(cut("short", 5), "short");
         assert_eq!(cut("longer", 0), "");
         assert_eq!(wrap("aaaaaaaaaaaa b", 8), ["aaaaaaaa", "aaaa b"]);
+        assert_eq!(
+            wrap_between_words("see http://127.0.0.1:3000/webhook now", 12),
+            ["see", "http://127.0.0.1:3000/webhook", "now"]
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use hapax_store::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use super::client::{Client, in_path};
-use super::output::{printable, text_of};
+use super::output::{counted, printable, text_of};
 use super::{Failure, Global, Output};
 
 /// Posts at once with `--concurrent`.
@@ -138,8 +138,8 @@ fn conclude(sample: &str, channel: &str, nonce: u64, answers: &[WebhookAnswer], 
         }));
     } else {
         let tail = if refused > 0 { format!(", {refused} refused") } else { String::new() };
-        let copies = if suppressed == 1 { "1 copy".to_owned() } else { format!("{suppressed} copies") };
-        output.line(format_args!("{accepted} accepted, {copies} suppressed{tail}"));
+        let copies = counted(suppressed, "copy", "copies");
+        output.say(format_args!("{accepted} accepted, {copies} suppressed{tail}"));
         output.note(format_args!("--nonce {nonce} sends this message again"));
     }
     match answers.iter().find(|answer| !answer.is_good()) {

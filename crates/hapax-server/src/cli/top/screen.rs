@@ -10,17 +10,11 @@ use super::figures::{Figures, Row};
 
 pub(super) const HEAD: [&str; 9] = ["channel", "new/s", "copies/s", "bot/s", "sent/s", "waiting", "busy", "person", "oldest"];
 
-const WIDTHS: [Constraint; 9] = [
-    Constraint::Min(14),
-    Constraint::Length(7),
-    Constraint::Length(8),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(5),
-    Constraint::Length(6),
-    Constraint::Length(8),
-];
+/// Of the columns; the first is as wide as there is room.
+const WIDTHS: [u16; 9] = [14, 7, 8, 7, 7, 7, 5, 6, 8];
+
+/// The columns that go first where there is no room for all.
+const LEFT_OUT: [usize; 5] = [4, 3, 2, 1, 6];
 
 /// The most lines that are kept for what needs a person.
 const NEEDS_MAX: u16 = 8;
@@ -45,28 +39,47 @@ pub(super) fn cells(row: &Row) -> [String; 9] {
     ]
 }
 
+/// The columns for which there is room.
+fn columns(width: u16) -> Vec<usize> {
+    let mut columns: Vec<usize> = (0..WIDTHS.len()).collect();
+    for gone in LEFT_OUT {
+        let needed: u16 = columns.iter().map(|&column| WIDTHS[column]).sum::<u16>() + columns.len() as u16 - 1;
+        if needed > width {
+            columns.retain(|&column| column != gone);
+        }
+    }
+    columns
+}
+
 pub(super) fn draw(frame: &mut Frame<'_>, figures: &Figures) {
     let needs = (figures.needs.len() as u16).clamp(1, NEEDS_MAX) + 2;
     let parts = Layout::vertical([Constraint::Length(3), Constraint::Min(3), Constraint::Length(needs), Constraint::Length(1)]);
     let [top, middle, below, foot] = parts.areas(frame.area());
     let words = figures.trouble.as_deref().unwrap_or("");
-    let head = vec![
+    let title = vec![
         Line::from(format!("hapax {}", env!("CARGO_PKG_VERSION")).bold()),
         Line::from(figures.summary.as_str()),
         Line::from(words).red(),
     ];
-    frame.render_widget(Paragraph::new(head), top);
+    frame.render_widget(Paragraph::new(title).wrap(Wrap { trim: false }), top);
 
+    let columns = columns(frame.area().width);
+    let shown = |cells: [String; 9]| columns.iter().map(|&column| cells[column].clone()).collect::<Vec<_>>();
     let rows = figures.rows.iter().map(|row| {
         let style = match row {
             Row { down: true, .. } => Style::new().red(),
             Row { needs_person: 1.., .. } => Style::new().yellow(),
             _ => Style::new(),
         };
-        TableRow::new(cells(row)).style(style)
+        TableRow::new(shown(cells(row))).style(style)
     });
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    frame.render_widget(Table::new(rows, WIDTHS).header(TableRow::new(HEAD).style(bold)), middle);
+    let width = |&column: &usize| match column {
+        0 => Constraint::Min(WIDTHS[0]),
+        other => Constraint::Length(WIDTHS[other]),
+    };
+    let head = TableRow::new(shown(HEAD.map(str::to_owned))).style(bold);
+    frame.render_widget(Table::new(rows, columns.iter().map(width)).header(head), middle);
 
     let mut lines = vec![Line::from(""), Line::from("What needs a person".bold())];
     match figures.needs.is_empty() {
@@ -120,6 +133,14 @@ mod tests {
             assert!(text.contains(words), "{words}:\n{text}");
         }
         assert!(text.contains("`hapax parked --channel shop` lists them"), "{text}");
+    }
+
+    #[test]
+    fn on_forty_columns_rates_give_way_to_what_waits() {
+        let text = drawn(40, 20, &figures()).join("\n");
+        assert!(text.contains("channel          waiting person oldest"), "{text}");
+        assert!(text.contains("help (down)      12345   0      12m ago"), "{text}");
+        assert!(!text.contains("copies/s"), "{text}");
     }
 
     #[test]
