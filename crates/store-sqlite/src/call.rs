@@ -60,6 +60,15 @@ where
 }
 
 impl Job {
+    /// Nothing to be done: it only wakes the writer.
+    pub(super) fn nudge() -> Self {
+        Self { call: Finish(None), alone: false }
+    }
+
+    pub(super) fn is_nudge(&self) -> bool {
+        self.call.0.is_none()
+    }
+
     pub(super) fn alone(self) -> Self {
         Self { alone: true, ..self }
     }

@@ -159,7 +159,9 @@ impl SqliteStore {
         open::make_durable(&writer.db, path)?;
         let woken = Arc::clone(&work);
         let sync_log = sync_of(&open::log_path(path)).map_err(not_started)?;
-        let syncer = start_thread("hapax-sync", move || sync::run(&batches, sync_log, &synced, &woken))?;
+        let (told, nudged) = (Arc::clone(&progress), line.downgrade());
+        let syncer = move || sync::run(&batches, sync_log, &told, &synced, &woken, &nudged);
+        let syncer = start_thread("hapax-sync", syncer)?;
         let merger = start_thread("hapax-merger", move || merging.run())?;
         let writer = start_thread("hapax-writer", move || writer.run(jobs))?;
         Ok(Self(Arc::new(Engine {

@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hapax_store::StoreError;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
-use super::call::Finish;
+use super::call::{Finish, Job};
 
 /// Makes all that was written to the log so far last.
 pub(super) type SyncLog = Box<dyn FnMut() -> io::Result<()> + Send>;
@@ -36,6 +36,10 @@ pub(super) struct Committed {
 pub(super) struct Progress {
     /// Set before the commit it is about, so that whoever sees rows sees their number.
     committing: AtomicU64,
+    /// The last batch that is synced.
+    ended: AtomicU64,
+    /// The writer has nothing to do until a sync ends.
+    writer_waits: AtomicBool,
     /// Told by the thread that syncs; once that is gone, nobody waits for it.
     synced: watch::Receiver<u64>,
 }
@@ -43,7 +47,8 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new() -> (Arc<Self>, watch::Sender<u64>) {
         let (tell, synced) = watch::channel(0);
-        (Arc::new(Self { committing: AtomicU64::new(0), synced }), tell)
+        let (committing, ended, writer_waits) = Default::default();
+        (Arc::new(Self { committing, ended, writer_waits, synced }), tell)
     }
 
     pub(super) fn commits(&self, number: u64) {
@@ -53,6 +58,27 @@ impl Progress {
     /// The last batch that somebody who has looked until now may have seen.
     pub(super) fn seen(&self) -> u64 {
         self.committing.load(Ordering::SeqCst)
+    }
+
+    /// True while a batch up to this one is not synced.
+    pub(super) fn is_syncing(&self, number: u64) -> bool {
+        self.ended.load(Ordering::SeqCst) < number
+    }
+
+    /// True when a sync still runs, whose end will wake the writer.
+    pub(super) fn writer_waits(&self, number: u64) -> bool {
+        self.writer_waits.store(true, Ordering::SeqCst);
+        self.is_syncing(number)
+    }
+
+    fn ends(&self, number: u64, line: &mpsc::WeakSender<Job>) {
+        self.ended.store(number, Ordering::SeqCst);
+        // A full line keeps it awake anyway.
+        if self.writer_waits.swap(false, Ordering::SeqCst)
+            && let Some(line) = line.upgrade()
+        {
+            let _ = line.try_send(Job::nudge());
+        }
     }
 
     /// Waits until a batch, and so all before it, is on disk.
@@ -72,13 +98,23 @@ pub(super) fn line() -> (SyncSender<Committed>, Receiver<Committed>) {
 }
 
 /// Syncs what comes, all that waits at once, and then lets it be known; until the writer is gone.
-pub(super) fn run(batches: &Receiver<Committed>, mut sync: SyncLog, synced: &watch::Sender<u64>, work: &Notify) {
+pub(super) fn run(
+    batches: &Receiver<Committed>,
+    mut sync: SyncLog,
+    progress: &Progress,
+    synced: &watch::Sender<u64>,
+    work: &Notify,
+    line: &mpsc::WeakSender<Job>,
+) {
     while let Ok(first) = batches.recv() {
         let taken: Vec<Committed> = std::iter::once(first).chain(batches.try_iter()).collect();
         if taken.iter().any(|batch| batch.wrote)
             && let Err(error) = sync()
         {
             end_process(&error.to_string());
+        }
+        if let Some(last) = taken.last() {
+            progress.ends(last.number, line);
         }
         for batch in taken {
             synced.send_replace(batch.number);

@@ -171,6 +171,9 @@ impl Writer {
         self.sort_if_closed();
         let mut next = None;
         while let Some(first) = next.take().or_else(|| jobs.blocking_recv()) {
+            if first.is_nudge() {
+                continue;
+            }
             next = self.batch(first, &mut jobs);
             self.tend_periods();
             self.log.tend(&self.db);
@@ -193,7 +196,7 @@ impl Writer {
             let alone = job.alone && !refuse_all;
             finishes.push(job.run(self));
             let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
-            next = if more { jobs.try_recv().ok() } else { None };
+            next = if more { self.next_of_batch(jobs, refuse_all) } else { None };
             left = next.take_if(|next| next.alone && !refuse_all);
         }
         let failed = self.commit();
@@ -204,6 +207,23 @@ impl Writer {
         }
         self.hand_over(changes, finishes);
         left
+    }
+
+    /// What else belongs to the batch: all that waits, and all that comes until the sync of the batch before has ended, because it could not be
+    /// synced any sooner by itself.
+    fn next_of_batch(&self, jobs: &mut mpsc::Receiver<Job>, at_once: bool) -> Option<Job> {
+        loop {
+            let next = match jobs.try_recv() {
+                Ok(job) => job,
+                Err(_) if at_once || !self.progress.is_syncing(self.batches) || !self.progress.writer_waits(self.batches) => {
+                    return None;
+                }
+                Err(_) => jobs.blocking_recv()?,
+            };
+            if !next.is_nudge() {
+                return Some(next);
+            }
+        }
     }
 
     /// Does one step, unless the batch has failed; a step that fails for the database's sake fails the batch.
