@@ -80,6 +80,9 @@ struct Listed {
     tokens: HashMap<[u8; 32], Entry>,
 }
 
+/// A list of tokens by which somebody was believed.
+pub(crate) struct ByList(Arc<Listed>);
+
 struct Entry {
     caller: Caller,
     used_ms: AtomicI64,
@@ -151,6 +154,22 @@ impl Auth {
     /// Whose token this is that was believed before, for what stays open longer than a request. `None`: nobody's any more.
     pub async fn still_believes(&self, hash: &[u8; 32]) -> Option<Caller> {
         self.listed().await.find(hash).map(|(caller, _)| caller)
+    }
+
+    /// The same for who asks often: `by` is the list that said so last, and as long as that is the last one, it is not looked through again.
+    pub(crate) async fn believes_still(
+        &self,
+        hash: &[u8; 32],
+        by: &mut Option<ByList>,
+        may: impl Fn(&Caller) -> bool + Send,
+    ) -> bool {
+        let listed = self.listed().await;
+        if by.as_ref().is_some_and(|by| Arc::ptr_eq(&by.0, &listed)) {
+            return true;
+        }
+        let believed = listed.find(hash).is_some_and(|(caller, _)| may(&caller));
+        *by = believed.then_some(ByList(listed));
+        believed
     }
 
     /// What cursors are made with: known to every instance of an installation, and to nobody who has only a named token.

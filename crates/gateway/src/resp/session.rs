@@ -12,7 +12,7 @@ use super::command::{self, Client, Command, Commands, Credentials, Hello, KNOWN,
 use super::plan::{Plan, Told};
 use super::steps;
 use super::{Door, SCOPE};
-use crate::api::auth::hash_token;
+use crate::api::auth::{ByList, hash_token};
 use crate::api::{Caller, Scope};
 use crate::connections::peer::Peer;
 
@@ -33,6 +33,7 @@ pub(super) struct Session {
     name: Bytes,
     /// The hash of the token that was believed.
     token: Option<[u8; 32]>,
+    believed_by: Option<ByList>,
     /// Nothing more is heard from this client.
     pub(super) over: bool,
 }
@@ -47,7 +48,8 @@ struct Waiting {
 
 impl Session {
     pub(super) fn new(door: Arc<Door>, peer: Peer, id: u64) -> Self {
-        Self { door, peer, id, protocol: Protocol::default(), name: Bytes::new(), token: None, over: false }
+        let (protocol, name) = Default::default();
+        Self { door, peer, id, protocol, name, token: None, believed_by: None, over: false }
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -99,7 +101,7 @@ impl Session {
     /// A token may have been revoked since.
     async fn look_again(&mut self) {
         if let Some(hash) = self.token
-            && !self.door.auth.still_believes(&hash).await.is_some_and(|caller| opens_the_door(&caller))
+            && !self.door.auth.believes_still(&hash, &mut self.believed_by, opens_the_door).await
         {
             self.token = None;
         }
@@ -179,7 +181,7 @@ impl Session {
         let asked = self.door.auth.holder(&credentials.token, &HeaderMap::new(), Some(self.peer)).await;
         match asked {
             Ok(caller) if opens_the_door(&caller) => {
-                self.token = Some(hash_token(&credentials.token));
+                (self.token, self.believed_by) = (Some(hash_token(&credentials.token)), None);
                 Ok(())
             }
             Ok(_) => Err(Reply::error("NOPERM this takes a token of scope `work` that is not limited to channels")),

@@ -109,8 +109,9 @@ pub(super) struct Call {
 
 /// Reads a command; the error is what to answer. Nobody has been asked who they are yet.
 pub(super) fn read(words: &Words) -> Result<Command, Reply> {
-    let (name, rest) = (text_of(&words[0]).to_ascii_lowercase(), &words[1..]);
-    let Some(known) = KNOWN.iter().find(|known| known.name == name) else { return not_known(&words[0], rest) };
+    let (name, rest) = (&words[0], &words[1..]);
+    let known = KNOWN.iter().find(|known| known.name.as_bytes().eq_ignore_ascii_case(name));
+    let Some(known) = known else { return not_known(name, rest) };
     if !known.takes(words.len()) {
         return Err(wrong_number(known.name));
     }
@@ -266,7 +267,8 @@ fn text_of(word: &Bytes) -> std::borrow::Cow<'_, str> {
 
 /// A whole number as Redis writes it: no blanks, no plus sign, no leading zeros.
 pub(super) fn integer(word: &Bytes) -> Result<i64, Reply> {
-    let number: Option<i64> = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
-    let number = number.filter(|number| number.to_string().as_bytes() == word.as_ref());
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let is_plain = word.as_ref() == b"0" || matches!(digits, [b'1'..=b'9', ..]);
+    let number = std::str::from_utf8(word).ok().filter(|_| is_plain).and_then(|text| text.parse().ok());
     number.ok_or_else(|| Reply::error("ERR value is not an integer or out of range"))
 }

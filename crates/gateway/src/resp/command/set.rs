@@ -46,20 +46,22 @@ pub(in crate::resp) enum Answer {
     OneOrZero,
 }
 
+const OPTIONS: &[&str] = &["NX", "XX", "EX", "PX", "EXAT", "PXAT", "KEEPTTL", "GET"];
+
 impl Set {
     pub(super) fn read(words: &[Bytes]) -> Result<Self, Reply> {
         let (key, value) = (Key::read(&words[0])?, words[1].clone());
         let mut set = Self { key, value, condition: When::Always, lifetime: Lifetime::Usual, answer: Answer::OkOrNil };
         let mut options = words[2..].iter();
         while let Some(option) = options.next() {
-            let option = option.to_ascii_uppercase();
-            match (option.as_slice(), set.condition, set.lifetime, set.answer) {
-                (b"NX", When::Always | When::IfAbsent, _, _) => set.condition = When::IfAbsent,
-                (b"XX", When::Always | When::IfPresent, _, _) => set.condition = When::IfPresent,
-                (b"GET", ..) => set.answer = Answer::Before,
-                (b"KEEPTTL", _, Lifetime::Usual | Lifetime::Kept, _) => set.lifetime = Lifetime::Kept,
-                (b"EX" | b"PX" | b"EXAT" | b"PXAT", _, Lifetime::Usual, _) => {
-                    set.lifetime = lifetime(&option, options.next().ok_or_else(syntax)?, "set")?;
+            let is = |name: &&&str| option.eq_ignore_ascii_case(name.as_bytes());
+            match (*OPTIONS.iter().find(is).ok_or_else(syntax)?, set.condition, set.lifetime, set.answer) {
+                ("NX", When::Always | When::IfAbsent, _, _) => set.condition = When::IfAbsent,
+                ("XX", When::Always | When::IfPresent, _, _) => set.condition = When::IfPresent,
+                ("GET", ..) => set.answer = Answer::Before,
+                ("KEEPTTL", _, Lifetime::Usual | Lifetime::Kept, _) => set.lifetime = Lifetime::Kept,
+                (time @ ("EX" | "PX" | "EXAT" | "PXAT"), _, Lifetime::Usual, _) => {
+                    set.lifetime = lifetime(time, options.next().ok_or_else(syntax)?, "set")?;
                 }
                 _ => return Err(syntax()),
             }
@@ -73,15 +75,15 @@ impl Set {
 
     pub(super) fn with_seconds(words: &[Bytes]) -> Result<Self, Reply> {
         let plain = Self::read(&[words[0].clone(), words[2].clone()])?;
-        Ok(Self { lifetime: lifetime(b"EX", &words[1], "setex")?, ..plain })
+        Ok(Self { lifetime: lifetime("EX", &words[1], "setex")?, ..plain })
     }
 }
 
-fn lifetime(option: &[u8], word: &Bytes, command: &str) -> Result<Lifetime, Reply> {
-    let unit = if option.starts_with(b"P") { Unit::Milliseconds } else { Unit::Seconds };
+fn lifetime(option: &str, word: &Bytes, command: &str) -> Result<Lifetime, Reply> {
+    let unit = if option.starts_with('P') { Unit::Milliseconds } else { Unit::Seconds };
     let ms = unit.ms(integer(word)?).filter(|ms| *ms > 0);
     let lifetime = match option {
-        b"EXAT" | b"PXAT" => ms.map(Lifetime::UntilMs),
+        "EXAT" | "PXAT" => ms.map(Lifetime::UntilMs),
         _ => ms.filter(|ms| *ms <= limits::KEEP_MAX_MS).map(Lifetime::ForMs),
     };
     lifetime.ok_or_else(|| Reply::error(format!("ERR invalid expire time in '{command}' command")))
