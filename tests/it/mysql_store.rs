@@ -191,7 +191,7 @@ async fn numbers_grow_from_transaction_to_transaction() {
 async fn a_later_lease_of_a_lane_has_a_higher_fence() {
     let Some((_, store)) = fresh().await else { return };
     save(&store, Changes { new_lanes: vec![lane(1)], ..Changes::default() }).await;
-    let due = Due { queue: Queue::Inbox, channel: "shop", resting: &[], max: 9 };
+    let due = Due { queue: Queue::Inbox, channel: "shop", resting: &[], others: false, max: 9 };
     let mut early = store.engine().begin(Pool::Workers, 1).await.expect("begun");
     let mut late = store.engine().begin(Pool::Workers, 1).await.expect("begun");
     assert_eq!(late.due_lanes(&due).await.expect("leased").len(), 1);

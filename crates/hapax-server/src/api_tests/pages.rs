@@ -191,7 +191,13 @@ async fn more_than_go_back_at_once_are_told_to_be_left() {
         };
         fixture.store.accept(arrival.into()).await.expect("accepted");
     }
-    let ask = LeaseRequest { worker: "w1".into(), wants: vec![("shop".into(), MANY)], hold_ms: 60_000, outside: false };
+    let ask = LeaseRequest {
+        worker: "w1".into(),
+        wants: vec![("shop".into(), MANY)],
+        resting: Vec::new(),
+        hold_ms: 60_000,
+        outside: false,
+    };
     for lease in fixture.store.lease_inbox(ask).await.expect("leased") {
         let parked = Outcome::Parked { why: "404".to_owned(), charged: true };
         fixture.store.settle_inbox(lease.lane, lease.fence, parked).await.expect("settled");
