@@ -145,8 +145,15 @@ pub fn is_empty(path: &Path) -> bool {
         return true;
     }
     let any = |db: Connection| {
-        let rows = "SELECT EXISTS (SELECT 1 FROM events) OR EXISTS (SELECT 1 FROM messages) OR EXISTS (SELECT 1 FROM claims)";
-        Ok(db.query_row(rows, [], |row| row.get::<_, bool>(0))? || count_keys(&db)? > 0)
+        let exists = |sql: &str| db.prepare(sql)?.exists([]);
+        // Which of the tables of claims there are depends on the version.
+        for table in ["events", "messages", "claims", "claim_blocks", "claim_changes"] {
+            let is_there = exists(&format!("SELECT 1 FROM sqlite_schema WHERE name = '{table}'"))?;
+            if is_there && exists(&format!("SELECT 1 FROM {table}"))? {
+                return Ok(true);
+            }
+        }
+        Ok(count_keys(&db)? > 0)
     };
     open::reading(path).and_then(any).is_ok_and(|any| !any)
 }

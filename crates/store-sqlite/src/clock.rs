@@ -1,5 +1,6 @@
 //! What a clock that was set between two runs does to the times on disk. Within a run it never goes backwards.
 
+use hapax_domain::claim::{Claim, ClaimState};
 use hapax_store::end_after_set_back;
 use rusqlite::{Connection, params};
 
@@ -52,24 +53,59 @@ fn last_seen(db: &Connection) -> rusqlite::Result<i64> {
     )
 }
 
+/// What the clock did while nobody ran, for the times of claims, which are no rows.
+pub(super) struct ClockStep {
+    seen_ms: i64,
+    now_ms: i64,
+    /// By how much the store's clock was behind the world's, and has caught up.
+    ahead_ms: i64,
+    /// By how much it was set back.
+    back_ms: i64,
+}
+
+impl ClockStep {
+    pub(super) fn is_none(&self) -> bool {
+        self.ahead_ms == 0 && self.back_ms == 0
+    }
+
+    /// Moves the times of a claim; false when they stay as they are.
+    pub(super) fn moves(&self, claim: &mut Claim) -> bool {
+        if self.ahead_ms > 0 && claim.state == ClaimState::Held && claim.lease_until_ms > self.seen_ms {
+            claim.lease_until_ms += self.ahead_ms;
+            return true;
+        }
+        // Those that were made or completed in what is the future now; the others end when they were told they would.
+        let last_ms = claim.completed_at_ms.map_or(claim.claimed_at_ms, |at_ms| at_ms.max(claim.claimed_at_ms));
+        if self.back_ms == 0 || last_ms <= self.now_ms {
+            return false;
+        }
+        claim.claimed_at_ms = claim.claimed_at_ms.min(self.now_ms);
+        claim.completed_at_ms = claim.completed_at_ms.map(|at_ms| at_ms.min(self.now_ms));
+        claim.lease_until_ms -= self.back_ms;
+        claim.ends_ms = claim.ends_ms.map(|ends_ms| ends_ms - self.back_ms);
+        true
+    }
+}
+
 /// What was held by others when the clock of the process before lagged is theirs for as long as they were told: that clock was not set ahead,
-/// and this one is.
-fn catch_up(db: &Connection, seen_ms: i64, now_ms: i64) -> rusqlite::Result<()> {
+/// and this one is. Gives by how much it is ahead.
+fn catch_up(db: &Connection, seen_ms: i64, now_ms: i64) -> rusqlite::Result<i64> {
     let lag = "SELECT ifnull((SELECT value FROM meta WHERE name = 'clock_lag'), 0)";
     let lag_ms: i64 = db.query_row(lag, [], |row| row.get(0))?;
     let ahead_ms = lag_ms.min(now_ms - seen_ms);
-    if ahead_ms >= LAG_MS {
-        db.execute("UPDATE claims SET until = until + ?1 WHERE state = 0 AND until > ?2", [ahead_ms, seen_ms])?;
-        db.execute("UPDATE leases SET ends = ends + ?1 WHERE outside AND ends > ?2", [ahead_ms, seen_ms])?;
+    if ahead_ms < LAG_MS {
+        return Ok(0);
     }
-    Ok(())
+    db.execute("UPDATE leases SET ends = ends + ?1 WHERE outside AND ends > ?2", [ahead_ms, seen_ms])?;
+    Ok(ahead_ms)
 }
 
 /// Keeps waits as long as they were meant when the clock was set back while nobody ran: times of the store lie in the future then.
-pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
+/// Claims are to be moved by what it gives.
+pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<ClockStep> {
     let seen_ms = last_seen(db)?;
-    catch_up(db, seen_ms, now_ms)?;
-    let back_ms = seen_ms - now_ms;
+    let ahead_ms = catch_up(db, seen_ms, now_ms)?;
+    let back_ms = (seen_ms - now_ms).max(0);
     if back_ms > 0 {
         tracing::warn!(back_ms, "the clock was set back since hapax last ran; what waits is moved with it");
         // All of them, so that whose turn came first is still first. What a person wants sent at a certain time stays where it is.
@@ -83,12 +119,6 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
         }
         db.execute("UPDATE outbox SET due = due - ?1 WHERE due IS NOT NULL AND (lane IS NOT NULL OR unknown)", [back_ms])?;
         db.execute("UPDATE early SET heard = ?1 WHERE heard > ?1", [now_ms])?;
-        // Of claims those that were made or completed in what is the future now; the others end when they were told they would.
-        db.execute(
-            "UPDATE claims SET claimed = min(claimed, ?2), completed = min(completed, ?2), until = until - ?1, ends = ends - ?1
-             WHERE max(claimed, ifnull(completed, 0)) > ?2",
-            [back_ms, now_ms],
-        )?;
         // Keys that were claimed in what is the future now are remembered for their window from now on, and those before as they were. Moved
         // keys may have been claimed at any time: where there are some, all are remembered for longer.
         db.execute(
@@ -97,5 +127,6 @@ pub(super) fn follow(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
             params![now_ms, -MOVED_MAX_S],
         )?;
     }
-    write(db, now_ms, 0)
+    write(db, now_ms, 0)?;
+    Ok(ClockStep { seen_ms, now_ms, ahead_ms, back_ms })
 }

@@ -33,7 +33,8 @@ impl Moving for SqliteStore {
         let at = from.unwrap_or_else(Bookmark::start);
         let now_ms = match at.table {
             Table::Keys => self.keys_at_rest().await?,
-            Table::Settings | Table::Claims => self.write("asking for the time", true, |writer| Ok(writer.now_ms)).await?,
+            Table::Claims => self.write_claims().await?,
+            Table::Settings => self.write("asking for the time", true, |writer| Ok(writer.now_ms)).await?,
             _ => 0,
         };
         let reading = at.clone();

@@ -81,13 +81,12 @@ impl Writer {
             "threads",
             "registers",
             "pieces",
-            "claims",
         ] {
             if self.db.prepare(&format!("SELECT 1 FROM {table}"))?.exists([])? {
                 return Err(StepError::Refused(not_empty()));
             }
         }
-        if self.keys.len() > 0 {
+        if self.keys.len() > 0 || !self.claims.is_empty() {
             return Err(StepError::Refused(not_empty()));
         }
         self.put_register(IMPORTING, &Register { value: "1".to_owned(), ends_ms: None })?;
@@ -121,7 +120,8 @@ impl Writer {
             }
             Moved::Claim(claim) => {
                 self.last_fence = self.last_fence.max(claim.fence);
-                self.put_claim(claim)
+                self.put_claim(claim);
+                Ok(())
             }
             Moved::Setting { name, .. } if name == NUMBERS => {
                 self.last_fence = self.last_fence.max(record.highest());

@@ -9,6 +9,7 @@ use hapax_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::claim_index::ClaimSize;
 use super::disk;
 use super::keys::PeriodSize;
 
@@ -20,13 +21,15 @@ pub struct Options {
     /// Below this much free disk nothing new is taken in.
     pub disk_floor_bytes: u64,
     pub period: PeriodSize,
+    pub claims: ClaimSize,
     /// How many items on their way are held in memory; the rest of a longer inbox waits on disk.
     pub window: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period: PeriodSize::default(), window: 100_000 }
+        let (period, claims) = Default::default();
+        Self { queue: 8_192, disk_floor_bytes: 64 << 20, period, claims, window: 100_000 }
     }
 }
 
@@ -41,6 +44,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("turns.sql"),
     include_str!("schema_8.sql"),
     include_str!("schema_9.sql"),
+    include_str!("schema_10.sql"),
 ];
 
 /// "hpax", so that a file of another program is never taken for ours.

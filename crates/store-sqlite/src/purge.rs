@@ -65,7 +65,7 @@ impl Writer {
         spans.dedup();
         let more = self.keys.numbering.forget_moved(&self.db, self.now_ms / 1_000)?;
         let guards = self.purge_guards(max)?;
-        let most = self.purge_registers(max)?.max(guards as usize).max(self.purge_claims(max)?);
+        let most = self.purge_registers(max)?.max(guards as usize).max(self.claims.purge(&self.db, self.now_ms, max)?);
         let some = purged_at_once(max);
         let more = more || self.purge_pieces(some)? >= some;
         let mut purged = Purged { keys: keys + guards, events: 0, more: more || keys > 0 || most >= max };

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::call::{Finish, Job, job};
-use super::claims::ClaimIndex;
+use super::claim_index::ClaimIndex;
 use super::clock::Mark;
 use super::disk::DiskFloor;
 use super::keys::{self, KeySet};
@@ -253,7 +253,7 @@ impl Writer {
         let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
         let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
-            let appended = self.keys.append(&self.db);
+            let appended = self.keys.append(&self.db).and_then(|()| self.claims.write_some(&self.db));
             let said = appended.and_then(|()| self.threads.write_some(&self.db, self.now_ms, self.last_number, false));
             let lag_ms = self.lag_ms();
             let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms, lag_ms));

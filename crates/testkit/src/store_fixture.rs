@@ -99,8 +99,10 @@ impl SqliteFixture {
     }
 
     fn open_engine(&self) -> hapax_store_sqlite::SqliteStore {
-        use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
-        let options = Options { period: PeriodSize { keys: 16, ms: 24 * 3_600_000 }, disk_floor_bytes: 0, ..Options::default() };
+        use hapax_store_sqlite::{ClaimSize, Options, PeriodSize, SqliteStore};
+        let period = PeriodSize { keys: 16, ms: 24 * 3_600_000 };
+        let claims = ClaimSize { round_bytes: 500, block_bytes: 300, step_blocks: 1 };
+        let options = Options { period, claims, disk_floor_bytes: 0, ..Options::default() };
         let opened = SqliteStore::open(&self.folder.join("suite.db"), Arc::new(self.clock.clone()), &options);
         opened.unwrap_or_else(|error| unreachable!("a fresh folder can hold a store: {error}"))
     }
