@@ -59,8 +59,11 @@ async fn a_token_that_could_not_be_left_or_was_lost_is_no_dead_end() {
 
     std::fs::remove_file(&token).expect("lost");
     let (process, _) = program.serve().await.expect("it starts");
-    let said = std::fs::read_to_string(&log).expect("a log");
-    assert!(said.contains("is not in hapax.token any more") && said.contains("HAPAX_ADMIN_TOKEN"), "{said}");
+    eventually("it says that the token is lost, and what to do", async || {
+        let said = std::fs::read_to_string(&log).expect("a log");
+        said.contains("is not in hapax.token any more") && said.contains("HAPAX_ADMIN_TOKEN")
+    })
+    .await;
     assert!(process.stop().await.expect("it stops").success());
     let own = program.clone().after("export HAPAX_ADMIN_TOKEN=a-token-of-ones-own");
     assert!(own.serve().await.expect("it starts").0.stop().await.expect("it stops").success());

@@ -56,6 +56,9 @@ struct Walk {
     /// The first of them that is not done, the first of its names, and where its list goes on.
     thread: usize,
     name: usize,
+    /// Names whose events are done: those of one person stand in more than one thread.
+    #[serde(default)]
+    done: Vec<String>,
     event: Option<String>,
     entry: Option<String>,
     forgotten: (u64, u64, u64),
@@ -118,9 +121,17 @@ async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Probl
     };
     if let Some(name) = names.get(walk.name) {
         let spelt = ThreadId { account: thread.account.clone(), peer: name.clone() };
+        let id = spelt.to_string();
+        if walk.done.contains(&id) {
+            walk.name += 1;
+            return Ok(true);
+        }
         let (done, next) = forget_events(api, spelt, walk.event.take()).await?;
         add(walk, done);
-        walk.name += usize::from(next.is_none());
+        if next.is_none() {
+            walk.name += 1;
+            walk.done.push(id);
+        }
         walk.event = next;
         return Ok(true);
     }
