@@ -163,10 +163,13 @@ impl Writer {
         person: &Person,
         gathered: &mut [Gathered],
     ) -> rusqlite::Result<()> {
-        let into = lane_name(&arrival.channel, account, &person.peer);
-        let channel = self.channel(&arrival.channel)?;
         for (name, was_known) in &person.joined {
             let here = self.join_lanes(account, (name, *was_known), person, &arrival.channel)?;
+            if !here && gathered.is_empty() {
+                continue;
+            }
+            let channel = self.channel(&arrival.channel)?;
+            let into = lane_name(&arrival.channel, account, &person.peer);
             let from = lane_name(&arrival.channel, account, name);
             let moved = move_gathered(gathered, from, into, &person.peer);
             if moved {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::filter::Filter;
+use super::many_rows::{Insert, insert_rows};
 use super::numbering::Numbering;
 
 pub(super) type Key = [u8; 32];
@@ -332,10 +333,11 @@ impl KeySet {
             ))?;
         }
         closing.writing = (from + rows).min(sorted.rows.len());
-        let mut insert = db.prepare_cached(&format!("INSERT INTO sealed_{period} VALUES (?1, ?2)"))?;
-        for (key, claim) in &sorted.rows[from..closing.writing] {
-            insert.execute(params![key, claim.to_bytes()])?;
-        }
+        let insert = Insert { into: &format!("INSERT INTO sealed_{period} VALUES"), row: "(?, ?)", then: "" };
+        insert_rows(db, insert, &sorted.rows[from..closing.writing], |(key, claim), places| {
+            places.put(key)?;
+            places.put(claim.to_bytes())
+        })?;
         if closing.writing == sorted.rows.len() {
             db.execute_batch(&format!("DROP TABLE keys_{period}"))?;
             db.execute(

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 
 use super::keys::KeyIsHash;
-use super::names::{NameHash, write_name, write_name_of};
+use super::many_rows::insert_rows;
+use super::names::{NameHash, WRITE_NAME, WRITE_NAME_OF};
 use super::number_hash::NumberHash;
 
 /// One thing that was learned.
@@ -161,25 +162,28 @@ impl Learned {
     pub(super) fn write_by_thread(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
         let from = self.by_thread.len().saturating_sub(most);
         let some = self.by_thread.split_off(from);
-        for (_, hash) in some.iter().rev() {
-            // One that was forgotten since is not there.
-            if let Some(new) = self.names.get(hash) {
-                write_name_of(db, new.thread, &new.name)?;
-            }
-        }
+        // One that was forgotten since is not there.
+        let left: Vec<&NewName> = some.iter().rev().filter_map(|(_, hash)| self.names.get(hash)).collect();
+        insert_rows(db, WRITE_NAME_OF, &left, |new, places| {
+            places.put(new.thread)?;
+            places.put(&*new.name)
+        })?;
         Ok(some.len())
     }
 
-    /// Writes the next name of this round, with which it is no longer new; gives its thread.
-    pub(super) fn write_by_name(&mut self, db: &Connection) -> rusqlite::Result<Option<(NameHash, i64)>> {
-        while let Some(hash) = self.by_name.pop() {
-            if let Some(NewName { account, name, thread }) = self.names.remove(&hash) {
-                self.leads_elsewhere(thread);
-                write_name(db, &account, &name, thread)?;
-                return Ok(Some((hash, thread)));
-            }
-        }
-        Ok(None)
+    /// Writes the next names of this round, with which they are no longer new; gives their threads.
+    pub(super) fn write_by_name(&mut self, db: &Connection, most: usize) -> rusqlite::Result<Vec<(NameHash, i64)>> {
+        let from = self.by_name.len().saturating_sub(most);
+        let some = self.by_name.split_off(from);
+        let left: Vec<(NameHash, NewName)> =
+            some.into_iter().rev().filter_map(|hash| Some((hash, self.names.remove(&hash)?))).collect();
+        insert_rows(db, WRITE_NAME, &left, |(_, new), places| {
+            places.put(&*new.account)?;
+            places.put(&*new.name)?;
+            places.put(new.thread)
+        })?;
+        left.iter().for_each(|(_, new)| self.leads_elsewhere(new.thread));
+        Ok(left.into_iter().map(|(hash, new)| (hash, new.thread)).collect())
     }
 
     pub(super) fn is_round_over(&self) -> bool {

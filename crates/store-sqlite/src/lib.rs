@@ -23,6 +23,7 @@ mod known_names;
 mod lanes;
 mod learned;
 mod lease;
+mod many_rows;
 mod merge;
 mod message_reads;
 mod names;

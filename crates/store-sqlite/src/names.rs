@@ -7,6 +7,7 @@ use hapax_domain::key::KeyHasher;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lanes::LaneName;
+use super::many_rows::{Insert, insert_rows};
 use super::threads::Threads;
 
 /// Account and name, hashed: names are compared with every message, and this is much shorter.
@@ -218,16 +219,25 @@ impl Threads {
 const LEADS_TO: &str = "SELECT thread FROM names WHERE account = ?1 AND name = ?2";
 const FORGET_NAMES_OF: &str = "DELETE FROM thread_names WHERE thread = ?1";
 
-pub(super) fn write_name(db: &Connection, account: &str, name: &str, thread: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET thread = excluded.thread")?
-        .execute(params![account, name, thread])?;
-    Ok(())
+pub(super) const WRITE_NAME: Insert<'static> =
+    Insert { into: "INSERT INTO names VALUES", row: "(?, ?, ?)", then: "ON CONFLICT DO UPDATE SET thread = excluded.thread" };
+/// The other side of [`WRITE_NAME`].
+pub(super) const WRITE_NAME_OF: Insert<'static> =
+    Insert { into: "INSERT OR IGNORE INTO thread_names VALUES", row: "(?, ?)", then: "" };
+
+fn write_name(db: &Connection, account: &str, name: &str, thread: i64) -> rusqlite::Result<()> {
+    insert_rows(db, WRITE_NAME, &[thread], |thread, places| {
+        places.put(account)?;
+        places.put(name)?;
+        places.put(thread)
+    })
 }
 
-/// The other side of [`write_name`].
 pub(super) fn write_name_of(db: &Connection, thread: i64, name: &str) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT OR IGNORE INTO thread_names VALUES (?1, ?2)")?.execute(params![thread, name])?;
-    Ok(())
+    insert_rows(db, WRITE_NAME_OF, &[name], |name, places| {
+        places.put(thread)?;
+        places.put(name)
+    })
 }
 
 fn find_aside(db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Option<i64>> {

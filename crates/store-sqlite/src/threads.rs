@@ -13,6 +13,7 @@ use rusqlite::{Connection, Row, params};
 use super::keys::KeyIsHash;
 use super::known_names::KnownNames;
 use super::learned::{Learned, Lesson, read_lessons};
+use super::many_rows::{Insert, insert_rows};
 use super::names::{NameHash, name_hash};
 use super::number_hash::NumberHash;
 
@@ -75,6 +76,9 @@ pub(super) struct Said<'s> {
     pub(super) out: bool,
     pub(super) text: Option<&'s str>,
 }
+
+const NEW_THREAD: Insert<'static> =
+    Insert { into: "INSERT INTO threads VALUES", row: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)", then: "" };
 
 /// Threads held in memory that have nothing to write; when there are more, all of them are let go.
 const TALKS_MAX: usize = 50_000;
@@ -303,19 +307,40 @@ impl Threads {
 
     pub(super) fn write(&mut self, db: &Connection, thread: i64) -> rusqlite::Result<()> {
         let Some(talk) = self.talks.get_mut(&thread) else { return Ok(()) };
-        let ThreadTail { peer, last, last_at, last_text, last_out, unread, entries, .. } = &*talk;
-        match &talk.new {
-            None => db
-                .prepare_cached(
-                    "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
-                )?
-                .execute(params![thread, last, last_at, last_text, last_out, unread, entries])?,
-            Some(NewThread { channel, account }) => db
-                .prepare_cached("INSERT INTO threads VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, 0)")?
-                .execute(params![thread, channel, account, peer, last, last_at, last_text, last_out, unread, entries])?,
-        };
-        talk.new = None;
+        if talk.new.is_some() {
+            return self.write_new(db, &[thread]);
+        }
+        let ThreadTail { last, last_at, last_text, last_out, unread, entries, .. } = &*talk;
+        db.prepare_cached(
+            "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
+        )?
+        .execute(params![thread, last, last_at, last_text, last_out, unread, entries])?;
         self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
+        Ok(())
+    }
+
+    /// Writes threads that are not in the table.
+    fn write_new(&mut self, db: &Connection, threads: &[i64]) -> rusqlite::Result<()> {
+        let talks = &self.talks;
+        let new = |thread: &i64| talks.get(thread).and_then(|talk| Some((*thread, talk, talk.new.as_ref()?)));
+        let rows: Vec<(i64, &ThreadTail, &NewThread)> = threads.iter().filter_map(new).collect();
+        insert_rows(db, NEW_THREAD, &rows, |(thread, talk, NewThread { channel, account }), places| {
+            places.put(thread)?;
+            places.put(channel)?;
+            places.put(&**account)?;
+            places.put(&*talk.peer)?;
+            places.put(talk.last)?;
+            places.put(talk.last_at)?;
+            places.put(&talk.last_text)?;
+            places.put(talk.last_out)?;
+            places.put(talk.unread)?;
+            places.put(talk.entries)
+        })?;
+        for thread in threads {
+            let Some(talk) = self.talks.get_mut(thread) else { continue };
+            talk.new = None;
+            self.unwritten -= usize::from(std::mem::take(&mut talk.unwritten));
+        }
         Ok(())
     }
 
@@ -371,24 +396,26 @@ impl Threads {
     fn write_talks(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
         let rows = most.min(self.to_write.len());
         let later = self.to_write.split_off(rows);
+        let mut new = Vec::new();
         for thread in std::mem::replace(&mut self.to_write, later) {
-            if self.talks.get(&thread).is_some_and(|talk| talk.unwritten) {
-                self.write(db, thread)?;
+            match self.talks.get(&thread).filter(|talk| talk.unwritten) {
+                Some(talk) if talk.new.is_some() => new.push(thread),
+                Some(_) => self.write(db, thread)?,
+                None => {}
             }
         }
+        self.write_new(db, &new)?;
         Ok(rows)
     }
 
     fn write_names(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
-        let mut written = self.learned.write_by_thread(db, most)?;
-        while written < most
-            && let Some((hash, thread)) = self.learned.write_by_name(db)?
-        {
-            self.known.note_written(&hash);
-            self.keep_name(hash, thread);
-            written += 1;
+        let by_thread = self.learned.write_by_thread(db, most)?;
+        let by_name = self.learned.write_by_name(db, most - by_thread)?;
+        for (hash, thread) in &by_name {
+            self.known.note_written(hash);
+            self.keep_name(*hash, *thread);
         }
-        Ok(written)
+        Ok(by_thread + by_name.len())
     }
 }
 

@@ -184,7 +184,7 @@ impl Writer {
     fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
         let mut finishes = Vec::with_capacity(64);
         let changes = self.db.total_changes();
-        let begun = self.db.execute_batch("BEGIN IMMEDIATE");
+        let begun = self.transact("BEGIN IMMEDIATE");
         self.failed = begun.err().map(|error| error.to_string());
         // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
         let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
@@ -263,7 +263,7 @@ impl Writer {
         self.progress.commits(self.batches);
         if self.failed.is_none() {
             let counted = if written { self.write_count(since + in_batch) } else { Ok(()) };
-            self.failed = counted.and_then(|()| self.db.execute_batch("COMMIT")).err().map(|error| error.to_string());
+            self.failed = counted.and_then(|()| self.transact("COMMIT")).err().map(|error| error.to_string());
         }
         let failed = self.failed.take();
         self.count.since = match failed {
@@ -294,6 +294,11 @@ impl Writer {
         failed
     }
 
+    /// Begins or ends a transaction, by a statement that is kept.
+    fn transact(&self, how: &str) -> rusqlite::Result<()> {
+        self.db.prepare_cached(how)?.execute([]).map(drop)
+    }
+
     fn write_count(&self, added: i64) -> rusqlite::Result<()> {
         self.db.prepare_cached("UPDATE meta SET value = value + ?1 WHERE name = 'events'")?.execute([added])?;
         let counted_to = self.last_number as i64;
@@ -305,7 +310,7 @@ impl Writer {
     fn tend_periods(&mut self) {
         if self.keys.wants_closing(self.now_ms) {
             let changes = self.db.total_changes();
-            let closed = self.db.execute_batch("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
+            let closed = self.transact("BEGIN IMMEDIATE").and_then(|()| self.keys.close(&self.db, self.now_ms));
             self.failed = closed.err().map(|error| error.to_string());
             if let Some(why) = self.commit() {
                 tracing::warn!(why, "could not close a period of keys; it grows until that works");
