@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hapax_domain::claim::{ClaimAnswer, ClaimKey, ClaimOp, OnAbandoned, Previous};
 use hapax_store::prelude::*;
-use hapax_store::{Accepted, LeaseRequest, Outcome, Purged, Reads, SendOutcome, Settled};
+use hapax_store::{Accepted, Outcome, Purged, Reads, SendOutcome, Settled};
 use hapax_store_sqlite::{Options, PeriodSize, SqliteStore};
 use hapax_testkit::fake_bot::{FakeBot, Say};
 use hapax_testkit::fake_provider::Play;
@@ -184,74 +183,6 @@ async fn keys_claimed_by_a_clock_that_lags_are_kept_for_their_window() {
     assert!(is_copy(&store, "lagging").await, "within its window by the world's clock");
     clock.advance(HOUR_MS + MINUTE_MS);
     assert!(!is_copy(&store, "lagging").await);
-}
-
-fn claim(key: &str, lease_ms: i64) -> Vec<(ClaimKey, ClaimOp)> {
-    let token = format!("{key} {lease_ms}");
-    let on_abandoned = OnAbandoned::Takeover;
-    let op = ClaimOp::Claim { token, ttl_ms: 5 * DAY_MS, lease_ms, fingerprint: None, on_abandoned, holder: None };
-    vec![(ClaimKey::new("jobs", key), op)]
-}
-
-async fn asked(store: &SqliteStore, asks: Vec<(ClaimKey, ClaimOp)>) -> ClaimAnswer {
-    store.claims(asks).await.expect("asked").remove(0)
-}
-
-/// The holder of a claim, and whoever has pulled, is another process: its lease ends when it was told.
-#[tokio::test]
-async fn what_others_hold_by_a_clock_that_lags_is_theirs_over_a_restart() {
-    let file = File(quick_folder());
-    let (store, clock) = file.open(START_MS);
-    accept_one(&store, message("pulled", "1")).await;
-    clock.step_wall(YEAR_MS);
-    assert!(matches!(asked(&store, claim("k", MINUTE_MS)).await, ClaimAnswer::Claimed { .. }));
-    let pull =
-        LeaseRequest { worker: "w".into(), wants: vec![("shop".into(), 1)], resting: vec![], hold_ms: MINUTE_MS, outside: true };
-    assert_eq!(store.lease_inbox(pull.clone()).await.expect("leased").len(), 1);
-    drop(store);
-    for _ in 0..2 {
-        let (store, _clock) = file.open(START_MS + YEAR_MS);
-        let lease_until_ms = START_MS + YEAR_MS + MINUTE_MS;
-        assert_eq!(asked(&store, claim("k", 1)).await, ClaimAnswer::InProgress { lease_until_ms });
-        assert!(store.lease_inbox(pull.clone()).await.expect("asked").is_empty(), "it is at work on it");
-    }
-    let (store, _clock) = file.open(START_MS + YEAR_MS + MINUTE_MS);
-    assert!(matches!(asked(&store, claim("k", 1)).await, ClaimAnswer::Claimed { previous: Previous::Abandoned, .. }));
-    assert_eq!(store.lease_inbox(pull).await.expect("leased").len(), 1);
-}
-
-/// What was completed in what is the future now is kept as long from now on; what was before that as it was.
-#[tokio::test]
-async fn claims_of_a_clock_that_was_ahead_end_as_they_would_have() {
-    let file = File(quick_folder());
-    let complete = |key: &str| {
-        let op = ClaimOp::Complete { token: format!("{key} {HOUR_MS}"), result: None, keep_ms: Some(10 * DAY_MS) };
-        vec![(ClaimKey::new("jobs", key), op)]
-    };
-    let (store, _clock) = file.open(START_MS);
-    for key in ["before", "completed ahead"] {
-        asked(&store, claim(key, HOUR_MS)).await;
-    }
-    asked(&store, complete("before")).await;
-    drop(store);
-    let (store, _clock) = file.open(START_MS + DAY_MS);
-    asked(&store, claim("ahead", HOUR_MS)).await;
-    for key in ["ahead", "completed ahead"] {
-        assert!(matches!(asked(&store, complete(key)).await, ClaimAnswer::Done { .. }), "{key}");
-    }
-    drop(store);
-    for _ in 0..2 {
-        let (store, clock) = file.open(START_MS + MINUTE_MS);
-        clock.advance(10 * DAY_MS - 2 * MINUTE_MS);
-        for key in ["before", "ahead", "completed ahead"] {
-            assert!(matches!(asked(&store, claim(key, 1)).await, ClaimAnswer::Completed { .. }), "{key}");
-        }
-    }
-    let (store, clock) = file.open(START_MS + MINUTE_MS);
-    clock.advance(10 * DAY_MS);
-    for key in ["before", "ahead", "completed ahead"] {
-        assert!(matches!(asked(&store, claim(key, 1)).await, ClaimAnswer::Claimed { .. }), "{key}");
-    }
 }
 
 #[tokio::test]

@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::claim_entry::{Entry, Short, body, short};
+use super::claim_entry::{Entry, Short, short};
 use super::claim_rows;
-use super::clock::ClockStep;
 use super::keys::KeyIsHash;
 
 /// When claims are written into blocks, and how.
@@ -109,34 +108,6 @@ impl ClaimIndex {
         index.changes.clear();
         index.committed();
         Ok(index)
-    }
-
-    /// Moves the times of all claims as the clock was moved while nobody ran; they are in the log then.
-    pub(super) fn follow(&mut self, db: &Connection, step: &ClockStep) -> rusqlite::Result<()> {
-        if step.is_none() {
-            return Ok(());
-        }
-        let mut moved = Vec::new();
-        let mut look = |entry: Entry<'_>| -> rusqlite::Result<()> {
-            let mut claim = entry.claim(true).ok_or_else(unreadable)?;
-            if step.moves(&mut claim) {
-                let name = name_of(entry)?;
-                moved.push((short(name), entry.fence, body(&claim, name)));
-            }
-            Ok(())
-        };
-        let mut blocks = db.prepare("SELECT claims FROM claim_blocks")?;
-        let mut rows = blocks.query([])?;
-        while let Some(row) = rows.next()? {
-            let entries = Entry::all(row.get_ref(0)?.as_blob()?);
-            entries.filter(|entry| !self.young.contains_key(&entry.fence)).try_for_each(&mut look)?;
-        }
-        let young = self.young.iter().map(|(fence, body)| Entry { fence: *fence, body });
-        young.filter(|entry| entry.gone().is_none()).try_for_each(&mut look)?;
-        moved.into_iter().for_each(|(at, fence, body)| self.put(at, fence, body));
-        self.append(db)?;
-        self.committed();
-        Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {

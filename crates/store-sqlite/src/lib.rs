@@ -55,7 +55,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 pub use backup::{is_empty, look_into_backup, restore};
 use call::Job;
 pub use claim_index::ClaimSize;
-use clock::{ClockStep, follow as follow_clock};
+use clock::follow as follow_clock;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits};
 use hapax_store::clock::Clock;
 use hapax_store::{
@@ -135,12 +135,11 @@ impl SqliteStore {
         let start = |db: Connection| -> rusqlite::Result<Writer> {
             db.execute_batch("BEGIN IMMEDIATE")?;
             let now_ms = clock.now_ms();
-            let (keys, step) = begin(&db, options.period, now_ms)?;
+            let keys = begin(&db, options.period, now_ms)?;
             let (last_number, last_fence) = high_marks(&db)?;
-            let mut claims = claim_index::ClaimIndex::load(&db, options.claims, Arc::clone(&claims_max))?;
-            claims.follow(&db, &step)?;
-            let uncounted = db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?;
+            let claims = claim_index::ClaimIndex::load(&db, options.claims, Arc::clone(&claims_max))?;
             let mut writer = Writer::new(writer::Start {
+                uncounted: db.query_row(UNCOUNTED_EVENTS, [], |row| row.get(0))?,
                 db,
                 keys,
                 lanes: lanes::Lanes::new(lanes::INBOX, options.window),
@@ -156,7 +155,6 @@ impl SqliteStore {
                 line: line.downgrade(),
                 last_number,
                 last_fence,
-                uncounted,
             })?;
             writer.take_over()?;
             Ok(writer)
@@ -280,9 +278,9 @@ impl Drop for Engine {
     }
 }
 
-/// Brings the file to where this process can go on from; gives its keys, and by what its claims are to be moved.
-fn begin(db: &Connection, period: PeriodSize, now_ms: i64) -> rusqlite::Result<(keys::KeySet, ClockStep)> {
-    let step = follow_clock(db, now_ms)?;
+/// Brings the file to where this process can go on from; gives its keys.
+fn begin(db: &Connection, period: PeriodSize, now_ms: i64) -> rusqlite::Result<keys::KeySet> {
+    follow_clock(db, now_ms)?;
     backup::begin_anew(db, now_ms)?;
     known_names::complete(db)?;
     let mut keys = keys::KeySet::load(db, period, now_ms)?;
@@ -290,7 +288,7 @@ fn begin(db: &Connection, period: PeriodSize, now_ms: i64) -> rusqlite::Result<(
     if keys.wants_closing(now_ms) {
         keys.close(db, now_ms)?;
     }
-    Ok((keys, step))
+    Ok(keys)
 }
 
 /// The highest number and fence that may ever have been handed out.

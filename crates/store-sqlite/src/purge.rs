@@ -58,7 +58,7 @@ impl Webhook {
 
 impl Writer {
     pub(super) fn purge(&mut self, retention: &[(String, i64)], max: usize) -> Result<Purged, StepError> {
-        super::clock::write(&self.db, self.now_ms, self.lag_ms())?;
+        super::clock::write(&self.db, self.now_ms)?;
         let keys = self.keys.drop_expired(&self.db, self.now_ms / 1_000)?;
         let mut spans: Vec<i64> = retention.iter().map(|(_, keep_ms)| *keep_ms).collect();
         spans.sort_unstable();

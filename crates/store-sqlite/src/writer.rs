@@ -255,8 +255,7 @@ impl Writer {
         if self.failed.is_none() {
             let appended = self.keys.append(&self.db).and_then(|()| self.claims.write_some(&self.db));
             let said = appended.and_then(|()| self.threads.write_some(&self.db, self.now_ms, self.last_number, false));
-            let lag_ms = self.lag_ms();
-            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms, lag_ms));
+            let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
             self.failed = marked.err().map(|error| error.to_string());
         }
         self.batches += 1;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::claim_entry::body;
 use crate::open;
 use hapax_domain::claim::{Claim, ClaimKey, ClaimResult, ClaimState, OnAbandoned};
 
@@ -158,31 +159,4 @@ fn rows_of_an_older_version_are_taken_over() {
     let done = find("40");
     assert_eq!((done.completed_at_ms, done.result.expect("a result").bytes), (Some(6), "done".into()));
     assert_eq!((index.fences.len(), load(&db, SMALL).fences.len()), (31, 31));
-}
-
-#[test]
-fn claims_move_with_a_clock_that_was_set_back_wherever_they_are() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let db = database(&folder);
-    let mut index = load(&db, NEVER);
-    let made_at = |key: u64, at_ms: i64, ends_ms: i64| Claim {
-        claimed_at_ms: at_ms,
-        lease_until_ms: at_ms,
-        ..value(key, key, "host-1", ends_ms)
-    };
-    put(&mut index, &made_at(1, 400, 900));
-    put(&mut index, &made_at(2, 10_500, 10_900));
-    index.write_all(&db).expect("it is written");
-    put(&mut index, &made_at(3, 10_600, 10_800));
-    end_batch(&mut index, &db, true);
-
-    // It showed 11,000 when it was last looked at, and 1,000 now.
-    crate::clock::write(&db, 11_000, 0).expect("it is noted");
-    let step = crate::clock::follow(&db, 1_000).expect("it is followed");
-    let mut index = load(&db, NEVER);
-    index.follow(&db, &step).expect("they are moved");
-    for index in [&index, &load(&db, NEVER)] {
-        let times = |key| found(index, &db, key).map(|claim| (claim.claimed_at_ms, claim.ends_ms));
-        assert_eq!([times(1), times(2), times(3)], [Some((400, Some(900))), Some((1_000, Some(900))), Some((1_000, Some(800)))]);
-    }
 }
