@@ -88,6 +88,7 @@ impl FirestoreEngine {
     ) -> Result<Vec<Moved>, StoreError> {
         let behind = match after {
             Some(After::Hash(hash)) => Some(paths::hashed(collection, hash)),
+            Some(After::Name(Some((account, name)))) => Some(paths::hashed(collection, &name_hash(account, name))),
             _ => None,
         };
         self.read(self.by_name(collection, behind.as_deref(), limit), read).await

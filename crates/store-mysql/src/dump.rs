@@ -3,7 +3,7 @@
 use hapax_domain::{EventId, ids};
 use hapax_store::registers::Register;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, Hash, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec, thread_hash,
 };
 use hapax_store::{After, Copies, Moved, PausedAccount, StoreError, Table};
 
@@ -21,14 +21,16 @@ pub(super) async fn dump(
     limit: usize,
 ) -> Result<Vec<Moved>, StoreError> {
     match table {
-        Table::Keys => page::<KeyRec>(engine, "k", after, limit, Moved::Key).await,
-        Table::Threads => page::<ThreadRec>(engine, "hash", after, limit, Moved::Thread).await,
-        Table::Names => page::<NameRec>(engine, "hash", after, limit, Moved::Name).await,
-        Table::Events => page::<EventRec>(engine, "number", after, limit, Moved::Event).await,
-        Table::Messages => page::<MessageRec>(engine, "number", after, limit, Moved::Message).await,
-        Table::ProviderNames => page::<ProviderNameRec>(engine, "hash", after, limit, Moved::ProviderName).await,
-        Table::Answers => page::<AnswerRec>(engine, "event", after, limit, Moved::Answer).await,
-        Table::Claims => page::<ClaimRec>(engine, "hash", after, limit, |claim| Moved::Claim(Box::new(claim))).await,
+        Table::Keys => page::<KeyRec>(engine, "k", " WHERE TRUE", after, limit, Moved::Key).await,
+        Table::Threads => page::<ThreadRec>(engine, "hash", " WHERE last_ms IS NOT NULL", after, limit, Moved::Thread).await,
+        Table::Names => page::<NameRec>(engine, "hash", " WHERE thread IS NOT NULL", after, limit, Moved::Name).await,
+        Table::Events => page::<EventRec>(engine, "number", " WHERE TRUE", after, limit, Moved::Event).await,
+        Table::Messages => page::<MessageRec>(engine, "number", " WHERE TRUE", after, limit, Moved::Message).await,
+        Table::ProviderNames => page::<ProviderNameRec>(engine, "hash", " WHERE TRUE", after, limit, Moved::ProviderName).await,
+        Table::Answers => page::<AnswerRec>(engine, "event", " WHERE TRUE", after, limit, Moved::Answer).await,
+        Table::Claims => {
+            page::<ClaimRec>(engine, "hash", " WHERE TRUE", after, limit, |claim| Moved::Claim(Box::new(claim))).await
+        }
         Table::Copies => copies(engine, after, limit).await,
         Table::Attempts => attempts(engine, after, limit).await,
         Table::Settings => settings(engine, after, limit).await,
@@ -40,16 +42,18 @@ pub(super) async fn dump(
 async fn page<R: InTable>(
     engine: &MysqlEngine,
     key: &str,
+    there: &str,
     after: Option<&After>,
     limit: usize,
     moved: fn(R) -> Moved,
 ) -> Result<Vec<Moved>, StoreError> {
-    let select = |above: &str| format!("SELECT {} FROM {}{above} ORDER BY {key} LIMIT ?", R::columns(), R::TABLE);
-    let above = || select(&format!(" WHERE {key} > ?"));
+    let select = |above: &str| format!("SELECT {} FROM {}{there}{above} ORDER BY {key} LIMIT ?", R::columns(), R::TABLE);
+    let above = || select(&format!(" AND {key} > ?"));
     let mut sql = Sql::default();
     match after {
         Some(After::Number(number)) => sql.add(&above(), &[number, &limit]),
         Some(After::Hash(hash)) => sql.add(&above(), &[hash, &limit]),
+        Some(After::Name(Some((account, name)))) => sql.add(&above(), &[&thread_hash(account, name), &limit]),
         _ => sql.add(&select(""), &[&limit]),
     }
     Ok(engine.ask(sql).await?.records()?.into_iter().map(moved).collect())

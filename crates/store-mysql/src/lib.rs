@@ -20,6 +20,7 @@ mod lists;
 mod load;
 mod naive_claim;
 mod open;
+mod peers;
 mod pieces;
 mod registers;
 mod rows;

@@ -185,12 +185,13 @@ pub(super) async fn threads(engine: &MysqlEngine, query: &ThreadQuery, limit: us
         return Ok(Vec::new());
     }
     let select = |columns: &str| {
-        let mut select = Select::new(columns, "hapax_threads FORCE INDEX (newest)");
+        let mut select = Select::new(columns, "hapax_peers FORCE INDEX (newest)");
+        select.and("last_ms IS NOT ?", None::<i64>);
         select.and_if("channel_key = ?", query.channel.as_ref().map(|channel| channel_key(channel)));
         select.and_if("account_key = ?", query.account.as_ref().map(|account| account_key(account)));
         if let Some((at_ms, id)) = &query.before {
             select.and("last_ms <= ?", *at_ms);
-            let id = format!("(CAST(account AS BINARY), CAST(peer AS BINARY)) < ({}, {})", bytes(&id.account), bytes(&id.peer));
+            let id = format!("(CAST(account AS BINARY), CAST(name AS BINARY)) < ({}, {})", bytes(&id.account), bytes(&id.peer));
             select.and(&format!("(last_ms < ? OR {id})"), *at_ms);
         }
         select
@@ -202,7 +203,7 @@ pub(super) async fn threads(engine: &MysqlEngine, query: &ThreadQuery, limit: us
     let mut page = select(ThreadRec::columns());
     page.and("last_ms >= ?", from_ms);
     let mut sql = Sql::default();
-    page.into(&mut sql, "last_ms DESC, CAST(account AS BINARY) DESC, CAST(peer AS BINARY) DESC", limit);
+    page.into(&mut sql, "last_ms DESC, CAST(account AS BINARY) DESC, CAST(name AS BINARY) DESC", limit);
     engine.ask(sql).await?.records()
 }
 
@@ -214,7 +215,7 @@ fn bytes(text: &str) -> String {
 
 pub(super) async fn names_of(engine: &MysqlEngine, account: &str, peer: &str) -> Result<Vec<String>, StoreError> {
     let mut sql = Sql::default();
-    sql.add("SELECT name FROM hapax_names WHERE thread = ?", &[&thread_hash(account, peer)]);
+    sql.add("SELECT name FROM hapax_peers WHERE thread = ?", &[&thread_hash(account, peer)]);
     let mut names = engine.ask(sql).await?.read(|fields| fields.next::<String>())?;
     names.sort_unstable();
     Ok(names)

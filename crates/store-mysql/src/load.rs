@@ -4,11 +4,13 @@ use hapax_store::StoreError;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
     ClaimRec, EventRec, Hash, ItemPlace, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
+    thread_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 
 use super::alone;
 use super::link::Sets;
+use super::peers;
 use super::rows::InTable;
 use super::sql::{Fields, List, Literal, ROWS_MAX, Raw, Sql, account_key, channel_key};
 
@@ -27,6 +29,8 @@ pub(super) enum Part {
     Names,
     Threads,
     SureNames,
+    /// Threads, and the names that they go by.
+    Peers,
     Sending,
     ProviderNames,
     Messages,
@@ -48,9 +52,8 @@ impl Asked {
         asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.events, "");
         asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.locked_events, lock);
         asked.rows(&EventRec::texts().with_body, Part::Events, EventRec::TABLE, ("PRIMARY", "number"), &wanted.bodies, "");
-        asked.by::<NameRec, _>(Part::Names, "PRIMARY", "hash", &hashes(&wanted.names), "");
-        asked.by::<ThreadRec, _>(Part::Threads, "PRIMARY", "hash", &wanted.threads, lock);
-        asked.by::<NameRec, _>(Part::SureNames, "PRIMARY", "hash", &hashes(&wanted.sure_names), "");
+        asked.names(Part::Names, &wanted.names);
+        asked.peers(wanted, lock);
         asked.by::<NameRec, _>(Part::Names, "of_thread", "thread", &wanted.named, "");
         for account in &wanted.sending {
             let sending =
@@ -103,6 +106,27 @@ impl Asked {
         for some in of.chunks(ROWS_MAX) {
             let select = format!("SELECT {columns} FROM {table} FORCE INDEX ({index}) WHERE {key} IN ? ORDER BY {key}{lock}");
             self.add(part, &select, &[&List(some)]);
+        }
+    }
+
+    fn names(&mut self, part: Part, names: &[(String, String)]) {
+        let mut of: Vec<Hash> = names.iter().map(|(account, name)| thread_hash(account, name)).collect();
+        of.sort_unstable();
+        of.dedup();
+        for some in of.chunks(ROWS_MAX) {
+            let names = "SELECT ? FROM hapax_peers FORCE INDEX (PRIMARY) WHERE hash IN ? AND thread IS NOT NULL ORDER BY hash";
+            self.add(part, names, &[&Raw(NameRec::columns()), &List(some)]);
+        }
+    }
+
+    /// Threads, with the names that they go by where just these are wanted. A row is locked whatever half of it is there.
+    fn peers(&mut self, wanted: &Wanted, lock: &str) {
+        let in_threads = |(account, name): &(String, String)| wanted.threads.binary_search(&thread_hash(account, name)).is_ok();
+        let together = !wanted.sure_names.is_empty() && wanted.sure_names.iter().all(in_threads);
+        let part = if together { Part::Peers } else { Part::Threads };
+        self.rows(&peers::COLUMNS, part, ThreadRec::TABLE, ("PRIMARY", "hash"), &wanted.threads, lock);
+        if !together {
+            self.names(Part::SureNames, &wanted.sure_names);
         }
     }
 
@@ -159,7 +183,8 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
             let names = sets.records::<NameRec>()?.into_iter();
             loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
-        Part::Threads => loaded.threads.extend(keyed::<ThreadRec>(sets)?),
+        Part::Threads => peers::read(sets, loaded, false)?,
+        Part::Peers => peers::read(sets, loaded, true)?,
         Part::Sending => loaded.sending.extend(sets.read(|fields| fields.next::<String>())?),
         Part::ProviderNames => loaded.provider_names.extend(keyed::<ProviderNameRec>(sets)?),
         Part::Messages => loaded.messages.extend(keyed::<MessageRec>(sets)?),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hapax_store::StoreError;
-use hapax_store::steps::records::thread_hash;
+use hapax_store::steps::record::Value;
+use hapax_store::steps::records::{Hash, thread_hash};
 use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use mysql_async::{Opts, OptsBuilder};
 
@@ -24,6 +25,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_6.sql"),
     include_str!("turns.sql"),
     include_str!("schema_8.sql"),
+    include_str!("schema_9.sql"),
+    include_str!("schema_10.sql"),
 ];
 
 /// Bodies are 4 MB at most where a channel does not ask for more.
@@ -33,6 +36,8 @@ const MIGRATE_TURN_S: u32 = 3;
 const MIGRATE_TURNS: u32 = 10;
 /// The longest wait for one statement of a migration, which may have to go through a whole table.
 const MIGRATE_STATEMENT: Duration = Duration::from_secs(3_600);
+/// The version since which names and threads are one table.
+const ONE_TABLE_SINCE: usize = 9;
 /// The version that lists events.
 const LISTED_SINCE: usize = 3;
 
@@ -225,6 +230,9 @@ async fn migrate_locked(link: &mut Link) -> Result<(), StoreError> {
         if done + 1 == LISTED_SINCE {
             list_events(link).await?;
         }
+        if done + 1 == ONE_TABLE_SINCE {
+            bring_names(link).await?;
+        }
         if version > 0 && done + 1 == ONE_LANE_SINCE {
             begin_upgrade(link).await?;
         }
@@ -266,12 +274,41 @@ async fn list_events(link: &mut Link) -> Result<(), StoreError> {
     }
 }
 
+/// Brings names to the threads that go by them.
+async fn bring_names(link: &mut Link) -> Result<(), StoreError> {
+    let mut after: Hash = [0; 32];
+    loop {
+        let mut sql = Sql::default();
+        let page = "SELECT hash, account, name, peer, thread FROM hapax_names WHERE hash > ? ORDER BY hash LIMIT ?";
+        sql.add(page, &[&after, &ROWS_MAX]);
+        let names: Vec<(Hash, String, String, String, Hash)> = link
+            .ask(sql)
+            .await
+            .map_err(cannot_open)?
+            .read(|fields| Ok((fields.hash()?, fields.next()?, fields.next()?, fields.next()?, fields.hash()?)))?;
+        let Some((last, ..)) = names.last() else { return Ok(()) };
+        after = *last;
+        let mut sql = Sql::default();
+        let head = "INSERT INTO hapax_peers (hash, account, name, peer, thread) VALUES ";
+        sql.add_rows(head, &names, &over("peer, thread"), |(_, account, name, peer, thread), values| {
+            values.put(Value::hash(thread_hash(account, name)));
+            for text in [account, name, peer] {
+                values.put(Value::Text(text.as_str().into()));
+            }
+            values.put(Value::hash(*thread));
+        });
+        link.ask(sql).await.map_err(cannot_open)?;
+    }
+}
+
 fn cannot_open(failure: Failure) -> StoreError {
     failure.into_error("the mysql store cannot be opened")
 }
 
 #[cfg(test)]
 mod tests {
+    use hapax_store::steps::records::name_hash;
+
     use super::*;
 
     fn good() -> Settings {
@@ -346,5 +383,45 @@ mod tests {
         for bad in ["mysql://h", "mysql://h/", "mysql://h/d?unknown=1"] {
             assert!(matches!(read_address(bad), Err(StoreError::Refused(_))), "{bad}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn names_and_threads_of_the_version_before_are_found_again() {
+        let Some(server) = hapax_testkit::servers::Engine::Mariadb.shared().await else { return };
+        let url = server.fresh().await;
+        let bare = Links::new(read_address(&url).expect("an address"), SETUP.to_owned(), 1);
+        let mut link = bare.link().await.expect("it answers");
+        for migration in &MIGRATIONS[..ONE_TABLE_SINCE - 1] {
+            for statement in migration.split(";\n").filter(|statement| !statement.trim().is_empty()) {
+                link.run(statement).await.expect("a version");
+            }
+        }
+        let version = ONE_TABLE_SINCE - 1;
+        let mut sql = Sql::default();
+        sql.add(
+            "CREATE TABLE hapax_schema (one TINYINT PRIMARY KEY, version INT UNSIGNED NOT NULL, pinged_ms BIGINT NOT NULL)",
+            &[],
+        );
+        sql.add("INSERT INTO hapax_schema VALUES (1, ?, 0)", &[&version]);
+        for peer in ["phone", "lid", "quiet"] {
+            let put = "INSERT INTO hapax_threads (hash, account, peer, channel, last_ms, last_out, unread, purged_to, channel_key, account_key)
+                       VALUES (?, '7', ?, 'shop', 5, 0, 1, 0, X'00', X'00')";
+            sql.add(put, &[&thread_hash("7", peer), &peer]);
+        }
+        for (name, peer) in [("phone", "phone"), ("bsuid", "phone"), ("lid", "phone"), ("stranger", "nobody")] {
+            let put = "INSERT INTO hapax_names (hash, account, name, peer, thread) VALUES (?, '7', ?, ?, ?)";
+            sql.add(put, &[&name_hash("7", name), &name, &peer, &thread_hash("7", peer)]);
+        }
+        link.ask(sql).await.expect("it is filled");
+        let store = crate::open(&url, None).await.expect("it is brought up");
+        let engine = store.engine();
+        use hapax_store::steps::Engine as _;
+        assert_eq!(engine.names_of("7", "phone").await.expect("names"), ["bsuid", "lid", "phone"]);
+        assert_eq!(engine.names_of("7", "nobody").await.expect("names"), ["stranger"]);
+        assert_eq!(engine.names_of("7", "quiet").await.expect("names"), [""; 0]);
+        let threads = engine.list_threads(&hapax_store::ThreadQuery::default(), 10).await.expect("threads");
+        let peers: Vec<&str> = threads.iter().map(|thread| &*thread.peer).collect();
+        assert_eq!(peers, ["quiet", "phone", "lid"]);
+        server.remove(&url).await;
     }
 }

@@ -9,6 +9,7 @@ use hapax_store::steps::record::{Field, Record, Value};
 use hapax_store::steps::records::{EventRec, KeyRec, MessageRec, Queue};
 
 use super::link::Packet;
+use super::peers;
 use super::rows::{BODY_BESIDE_BYTES, InTable, LISTED, ListKey, lists_of, name_of, put, put_event, put_listed};
 use super::sql::{List, Literal, ROWS_MAX, Sql, Values};
 
@@ -17,7 +18,7 @@ pub(super) fn packets(changes: &Changes) -> Vec<Packet> {
     let (many, events) = put_many_events(&changes.new_events);
     let mut sql = Sql::default();
     save_lanes(&mut sql, changes);
-    save_threads(&mut sql, changes);
+    peers::save(&mut sql, changes);
     save_messages(&mut sql, changes);
     save_outs(&mut sql, changes);
     save_events(&mut sql, events, changes);
@@ -59,15 +60,6 @@ fn save_lanes(sql: &mut Sql, changes: &Changes) {
     put_over(sql, &changes.lanes);
     put_new(sql, &changes.new_lanes);
     remove(sql, "hapax_lanes WHERE hash", &changes.gone_lanes);
-}
-
-fn save_threads(sql: &mut Sql, changes: &Changes) {
-    put_over(sql, &changes.names);
-    put_new(sql, &changes.new_names);
-    put_over(sql, &changes.threads);
-    put_new(sql, &changes.new_threads);
-    remove(sql, "hapax_names WHERE thread", &changes.gone_threads);
-    remove(sql, "hapax_threads WHERE hash", &changes.gone_threads);
 }
 
 static CHANGE_MESSAGE: LazyLock<String> = LazyLock::new(|| {
@@ -193,7 +185,7 @@ fn put_over<R: InTable>(sql: &mut Sql, records: &[R]) {
     sql.add_rows(&R::texts().insert, &in_order(records), &R::texts().over, |record, values| put(*record, values));
 }
 
-fn in_order<R: Record>(records: &[R]) -> Vec<&R> {
+pub(super) fn in_order<R: Record>(records: &[R]) -> Vec<&R> {
     let mut sorted: Vec<&R> = records.iter().collect();
     sorted.sort_by_cached_key(|record| record.key());
     sorted

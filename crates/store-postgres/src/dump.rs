@@ -4,7 +4,7 @@ use deadpool_postgres::ClientWrapper;
 use hapax_domain::{EventId, ids};
 use hapax_store::registers::Register;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, ClaimRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, KeyRec, MessageRec, NameRec, ProviderNameRec, Queue, ThreadRec, thread_hash,
 };
 use hapax_store::{After, Copies, Moved, PausedAccount, Table};
 
@@ -46,14 +46,15 @@ async fn page<R: InTable>(
 ) -> Result<Vec<Moved>, Failure> {
     let key = R::KEY;
     let mut params: Vec<Param<'_>> = vec![Box::new(limit as i64)];
-    let mut which = String::new();
+    let mut which = format!("WHERE {}", R::THERE);
     match after {
         Some(After::Number(number)) => params.push(Box::new(*number as i64)),
         Some(After::Hash(hash)) => params.push(Box::new(&hash[..])),
+        Some(After::Name(Some((account, name)))) => params.push(Box::new(thread_hash(account, name).to_vec())),
         _ => {}
     }
     if params.len() > 1 {
-        which = format!("WHERE {key} > $2");
+        which.push_str(&format!(" AND {key} > $2"));
     }
     let sql = format!("SELECT {} FROM {} {which} ORDER BY {key} LIMIT $1::int8", plain_columns::<R>(""), R::TABLE);
     Ok(read_all(&run_one(client, SqlCall::new(sql, params)).await?)?.into_iter().map(moved).collect())

@@ -22,6 +22,7 @@ mod load;
 mod migrate;
 mod naive_claim;
 mod notifier;
+mod peers;
 mod pieces;
 mod registers;
 mod rows;

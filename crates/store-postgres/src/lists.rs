@@ -28,7 +28,8 @@ fn events_sql(of: &str) -> String {
 }
 
 static EVENTS: LazyLock<String> = LazyLock::new(|| events_sql(""));
-static EVENTS_OF_CHANNEL: LazyLock<String> = LazyLock::new(|| events_sql(" AND md5(channel) = md5($4::text) AND channel = $4"));
+static EVENTS_OF_CHANNEL: LazyLock<String> =
+    LazyLock::new(|| events_sql(" AND left(channel, 64) = left($4::text, 64) AND channel = $4"));
 /// Those in the thread that goes by this very name, and the others.
 static EVENTS_OF_PEER: LazyLock<String> = LazyLock::new(|| {
     let own = "AND ($4::text IS NULL OR channel = $4) AND account = $5::text AND peer = $6::text";
@@ -136,8 +137,8 @@ pub(super) async fn answer(client: &ClientWrapper, event: u64) -> Result<Option<
 static THREADS: LazyLock<String> = LazyLock::new(|| {
     select::<ThreadRec>(
         "WHERE ($1::text IS NULL OR channel = $1) AND ($2::text IS NULL OR account = $2)
-           AND last_ms <= $3::int8 AND (last_ms < $3 OR (account, peer) < ($4::text, $5::text))
-         ORDER BY last_ms DESC, account DESC, peer DESC LIMIT $6::int8",
+           AND last_ms <= $3::int8 AND (last_ms < $3 OR (account, name) < ($4::text, $5::text))
+         ORDER BY last_ms DESC, account DESC, name DESC LIMIT $6::int8",
     )
 });
 
@@ -157,7 +158,8 @@ pub(super) async fn threads(client: &ClientWrapper, query: &ThreadQuery, limit: 
     read_all(&run_one(client, ask).await?)
 }
 
-const NAMES_OF: &str = "SELECT name FROM hapax_names WHERE thread = $1::bytea ORDER BY name";
+const NAMES_OF: &str = "SELECT name FROM hapax_peers WHERE thread = $1::bytea AND thread <> hash
+    UNION ALL SELECT name FROM hapax_peers WHERE hash = $1 AND thread = hash ORDER BY name";
 
 pub(super) async fn names_of(client: &ClientWrapper, account: &str, peer: &str) -> Result<Vec<String>, Failure> {
     let rows = run_one(client, SqlCall::new(NAMES_OF, vec![Box::new(thread_hash(account, peer).to_vec())])).await?;
@@ -293,9 +295,9 @@ mod tests {
         tokio::spawn(connection);
         client
             .batch_execute(
-                "INSERT INTO hapax_threads (hash, account, peer, channel, last_ms, last_out, unread, purged_to)
+                "INSERT INTO hapax_peers (hash, account, name, channel, last_ms, last_out, unread, purged_to)
                  SELECT int8send(n), '7', n::text, 'shop', n, false, 0, 0 FROM generate_series(1, 50000) AS n;
-                 ANALYZE hapax_threads; SET plan_cache_mode = force_generic_plan",
+                 ANALYZE hapax_peers; SET plan_cache_mode = force_generic_plan",
             )
             .await
             .expect("threads");
@@ -304,7 +306,7 @@ mod tests {
         for page in ["NULL, NULL, 9223372036854775807, NULL, NULL, 51", "'shop', NULL, 25000, '7', '25000', 51"] {
             let plan = client.simple_query(&format!("EXPLAIN (ANALYZE) EXECUTE threads ({page})")).await.expect("a plan");
             let plan = format!("{plan:?}");
-            assert!(plan.contains("hapax_threads_newest") && !plan.contains("Seq Scan"), "{plan}");
+            assert!(plan.contains("hapax_peers_newest") && !plan.contains("Seq Scan"), "{plan}");
         }
         server.remove(&url).await;
     }

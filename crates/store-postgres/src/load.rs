@@ -6,13 +6,14 @@ use std::sync::LazyLock;
 use deadpool_postgres::ClientWrapper;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    ClaimRec, EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
+    ClaimRec, EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, name_hash, thread_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
 
 use super::alone::items_sql;
 use super::failure::Failure;
+use super::peers;
 use super::rows::{Fields, InTable, Param, all_columns, hashes, key_type, numbers, plain_columns, read_all};
 use super::sql_call::{SqlCall, run};
 use super::texts::escape;
@@ -70,9 +71,23 @@ static LOWEST_ITEMS: LazyLock<Reading> =
 static EVENTS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<EventRec>);
 static BODIES: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM hapax_events WHERE number = ANY($1::int8[])", all_columns::<EventRec>()));
-static NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<NameRec>);
-static NAMED: LazyLock<Reading> = LazyLock::new(|| Reading::by::<NameRec>("thread = ANY($1::bytea[]) ORDER BY hash"));
-static THREADS: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ThreadRec>);
+static NAMES: LazyLock<String> = LazyLock::new(|| {
+    let (columns, there) = (plain_columns::<NameRec>(""), NameRec::THERE);
+    format!("SELECT {columns} FROM hapax_peers WHERE hash = ANY($1::bytea[]) AND {there}")
+});
+static NAMED: LazyLock<String> = LazyLock::new(|| {
+    let columns = plain_columns::<NameRec>("");
+    format!(
+        "SELECT {columns} FROM hapax_peers WHERE thread = ANY($1::bytea[]) AND thread <> hash
+         UNION ALL SELECT {columns} FROM hapax_peers WHERE hash = ANY($1) AND thread = hash"
+    )
+});
+/// Locked whatever half of it is there.
+static PEERS: LazyLock<Reading> = LazyLock::new(|| {
+    let plain = format!("SELECT {} FROM hapax_peers WHERE hash = ANY($1::bytea[]) ORDER BY hash", peers::columns());
+    let locked = format!("{plain} FOR UPDATE");
+    Reading { plain, locked }
+});
 const SENDING: &str = "SELECT w.account FROM UNNEST($1::text[]) AS w (account)
     WHERE EXISTS (SELECT 1 FROM hapax_outs o WHERE md5(o.account) = md5(w.account) AND o.account = w.account AND o.begun_ms IS NOT NULL)";
 static PROVIDER_NAMES: LazyLock<Reading> = LazyLock::new(Reading::by_key::<ProviderNameRec>);
@@ -99,6 +114,8 @@ pub(super) enum Part {
     Names,
     Threads,
     SureNames,
+    /// Threads, and the names that they go by.
+    Peers,
     Sending,
     ProviderNames,
     Messages,
@@ -118,6 +135,9 @@ pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool, mu
 }
 
 pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
+    let in_threads = |(account, name): &(String, String)| wanted.threads.binary_search(&thread_hash(account, name)).is_ok();
+    let together = !wanted.sure_names.is_empty() && wanted.sure_names.iter().all(in_threads);
+    let (threads, sure_names) = if together { (Part::Peers, &[][..]) } else { (Part::Threads, &wanted.sure_names[..]) };
     let all = [
         (Part::Lanes, LANES.get(lock), some(&wanted.lanes, hashes)),
         (Part::Items, &**ITEMS, some(&wanted.items, numbers)),
@@ -125,10 +145,10 @@ pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
         (Part::Events, EVENTS.get(false), some(&wanted.events, numbers)),
         (Part::Events, EVENTS.get(lock), some(&wanted.locked_events, numbers)),
         (Part::Events, &**BODIES, some(&wanted.bodies, numbers)),
-        (Part::Names, NAMES.get(false), some(&wanted.names, name_hashes)),
-        (Part::Threads, THREADS.get(lock), some(&wanted.threads, hashes)),
-        (Part::SureNames, NAMES.get(false), some(&wanted.sure_names, name_hashes)),
-        (Part::Names, NAMED.get(false), some(&wanted.named, hashes)),
+        (Part::Names, &**NAMES, some(&wanted.names, peers::name_hashes)),
+        (threads, PEERS.get(lock), some(&wanted.threads, hashes)),
+        (Part::SureNames, &**NAMES, some(sure_names, peers::name_hashes)),
+        (Part::Names, &**NAMED, some(&wanted.named, hashes)),
         (Part::Sending, SENDING, some(&wanted.sending, texts)),
         (Part::ProviderNames, PROVIDER_NAMES.get(lock), some(&wanted.provider_names, name_hashes)),
         (Part::Messages, REQUESTS.get(lock), some(&wanted.requests, hashes)),
@@ -180,7 +200,8 @@ pub(super) fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), F
             let names = read_all::<NameRec>(rows)?.into_iter();
             loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
-        Part::Threads => loaded.threads.extend(read_all::<ThreadRec>(rows)?.into_iter().map(|thread| (thread.key(), thread))),
+        Part::Threads => peers::put(loaded, rows, false)?,
+        Part::Peers => peers::put(loaded, rows, true)?,
         Part::Sending => {
             for row in rows {
                 loaded.sending.insert(Fields::new(row).text()?);

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use hapax_domain::key::KeyHasher;
+use hapax_store::steps::records::thread_hash;
 use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use hapax_store::{Promise, StoreError};
 use tokio_postgres::Client;
 
 use super::connect::Server;
 use super::failure::Failure;
+use super::texts::unescape;
 
 /// Every version of the tables, oldest first; the last is ours.
 const VERSIONS: &[&str] = &[
@@ -21,7 +23,13 @@ const VERSIONS: &[&str] = &[
     include_str!("turns.sql"),
     include_str!("schema_8.sql"),
     include_str!("schema_9.sql"),
+    include_str!("schema_10.sql"),
 ];
+/// The version since which names and threads are one table. Names are known by other hashes there, which the server cannot make.
+const ONE_TABLE_SINCE: usize = 10;
+const ONE_TABLE_END: &str = include_str!("schema_10_end.sql");
+/// Names that are brought there at a time.
+const NAMES: i32 = 5_000;
 
 /// The longest wait for a first answer.
 const TIME: Duration = Duration::from_secs(10);
@@ -108,9 +116,48 @@ async fn migrate(client: &Client, schema: &str) -> Result<(), StoreError> {
         } else {
             String::new()
         };
-        let whole = format!("BEGIN; {changes}; {mark} UPDATE hapax_schema SET version = {version}; COMMIT");
-        client.batch_execute(&whole).await.map_err(Failure::from)?;
+        client.batch_execute(&format!("BEGIN; {changes}; {mark}")).await.map_err(Failure::from)?;
+        if version == ONE_TABLE_SINCE {
+            bring_names(client).await?;
+            client.batch_execute(ONE_TABLE_END).await.map_err(Failure::from)?;
+        }
+        let end = format!("UPDATE hapax_schema SET version = {version}; COMMIT");
+        client.batch_execute(&end).await.map_err(Failure::from)?;
     }
+    Ok(())
+}
+
+/// Brings the names that no thread goes by to the others.
+async fn bring_names(client: &Client) -> Result<(), Failure> {
+    client
+        .batch_execute(
+            "DECLARE hapax_others NO SCROLL CURSOR FOR SELECT account, name, peer, thread FROM hapax_names n
+             WHERE NOT EXISTS (SELECT 1 FROM hapax_threads t WHERE t.account = n.account AND t.peer = n.name)",
+        )
+        .await?;
+    let fetch = format!("FETCH {NAMES} FROM hapax_others");
+    loop {
+        let rows = client.query(&fetch, &[]).await?;
+        if rows.is_empty() {
+            break;
+        }
+        let mut hashes: Vec<Vec<u8>> = Vec::with_capacity(rows.len());
+        let mut texts: [Vec<&str>; 3] = Default::default();
+        let mut threads: Vec<&[u8]> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (account, name): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+            hashes.push(thread_hash(&unescape(account), &unescape(name)).to_vec());
+            for (at, text) in texts.iter_mut().enumerate() {
+                text.push(row.try_get(at)?);
+            }
+            threads.push(row.try_get(3)?);
+        }
+        let [accounts, names, peers] = &texts;
+        let put = "INSERT INTO hapax_peers (hash, account, name, peer, thread)
+            SELECT * FROM UNNEST($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bytea[])";
+        client.execute(put, &[&hashes, accounts, names, peers, &threads]).await?;
+    }
+    client.batch_execute("CLOSE hapax_others").await?;
     Ok(())
 }
 
@@ -123,4 +170,52 @@ async fn read_version(client: &Client) -> Result<usize, Failure> {
         .await?;
     let row = client.query_one("SELECT version FROM hapax_schema", &[]).await?;
     Ok(row.try_get::<_, i32>(0)?.max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_store::ThreadQuery;
+    use hapax_store::steps::records::name_hash;
+    use hapax_testkit::servers::Engine;
+
+    use super::*;
+
+    /// Threads, and names with what they lead to, of an account whose name the server cannot hold as it is.
+    const THREADS: [&str; 3] = ["phone", "lid", "quiet"];
+    const NAMES: [(&str, &str); 4] = [("phone", "phone"), ("bsuid", "phone"), ("lid", "phone"), ("stranger", "nobody")];
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn names_and_threads_of_the_version_before_are_found_again() {
+        let Some(server) = Engine::Postgres.shared().await else { return };
+        let url = server.fresh().await;
+        let address = Server::new(&url).expect("an address");
+        let (client, _driver) = address.connect(Box::new(|_| ())).await.expect("it answers");
+        read_version(&client).await.expect("its version");
+        for changes in &VERSIONS[..ONE_TABLE_SINCE - 1] {
+            client.batch_execute(changes).await.expect("a version");
+        }
+        client.execute("UPDATE hapax_schema SET version = $1", &[&(ONE_TABLE_SINCE as i32 - 1)]).await.expect("its version");
+        let account = "7\0";
+        let kept = super::super::texts::escape(account);
+        for thread in THREADS {
+            let put = "INSERT INTO hapax_threads (hash, account, peer, channel, last_ms, last_out, unread, purged_to)
+                VALUES ($1, $2, $3, 'shop', 5, false, 1, 0)";
+            client.execute(put, &[&&thread_hash(account, thread)[..], &&*kept, &thread]).await.expect("a thread");
+        }
+        for (name, peer) in NAMES {
+            let put = "INSERT INTO hapax_names (hash, account, name, peer, thread) VALUES ($1, $2, $3, $4, $5)";
+            let (hash, thread) = (name_hash(account, name), thread_hash(account, peer));
+            client.execute(put, &[&&hash[..], &&*kept, &name, &peer, &&thread[..]]).await.expect("a name");
+        }
+        let store = crate::open(&url, None).await.expect("it is brought up");
+        let engine = store.engine();
+        use hapax_store::steps::Engine as _;
+        assert_eq!(engine.names_of(account, "phone").await.expect("names"), ["bsuid", "lid", "phone"]);
+        assert_eq!(engine.names_of(account, "nobody").await.expect("names"), ["stranger"]);
+        assert_eq!(engine.names_of(account, "quiet").await.expect("names"), [""; 0]);
+        let threads = engine.list_threads(&ThreadQuery::default(), 10).await.expect("threads");
+        let peers: Vec<&str> = threads.iter().map(|thread| &*thread.peer).collect();
+        assert_eq!(peers, ["quiet", "phone", "lid"]);
+        server.remove(&url).await;
+    }
 }

@@ -19,6 +19,8 @@ pub(super) trait InTable: Record {
     const TABLE: &'static str;
     /// The column that rows are found and locked by.
     const KEY: &'static str;
+    /// Which rows of the table hold such a record, where not all do.
+    const THERE: &'static str = "true";
     /// Columns that are called otherwise here.
     const NAMES: &'static [(&'static str, &'static str)] = &[];
     /// Columns that follow from the record and are there to be searched.
@@ -75,7 +77,11 @@ pub(super) fn changed_arrays<'r, R: InTable>(records: &[&'r R], changes: &[&str]
 }
 
 fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
-    let values = records.iter().map(|record| (field.value)(record));
+    array_of(field.column.kind, records.iter().map(|record| (field.value)(record)))
+}
+
+/// The values of one column.
+pub(super) fn array_of<'r>(kind: Type, values: impl Iterator<Item = Value<'r>>) -> Param<'r> {
     let int = |value: Value<'r>| match value {
         Value::Int(number) => Some(number),
         _ => None,
@@ -84,7 +90,7 @@ fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
         Value::Bool(flag) => Some(flag),
         _ => None,
     };
-    match field.column.kind {
+    match kind {
         Type::Number | Type::Millis => Box::new(values.map(int).collect::<Vec<_>>()),
         // The server knows no numbers without a sign.
         Type::Small => Box::new(values.map(|value| int(value).map(|small| small as u32 as i32)).collect::<Vec<_>>()),
@@ -134,14 +140,25 @@ pub(super) fn all_columns<R: InTable>() -> String {
 
 /// One array parameter per column, as rows that are called `n`.
 pub(super) fn rows_of<R: InTable>(fields: impl Iterator<Item = &'static Field<R>> + Clone) -> String {
-    let arrays = fields.clone().enumerate().map(|(at, field)| format!("${}::{}[]", at + 1, type_of(field.column.kind)));
-    let arrays = arrays.collect::<Vec<_>>().join(", ");
-    format!("UNNEST({arrays}) AS n ({})", list(fields, |field| name_of::<R>(&field.column).to_owned()))
+    let columns: Vec<(&str, Type)> = fields.map(|field| (name_of::<R>(&field.column), field.column.kind)).collect();
+    rows_with(&columns)
+}
+
+fn rows_with(columns: &[(&str, Type)]) -> String {
+    let arrays = columns.iter().enumerate().map(|(at, (_, kind))| format!("${}::{}[]", at + 1, type_of(*kind)));
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    format!("UNNEST({}) AS n ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "))
 }
 
 pub(super) fn insert<R: InTable>() -> String {
-    let columns = list(written::<R>(), |field| name_of::<R>(&field.column).to_owned());
-    format!("INSERT INTO {} ({columns}) SELECT * FROM {}", R::TABLE, rows_of::<R>(written::<R>()))
+    let columns: Vec<(&str, Type)> = written::<R>().map(|field| (name_of::<R>(&field.column), field.column.kind)).collect();
+    insert_into(R::TABLE, &columns)
+}
+
+/// Puts rows of these columns.
+pub(super) fn insert_into(table: &str, columns: &[(&str, Type)]) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    format!("INSERT INTO {table} ({}) SELECT * FROM {}", names.join(", "), rows_with(columns))
 }
 
 /// Sets all columns but the key.
@@ -179,7 +196,12 @@ pub(super) struct Fields<'r> {
 
 impl<'r> Fields<'r> {
     pub(super) fn new(row: &'r Row) -> Self {
-        Self { row, next: 0 }
+        Self::from(row, 0)
+    }
+
+    /// Those from a column on.
+    pub(super) fn from(row: &'r Row, next: usize) -> Self {
+        Self { row, next }
     }
 
     pub(super) fn take<T: FromSqlOwned>(&mut self) -> Result<T, Failure> {

@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use hapax_store::steps::Changes;
 use hapax_store::steps::records::{
-    AnswerRec, AttemptRec, ClaimRec, EventRec, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec,
+    AnswerRec, AttemptRec, ClaimRec, EventRec, ItemRec, LaneRec, MessageRec, OutRec, ProviderNameRec,
 };
 
+use super::peers;
 use super::rows::{InTable, Param, arrays, changed_arrays, hashes, in_order, insert, numbers, update, update_only};
 use super::sql_call::SqlCall;
 
@@ -32,16 +33,6 @@ const GONE_ITEMS: &str = "DELETE FROM hapax_items WHERE number = ANY($1::int8[])
 static NEW_LANES: LazyLock<String> = LazyLock::new(insert::<LaneRec>);
 static LANES: LazyLock<String> = LazyLock::new(update::<LaneRec>);
 const GONE_LANES: &str = "DELETE FROM hapax_lanes WHERE hash = ANY($1::bytea[])";
-static NEW_NAMES: LazyLock<String> = LazyLock::new(insert::<NameRec>);
-static NAMES: LazyLock<String> = LazyLock::new(|| {
-    let changed = "ON CONFLICT (hash) DO UPDATE SET peer = excluded.peer, thread = excluded.thread
-        WHERE hapax_names.thread <> excluded.thread";
-    format!("{} {changed}", insert::<NameRec>())
-});
-static NEW_THREADS: LazyLock<String> = LazyLock::new(insert::<ThreadRec>);
-static THREADS: LazyLock<String> = LazyLock::new(update::<ThreadRec>);
-const GONE_THREADS: [&str; 2] =
-    ["DELETE FROM hapax_names WHERE thread = ANY($1::bytea[])", "DELETE FROM hapax_threads WHERE hash = ANY($1::bytea[])"];
 static NEW_PROVIDER_NAMES: LazyLock<String> = LazyLock::new(insert::<ProviderNameRec>);
 static PROVIDER_NAMES: LazyLock<String> = LazyLock::new(update::<ProviderNameRec>);
 const GONE_PROVIDER_NAMES: &str = "DELETE FROM hapax_provider_names WHERE hash = ANY($1::bytea[])";
@@ -69,7 +60,7 @@ static ANSWERS: LazyLock<String> = LazyLock::new(|| {
 pub(super) fn asks(changes: &Changes) -> Vec<SqlCall<'_>> {
     let mut asks = Vec::new();
     asks_of_lanes(changes, &mut asks);
-    asks_of_threads(changes, &mut asks);
+    peers::asks(changes, &mut asks);
     asks_of_events(changes, &mut asks);
     asks_of_messages(changes, &mut asks);
     put(&mut asks, &NEW_CLAIMS, &changes.new_claims);
@@ -84,14 +75,6 @@ fn asks_of_lanes<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
     put(asks, &NEW_LANES, &changes.new_lanes);
     put(asks, &LANES, &changes.lanes);
     put_keys(asks, &[GONE_LANES], &changes.gone_lanes, hashes);
-}
-
-fn asks_of_threads<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
-    put(asks, &NEW_NAMES, &changes.new_names);
-    put(asks, &NAMES, &changes.names);
-    put(asks, &NEW_THREADS, &changes.new_threads);
-    put(asks, &THREADS, &changes.threads);
-    put_keys(asks, &GONE_THREADS, &changes.gone_threads, hashes);
 }
 
 fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {

@@ -384,6 +384,8 @@ pub struct Changes {
     pub new_claims: Vec<ClaimRec>,
     pub claims: Vec<ClaimRec>,
     pub gone_claims: Vec<Hash>,
+    /// They come from another store: of what is new, nobody knows what is there already beside it.
+    pub moved: bool,
 }
 
 /// What a thread is made of.

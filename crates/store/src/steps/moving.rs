@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use hapax_domain::claim::ClaimState;
 
-use super::engine::{Engine, Pool, Tx, TxError, Wanted};
+use super::engine::{Changes, Engine, Pool, Tx, TxError, Wanted};
 use super::records::{AttemptRec, EventRec, Held, ItemPlace, ItemRec, KeyRec, OutRec, Queue, name_hash, thread_hash};
 use super::run::{Step, run};
 use super::store::ServerStore;
@@ -286,7 +286,7 @@ fn key_of(record: &Moved) -> After {
     match record {
         Moved::Key(key) => After::Hash(key.key),
         Moved::Thread(thread) => After::Hash(thread_hash(&thread.account, &thread.peer)),
-        Moved::Name(name) => After::Hash(name_hash(&name.account, &name.name)),
+        Moved::Name(name) => After::Name(Some((name.account.clone(), name.name.clone()))),
         Moved::ProviderName(name) => After::Hash(name_hash(&name.account, &name.provider_id)),
         Moved::Attempt(attempt) => After::Attempt(attempt.queue, attempt.of, attempt.fence),
         Moved::Setting { name, .. } => After::Setting(name.clone()),
@@ -322,7 +322,7 @@ impl Step for PutAll {
         }
         // Even when nothing is left to save: an engine that took the moved keys for somebody else's learns that it has written.
         if any {
-            tx.save(work.changes()).await?;
+            tx.save(Changes { moved: true, ..work.changes() }).await?;
         }
         Ok(())
     }

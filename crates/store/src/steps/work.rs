@@ -253,6 +253,7 @@ impl Work {
             new_claims,
             claims,
             gone_claims,
+            moved: false,
         }
     }
 

@@ -11,6 +11,7 @@ impl Data {
     pub(super) fn dump(&self, table: Table, after: Option<&After>, limit: usize) -> Vec<Moved> {
         let hash = match after {
             Some(After::Hash(hash)) => Some(*hash),
+            Some(After::Name(Some((account, name)))) => Some(name_hash(account, name)),
             _ => None,
         };
         let number = match after {

@@ -1,0 +1,139 @@
+//! Names of peers and their threads: two records in one row, which is found by the hash of the name.
+//!
+//! Most people are known by the name their thread goes by, so the row of a thread nearly always has both halves, and another name only that of
+//! the name. A half that is missing is null.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::LazyLock;
+
+use hapax_store::steps::record::{Field, Record, Type, Value};
+use hapax_store::steps::records::{Hash, NameRec, ThreadRec, thread_hash};
+use hapax_store::steps::{Changes, Loaded};
+use tokio_postgres::Row;
+
+use super::failure::Failure;
+use super::rows::{
+    Fields, InTable, Param, array_of, arrays, hashes, in_order, insert, insert_into, name_of, plain_columns, rows_with, type_of,
+    update, written,
+};
+use super::sql_call::SqlCall;
+
+/// The columns of the name half, and behind them those of the thread half.
+pub(super) fn columns() -> String {
+    format!("{}, {}", plain_columns::<NameRec>(""), plain_columns::<ThreadRec>(""))
+}
+
+/// Takes in rows of [`columns`]; the names as those that were looked at under the lock, where they were `asked` for.
+pub(super) fn put(loaded: &mut Loaded, rows: &[Row], asked: bool) -> Result<(), Failure> {
+    let names = NameRec::plain_fields().len();
+    let (leads, said) = (place::<NameRec>("peer"), place::<ThreadRec>("last_ms"));
+    for row in rows {
+        if asked && row.try_get::<_, Option<&str>>(leads)?.is_some() {
+            let name = NameRec::read(&mut Fields::new(row))?;
+            loaded.sure_names.insert((name.account, name.name), name.peer);
+        }
+        if row.try_get::<_, Option<i64>>(names + said)?.is_some() {
+            let thread = ThreadRec::read(&mut Fields::from(row, names))?;
+            loaded.threads.insert(thread.key(), thread);
+        }
+    }
+    Ok(())
+}
+
+/// Where a column stands among those of its record.
+fn place<R: InTable>(name: &str) -> usize {
+    R::plain_fields().iter().position(|field| field.column.name == name).unwrap_or_default()
+}
+
+/// A name that is new, and the thread that goes by it where that is new too.
+struct NewPeer<'c> {
+    name: &'c NameRec,
+    thread: Option<&'c ThreadRec>,
+}
+
+/// The columns that only a thread has.
+fn thread_half() -> impl Iterator<Item = &'static Field<ThreadRec>> + Clone {
+    ThreadRec::plain_fields().iter().filter(|field| !["account", "peer"].contains(&field.column.name))
+}
+
+static NEW_PEERS: LazyLock<String> = LazyLock::new(|| {
+    let name = written::<NameRec>().map(|field| (name_of::<NameRec>(&field.column), field.column.kind));
+    let thread = thread_half().map(|field| (name_of::<ThreadRec>(&field.column), field.column.kind));
+    let columns: Vec<(&str, Type)> = name.chain(thread).collect();
+    insert_into(NameRec::TABLE, &columns)
+});
+
+fn put_new<'c>(new: &[NewPeer<'c>]) -> SqlCall<'c> {
+    let name = written::<NameRec>().map(|field| array_of(field.column.kind, new.iter().map(|peer| (field.value)(peer.name))));
+    let thread = thread_half().map(|field| {
+        let value = |peer: &NewPeer<'c>| peer.thread.map_or(Value::Null, |thread| (field.value)(thread));
+        array_of(field.column.kind, new.iter().map(value))
+    });
+    SqlCall::new(&**NEW_PEERS, name.chain(thread).collect())
+}
+
+/// The rest of a row that is there, or a row that may be there.
+fn over<R: InTable>(half: impl Iterator<Item = &'static str>) -> String {
+    let sets: Vec<String> = half.map(|column| format!("{column} = excluded.{column}")).collect();
+    format!("{} ON CONFLICT (hash) DO UPDATE SET {}", insert::<R>(), sets.join(", "))
+}
+
+static NAMES: LazyLock<String> = LazyLock::new(|| {
+    let changed = "WHERE hapax_peers.thread IS DISTINCT FROM excluded.thread";
+    format!("{} {changed}", over::<NameRec>(["peer", "thread"].into_iter()))
+});
+static NEW_THREADS: LazyLock<String> =
+    LazyLock::new(|| over::<ThreadRec>(thread_half().map(|field| name_of::<ThreadRec>(&field.column))));
+static THREADS: LazyLock<String> = LazyLock::new(update::<ThreadRec>);
+
+/// A thread goes with all names that lead to it. What of its row, or of theirs, is another's stays.
+const GONE: [&str; 4] = [
+    "UPDATE hapax_peers SET peer = NULL, thread = NULL
+     WHERE thread = ANY($1::bytea[]) AND thread <> hash AND last_ms IS NOT NULL AND hash <> ALL($1)",
+    "DELETE FROM hapax_peers WHERE thread = ANY($1::bytea[]) AND thread <> hash",
+    "DELETE FROM hapax_peers WHERE hash = ANY($1::bytea[]) AND (thread IS NULL OR thread = hash)",
+    "UPDATE hapax_peers SET channel = NULL, last_ms = NULL, last_text = NULL, last_out = NULL, unread = NULL, purged_to = NULL,
+     read_to = NULL WHERE hash = ANY($1::bytea[])",
+];
+
+/// The statements that write names and threads.
+///
+/// A name that is new has no row, unless that of a thread which goes by it was changed in the same step: such a thread is locked, and changed, by
+/// whoever learns its name. A row that is there although it should not be is somebody else's who was faster.
+pub(super) fn asks<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
+    let key = |thread: &ThreadRec| thread_hash(&thread.account, &thread.peer);
+    let mut new_threads: BTreeMap<Hash, &ThreadRec> = changes.new_threads.iter().map(|thread| (key(thread), thread)).collect();
+    let there: HashSet<Hash> =
+        if changes.new_names.is_empty() { HashSet::new() } else { changes.threads.iter().map(key).collect() };
+    let mut new: BTreeMap<Hash, NewPeer<'_>> = BTreeMap::new();
+    let mut names: Vec<&NameRec> = changes.names.iter().collect();
+    for name in &changes.new_names {
+        let hash = thread_hash(&name.account, &name.name);
+        if changes.moved || there.contains(&hash) {
+            names.push(name);
+        } else {
+            new.insert(hash, NewPeer { name, thread: new_threads.remove(&hash) });
+        }
+    }
+    if !new.is_empty() {
+        asks.push(put_new(&new.into_values().collect::<Vec<_>>()));
+    }
+    if !names.is_empty() {
+        names.sort_by_cached_key(|name| thread_hash(&name.account, &name.name));
+        asks.push(SqlCall::new(&**NAMES, arrays(&names)));
+    }
+    if !new_threads.is_empty() {
+        asks.push(SqlCall::new(&**NEW_THREADS, arrays(&new_threads.into_values().collect::<Vec<_>>())));
+    }
+    if !changes.threads.is_empty() {
+        asks.push(SqlCall::new(&**THREADS, arrays(&in_order(&changes.threads))));
+    }
+    if !changes.gone_threads.is_empty() {
+        asks.extend(GONE.iter().map(|sql| SqlCall::new(*sql, vec![hashes(&changes.gone_threads)])));
+    }
+}
+
+/// Names by the accounts and names themselves, as parameters.
+pub(super) fn name_hashes(names: &[(String, String)]) -> Param<'_> {
+    Box::new(names.iter().map(|(account, name)| thread_hash(account, name).to_vec()).collect::<Vec<_>>())
+}
