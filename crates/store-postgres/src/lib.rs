@@ -14,6 +14,7 @@ mod claims;
 mod clock;
 mod connect;
 mod dump;
+mod even;
 mod failure;
 mod foreign;
 mod lanes;

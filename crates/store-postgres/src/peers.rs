@@ -11,6 +11,7 @@ use hapax_store::steps::records::{Hash, NameRec, ThreadRec, thread_hash};
 use hapax_store::steps::{Changes, Loaded};
 use tokio_postgres::Row;
 
+use super::even::value_of_all;
 use super::failure::Failure;
 use super::rows::{
     Fields, InTable, Param, array_of, arrays, hashes, in_order, insert, insert_into, name_of, plain_columns, rows_with, type_of,
@@ -56,20 +57,58 @@ fn thread_half() -> impl Iterator<Item = &'static Field<ThreadRec>> + Clone {
     ThreadRec::plain_fields().iter().filter(|field| !["account", "peer"].contains(&field.column.name))
 }
 
-static NEW_PEERS: LazyLock<String> = LazyLock::new(|| {
-    let name = written::<NameRec>().map(|field| (name_of::<NameRec>(&field.column), field.column.kind));
-    let thread = thread_half().map(|field| (name_of::<ThreadRec>(&field.column), field.column.kind));
-    let columns: Vec<(&str, Type)> = name.chain(thread).collect();
-    insert_into(NameRec::TABLE, &columns)
+/// What the new threads of a batch mostly have in common; the rest is what was said last.
+fn even_half() -> impl Iterator<Item = &'static Field<ThreadRec>> + Clone {
+    thread_half().filter(|field| field.column.name != LAST_WORDS)
+}
+
+const LAST_WORDS: &str = "last_text";
+
+/// The statements that put rows with both halves, or that of the name.
+struct NewPeers {
+    /// What the threads have in common goes as values.
+    even: String,
+    any: String,
+}
+
+static NEW_PEERS: LazyLock<NewPeers> = LazyLock::new(|| {
+    let name: Vec<(&str, Type)> =
+        written::<NameRec>().map(|field| (name_of::<NameRec>(&field.column), field.column.kind)).collect();
+    let thread = |field: &'static Field<ThreadRec>| (name_of::<ThreadRec>(&field.column), field.column.kind);
+    let any: Vec<(&str, Type)> = name.iter().copied().chain(thread_half().map(thread)).collect();
+    let own: Vec<(&str, Type)> = name.iter().copied().chain([(LAST_WORDS, Type::Text), ("talks", Type::Bool)]).collect();
+    let (names, even): (Vec<&str>, Vec<(&str, Type)>) =
+        (name.iter().map(|(name, _)| *name).collect(), even_half().map(thread).collect());
+    let value = |(at, (_, kind)): (usize, &(&str, Type))| {
+        format!("CASE WHEN n.talks THEN ${}::{} END", own.len() + 1 + at, type_of(*kind))
+    };
+    let even_sql = format!(
+        "INSERT INTO hapax_peers ({}, {LAST_WORDS}, {}) SELECT n.{}, n.{LAST_WORDS}, {} FROM {}",
+        names.join(", "),
+        even.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        names.join(", n."),
+        even.iter().enumerate().map(value).collect::<Vec<_>>().join(", "),
+        rows_with(&own)
+    );
+    NewPeers { even: even_sql, any: insert_into("hapax_peers", &any) }
 });
 
 fn put_new<'c>(new: &[NewPeer<'c>]) -> SqlCall<'c> {
     let name = written::<NameRec>().map(|field| array_of(field.column.kind, new.iter().map(|peer| (field.value)(peer.name))));
-    let thread = thread_half().map(|field| {
+    let name: Vec<Param<'c>> = name.collect();
+    let threads = || new.iter().filter_map(|peer| peer.thread);
+    let even: Option<Vec<Param<'c>>> =
+        even_half().map(|field| value_of_all(field.column.kind, threads().map(|thread| (field.value)(thread)))).collect();
+    let half = |field: &'static Field<ThreadRec>| {
         let value = |peer: &NewPeer<'c>| peer.thread.map_or(Value::Null, |thread| (field.value)(thread));
         array_of(field.column.kind, new.iter().map(value))
-    });
-    SqlCall::new(&**NEW_PEERS, name.chain(thread).collect())
+    };
+    let Some(even) = even else {
+        return SqlCall::new(&*NEW_PEERS.any, name.into_iter().chain(thread_half().map(half)).collect());
+    };
+    let said = thread_half().filter(|field| field.column.name == LAST_WORDS).map(half);
+    let talks = array_of(Type::Bool, new.iter().map(|peer| Value::Bool(peer.thread.is_some())));
+    SqlCall::new(&*NEW_PEERS.even, name.into_iter().chain(said).chain([talks]).chain(even).collect())
 }
 
 /// The rest of a row that is there, or a row that may be there.

@@ -25,6 +25,8 @@ pub(super) trait InTable: Record {
     const NAMES: &'static [(&'static str, &'static str)] = &[];
     /// Columns that follow from the record and are there to be searched.
     const BESIDE: &'static [Field<Self>] = &[];
+    /// Columns that new rows of a batch mostly have the same value in.
+    const EVEN: &'static [&'static str] = &[];
 }
 
 pub(super) fn name_of<R: InTable>(column: &Column) -> &'static str {
@@ -76,7 +78,7 @@ pub(super) fn changed_arrays<'r, R: InTable>(records: &[&'r R], changes: &[&str]
     changing::<R>(changes).map(|field| array(records, field)).collect()
 }
 
-fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
+pub(super) fn array<'r, R>(records: &[&'r R], field: &Field<R>) -> Param<'r> {
     array_of(field.column.kind, records.iter().map(|record| (field.value)(record)))
 }
 
@@ -102,7 +104,7 @@ pub(super) fn array_of<'r>(kind: Type, values: impl Iterator<Item = Value<'r>>) 
 
 /// A text or bytes on their way.
 #[derive(Debug)]
-struct Cell<'v>(Value<'v>);
+pub(super) struct Cell<'v>(pub(super) Value<'v>);
 
 impl ToSql for Cell<'_> {
     fn to_sql(&self, kind: &types::Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
@@ -144,7 +146,7 @@ pub(super) fn rows_of<R: InTable>(fields: impl Iterator<Item = &'static Field<R>
     rows_with(&columns)
 }
 
-fn rows_with(columns: &[(&str, Type)]) -> String {
+pub(super) fn rows_with(columns: &[(&str, Type)]) -> String {
     let arrays = columns.iter().enumerate().map(|(at, (_, kind))| format!("${}::{}[]", at + 1, type_of(*kind)));
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     format!("UNNEST({}) AS n ({})", arrays.collect::<Vec<_>>().join(", "), names.join(", "))

@@ -7,11 +7,12 @@ use hapax_store::steps::records::{
     AnswerRec, AttemptRec, ClaimRec, EventRec, ItemRec, LaneRec, MessageRec, OutRec, ProviderNameRec,
 };
 
+use super::even::NewRows;
 use super::peers;
 use super::rows::{InTable, Param, arrays, changed_arrays, hashes, in_order, insert, numbers, update, update_only};
 use super::sql_call::SqlCall;
 
-static NEW_EVENTS: LazyLock<String> = LazyLock::new(insert::<EventRec>);
+static NEW_EVENTS: LazyLock<NewRows> = LazyLock::new(NewRows::of::<EventRec>);
 const REPLAYS: &str = "UPDATE hapax_events AS t SET replays = n.replays
     FROM UNNEST($1::int8[], $2::int4[]) AS n (number, replays) WHERE t.number = n.number";
 const GONE_EVENTS: [&str; 4] = [
@@ -30,7 +31,7 @@ const FORGOTTEN_BODIES: &str = "UPDATE hapax_events SET body_bytes = 0,
 static NEW_ITEMS: LazyLock<String> = LazyLock::new(insert::<ItemRec>);
 static ITEMS: LazyLock<String> = LazyLock::new(update::<ItemRec>);
 const GONE_ITEMS: &str = "DELETE FROM hapax_items WHERE number = ANY($1::int8[])";
-static NEW_LANES: LazyLock<String> = LazyLock::new(insert::<LaneRec>);
+static NEW_LANES: LazyLock<NewRows> = LazyLock::new(NewRows::of::<LaneRec>);
 static LANES: LazyLock<String> = LazyLock::new(update::<LaneRec>);
 const GONE_LANES: &str = "DELETE FROM hapax_lanes WHERE hash = ANY($1::bytea[])";
 static NEW_PROVIDER_NAMES: LazyLock<String> = LazyLock::new(insert::<ProviderNameRec>);
@@ -72,13 +73,13 @@ pub(super) fn asks(changes: &Changes) -> Vec<SqlCall<'_>> {
 }
 
 fn asks_of_lanes<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
-    put(asks, &NEW_LANES, &changes.new_lanes);
+    put_new(asks, &NEW_LANES, &changes.new_lanes);
     put(asks, &LANES, &changes.lanes);
     put_keys(asks, &[GONE_LANES], &changes.gone_lanes, hashes);
 }
 
 fn asks_of_events<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
-    put(asks, &NEW_EVENTS, &changes.new_events);
+    put_new(asks, &NEW_EVENTS, &changes.new_events);
     if !changes.replays.is_empty() {
         let (of, replays): (Vec<i64>, Vec<i32>) = changes.replays.iter().map(|(of, count)| (*of as i64, *count as i32)).unzip();
         asks.push(SqlCall::new(REPLAYS, vec![Box::new(of), Box::new(replays)]));
@@ -109,6 +110,12 @@ fn asks_of_messages<'c>(changes: &'c Changes, asks: &mut Vec<SqlCall<'c>>) {
 fn put<'c, R: InTable>(asks: &mut Vec<SqlCall<'c>>, sql: &'static str, records: &'c [R]) {
     if !records.is_empty() {
         asks.push(SqlCall::new(sql, arrays(&in_order(records))));
+    }
+}
+
+fn put_new<'c, R: InTable>(asks: &mut Vec<SqlCall<'c>>, sql: &'static NewRows, records: &'c [R]) {
+    if !records.is_empty() {
+        asks.push(sql.put(&in_order(records)));
     }
 }
 

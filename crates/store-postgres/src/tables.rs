@@ -19,6 +19,8 @@ impl InTable for EventRec {
     const KEY: &'static str = "number";
     const NAMES: &'static [(&'static str, &'static str)] = &[("index", "ordinal")];
     const BESIDE: &'static [Field<Self>] = &[Field::derived("apart", Type::Bool, |event| Value::Bool(is_apart(event)))];
+    const EVEN: &'static [&'static str] =
+        &["received_ms", "channel", "kind", "account", "echo", "index", "part", "replays", "webhook_events", "apart"];
 }
 
 /// Its peer's name is not the one its thread goes by, or it is in no thread.
@@ -36,6 +38,24 @@ impl InTable for ItemRec {
 impl InTable for LaneRec {
     const TABLE: &'static str = "hapax_lanes";
     const KEY: &'static str = "hash";
+    /// A new lane is nobody's yet.
+    const EVEN: &'static [&'static str] = &[
+        "queue",
+        "channel",
+        "account",
+        "priority",
+        "due_ms",
+        "joined_to",
+        "joined",
+        "turn",
+        "alone_ms",
+        "held_number",
+        "held_attempt",
+        "held_fence",
+        "held_worker",
+        "held_leased_ms",
+        "held_until_ms",
+    ];
 }
 
 /// One half of the row of a name; see `peers.rs`.
