@@ -1,7 +1,8 @@
 //! Statements as text, many to a packet: the driver does not pipeline, and a packet of statements costs one round trip.
 //!
 //! Every text and every byte string is written as a hex literal. That doubles its size and leaves nothing to escape: whatever the server's
-//! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. What is large goes beside
+//! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. Texts of letters and digits
+//! have nothing that could be taken for an end, and are written as they are. What is large goes beside
 //! the text, as a parameter ([`super::link::Packet::Body`]).
 
 use std::fmt::Write as _;
@@ -43,8 +44,15 @@ impl Literal for bool {
     }
 }
 
+/// Names and numbers mean the same to every server between quotes; they are half as long so, and read faster.
 impl Literal for str {
     fn put(&self, sql: &mut String) {
+        if self.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'@' | b'+' | b'-')) {
+            sql.push('\'');
+            sql.push_str(self);
+            sql.push('\'');
+            return;
+        }
         sql.push_str("_utf8mb4 ");
         self.as_bytes().put(sql);
     }
@@ -299,6 +307,14 @@ mod tests {
 3B202D2D', NULL, (1,2);"
         );
         assert!(!packet.contains("trap"));
+        let mut plain = String::new();
+        "BR.0001_a:b@c+d-e".put(&mut plain);
+        assert_eq!(plain, "'BR.0001_a:b@c+d-e'");
+        for other in ["a b", "a'", "a\\", "a\n", "é", "a%", "a\0", "`"] {
+            let mut hex = String::new();
+            other.put(&mut hex);
+            assert!(hex.starts_with("_utf8mb4 X'"), "{other:?}");
+        }
     }
 
     #[test]
@@ -311,7 +327,7 @@ mod tests {
 
     #[test]
     fn many_rows_become_several_statements_and_packets() {
-        let rows: Vec<String> = (0..2_000).map(|n| format!("{n}{}", "x".repeat(4_000))).collect();
+        let rows: Vec<String> = (0..2_000).map(|n| format!("{n} {}", "x".repeat(4_000))).collect();
         let mut sql = Sql::default();
         sql.add_rows("INSERT INTO t VALUES ", &rows, "", |row, values| {
             values.put(Value::Text(row.as_str().into()));
