@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::lenient::{Object, Text};
-use super::reading::{Reading, fingerprint_of, name};
+use super::reading::{Reading, name};
+use super::tape::Tape;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, form, json};
 
 const NAME: &str = "github";
@@ -76,14 +77,15 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
         _ => "",
     };
     let payload = payload(headers, body)?;
-    let whose: Whose<'_> = json::object(&payload)?;
+    let tape = Tape::of(&payload)?;
+    let whose: Whose<'_> = tape.object(tape.root())?;
     let repository = whose.repository.0.as_ref().and_then(|repository| repository.full_name.name());
     let organization = || whose.organization.0.as_ref().and_then(|organization| organization.login.name());
     let account = match repository.or_else(organization) {
         Some(account) => name("the repository", Some(account))?,
         None => "",
     };
-    let fingerprint = fingerprint_of(&payload, &[])?;
+    let fingerprint = tape.fingerprint(tape.root(), &[])?;
     match text(DELIVERY).filter(|id| !id.is_empty()) {
         // Pushes say no time that all of them have.
         None => {

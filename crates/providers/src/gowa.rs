@@ -6,11 +6,11 @@ use hapax_domain::{Event, EventKey, Kind, Status};
 use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::hmac::{HUB_SIGNATURE_HEADERS, HubSignature};
 use super::lenient::{Flag, List, Text};
-use super::reading::{Reading, fingerprint_of, name, peer_of};
+use super::reading::{Reading, name, peer_of};
+use super::tape::{Part, Tape};
 use super::whatsapp_web::{Named, is_lid, is_phone, without_device};
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
@@ -54,12 +54,12 @@ impl Provider for Gowa {
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
         let mut reading = Reading::new(body);
-        let read = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned()).and_then(|text| {
-            let envelope = json::object(text)?;
-            Ok((text, envelope))
+        let read = Tape::of_bytes(body).and_then(|tape| {
+            let envelope = tape.object(tape.root())?;
+            Ok((tape, envelope))
         });
         match read {
-            Ok((text, envelope)) => read_envelope(text, &envelope, &mut reading),
+            Ok((tape, envelope)) => read_envelope(&tape, &envelope, &mut reading),
             Err(why) => reading.take(body, || Err(why)),
         }
         reading.finish()
@@ -84,7 +84,7 @@ struct Envelope<'a> {
     event: Text<'a>,
     device_id: Text<'a>,
     timestamp: Text<'a>,
-    payload: Option<&'a RawValue>,
+    payload: Option<Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -92,26 +92,26 @@ struct Envelope<'a> {
 struct Payload<'a> {
     id: Text<'a>,
     deleted_message_id: Text<'a>,
-    ids: List<&'a RawValue>,
+    ids: List<Part<'a>>,
     receipt_type: Text<'a>,
     chat_id: Text<'a>,
     from: Text<'a>,
     from_lid: Text<'a>,
     is_from_me: Flag,
     timestamp: Text<'a>,
-    body: Option<&'a RawValue>,
-    reaction: Option<&'a RawValue>,
+    body: Option<Part<'a>>,
+    reaction: Option<Part<'a>>,
 }
 
-fn read_envelope(text: &str, envelope: &Envelope<'_>, reading: &mut Reading<'_>) {
-    let whole = text.as_bytes();
+fn read_envelope<'t>(tape: &Tape<'t>, envelope: &Envelope<'t>, reading: &mut Reading<'_>) {
+    let whole = tape.text().as_bytes();
     let word = envelope.event.get().unwrap_or_default();
     match word {
         "chat_presence" => reading.ignore(),
-        "message.ack" => match acks(envelope) {
+        "message.ack" => match acks(tape, envelope) {
             Ok((account, payload)) => {
-                for id in payload.ids.items() {
-                    reading.take(id.get().as_bytes(), || ack(account, envelope, &payload, id));
+                for id in payload.ids.items().iter().copied() {
+                    reading.take(id.get().as_bytes(), || ack(account, envelope, &payload, tape.words(Some(id))));
                 }
                 if payload.ids.items().is_empty() {
                     reading.ignore();
@@ -120,9 +120,9 @@ fn read_envelope(text: &str, envelope: &Envelope<'_>, reading: &mut Reading<'_>)
             Err(why) => reading.take(whole, || Err(why)),
         },
         "message" | "message.reaction" | "message.edited" | "message.revoked" | "message.deleted" => {
-            reading.take(whole, || message(text, envelope, word));
+            reading.take(whole, || message(tape, envelope, word));
         }
-        _ => reading.take(whole, || notice(text, envelope)),
+        _ => reading.take(whole, || notice(tape, envelope)),
     }
 }
 
@@ -130,12 +130,12 @@ fn account_of<'e>(envelope: &'e Envelope<'_>) -> Result<&'e str, String> {
     name("device_id", envelope.device_id.get())
 }
 
-fn payload_of<'a>(envelope: &Envelope<'a>) -> Result<Payload<'a>, String> {
-    json::object(envelope.payload.ok_or("payload is missing")?.get())
+fn payload_of<'a>(tape: &Tape<'a>, envelope: &Envelope<'a>) -> Result<Payload<'a>, String> {
+    tape.object(envelope.payload.ok_or("payload is missing")?)
 }
 
-fn acks<'e, 'a>(envelope: &'e Envelope<'a>) -> Result<(&'e str, Payload<'a>), String> {
-    let payload = payload_of(envelope)?;
+fn acks<'e, 'a>(tape: &Tape<'a>, envelope: &'e Envelope<'a>) -> Result<(&'e str, Payload<'a>), String> {
+    let payload = payload_of(tape, envelope)?;
     match payload.ids {
         List::Items(_) => Ok((account_of(envelope)?, payload)),
         List::Absent | List::Odd => Err("payload.ids is no array".to_owned()),
@@ -143,8 +143,8 @@ fn acks<'e, 'a>(envelope: &'e Envelope<'a>) -> Result<(&'e str, Payload<'a>), St
 }
 
 /// One message of a receipt.
-fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: &RawValue) -> Result<Event, String> {
-    let id = json::text(Some(id)).ok_or("an id that is no text")?;
+fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: Option<String>) -> Result<Event, String> {
+    let id = id.ok_or("an id that is no text")?;
     let id = name("a message id", Some(&id))?;
     let receipt = name("receipt_type", payload.receipt_type.get())?;
     let status = match receipt {
@@ -164,9 +164,9 @@ fn ack(account: &str, envelope: &Envelope<'_>, payload: &Payload<'_>, id: &RawVa
     Ok(Event { peer, aliases, status, at_ms: instant(&envelope.timestamp), ..event })
 }
 
-fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, String> {
+fn message<'t>(tape: &Tape<'t>, envelope: &Envelope<'t>, word: &str) -> Result<Event, String> {
     let account = account_of(envelope)?;
-    let payload = payload_of(envelope)?;
+    let payload = payload_of(tape, envelope)?;
     let people = People::new(&payload, payload.is_from_me.0);
     let (kind, id, tag) = match word {
         "message.reaction" => (Kind::Reaction, &payload.id, None),
@@ -175,46 +175,46 @@ fn message(text: &str, envelope: &Envelope<'_>, word: &str) -> Result<Event, Str
         // It has no id of its own, only that of the message it removes.
         "message.deleted" => (Kind::Delete, &payload.deleted_message_id, Some("deleted")),
         // A stub must not claim the message's key: the full message may follow under the same id.
-        _ if is_stub(envelope.payload) => (Kind::Notice, &payload.id, Some("stub")),
+        _ if is_stub(tape, envelope.payload) => (Kind::Notice, &payload.id, Some("stub")),
         _ => (Kind::Message, &payload.id, None),
     };
     let event = match id.name() {
-        None => without_id(text, envelope, kind, account, payload.timestamp.name())?,
+        None => without_id(tape, envelope, kind, account, payload.timestamp.name())?,
         found => {
             let id = name("the message's id", found)?;
             let named = Named { provider: NAME, account, kind, id, from_me: payload.is_from_me.0, tag };
-            let event = Event::new(kind, account, id, named.key(&people.sender), fingerprint_of(text, VOLATILE)?);
+            let event = Event::new(kind, account, id, named.key(&people.sender), tape.fingerprint(tape.root(), VOLATILE)?);
             Event { guard: named.guard(people.sender_lid()), ..event }
         }
     };
     let (peer, aliases) = people.peer()?;
     let at_ms = instant(&payload.timestamp).or_else(|| instant(&envelope.timestamp));
-    let text = json::text(payload.body.or(payload.reaction));
+    let text = tape.words(payload.body.or(payload.reaction));
     Ok(Event { peer, aliases, echo: payload.is_from_me.0, at_ms, text, ..event })
 }
 
 /// Known by all it says (who, where, when, what), without what changes between copies.
-fn without_id(text: &str, envelope: &Envelope<'_>, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
-    let content = json::canonical(text, VOLATILE).ok_or("nested too deeply")?;
+fn without_id(tape: &Tape<'_>, envelope: &Envelope<'_>, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
+    let content = json::canonical(tape.root().get(), VOLATILE).ok_or("nested too deeply")?;
     let at = at.or(envelope.timestamp.name());
-    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(text, VOLATILE)?))
+    Ok(Event::without_id(NAME, kind, account, at, &content, tape.fingerprint(tape.root(), VOLATILE)?))
 }
 
 /// Groups, labels, calls and what is yet to be invented.
-fn notice(text: &str, envelope: &Envelope<'_>) -> Result<Event, String> {
+fn notice<'t>(tape: &Tape<'t>, envelope: &Envelope<'t>) -> Result<Event, String> {
     let account = account_of(envelope)?;
     name("event", envelope.event.get())?;
-    let payload = payload_of(envelope).ok();
+    let payload = payload_of(tape, envelope).ok();
     let at = payload.as_ref().and_then(|payload| payload.timestamp.name());
-    let event = without_id(text, envelope, Kind::Notice, account, at)?;
+    let event = without_id(tape, envelope, Kind::Notice, account, at)?;
     Ok(Event { at_ms: instant(&envelope.timestamp), ..event })
 }
 
 /// True when nothing in the payload could be content; flags, nulls and empty values are none.
-fn is_stub(payload: Option<&RawValue>) -> bool {
-    let members = payload.and_then(|payload| json::members(payload.get())).unwrap_or_default();
-    let says_something = |raw: &RawValue| !matches!(raw.get(), "true" | "false" | "null" | "\"\"" | "{}" | "[]");
-    !members.iter().any(|(name, raw)| !ABOUT.contains(&name.as_ref()) && says_something(raw))
+fn is_stub<'t>(tape: &Tape<'t>, payload: Option<Part<'t>>) -> bool {
+    let says_something = |part: Part<'_>| !matches!(part.get(), "true" | "false" | "null" | "\"\"" | "{}" | "[]");
+    !payload
+        .is_some_and(|payload| tape.members(payload).any(|(name, part)| !ABOUT.contains(&name.as_ref()) && says_something(part)))
 }
 
 fn instant(timestamp: &Text<'_>) -> Option<i64> {
@@ -266,7 +266,8 @@ impl<'p> People<'p> {
 
 /// A receipt with fewer ids. Everything else is one event and cannot be split.
 fn rewrap(body: &str, keep: &[u32]) -> Option<Vec<u8>> {
-    let envelope: Envelope<'_> = json::object(body).ok()?;
+    let tape = Tape::of(body).ok()?;
+    let envelope: Envelope<'_> = tape.object(tape.root()).ok()?;
     if envelope.event.get() != Some("message.ack") {
         return None;
     }

@@ -34,6 +34,7 @@ mod shopify;
 mod slack;
 mod standard;
 mod stripe;
+mod tape;
 mod telegram;
 mod tokens;
 mod twilio;

@@ -9,8 +9,9 @@ use serde::de::IgnoredAny;
 
 use super::hmac::{MacKeys, sensitive};
 use super::lenient::Object;
-use super::reading::{Reading, fingerprint_of, name};
+use super::reading::{Reading, name};
 use super::settings::HmacAlgorithm;
+use super::tape::Tape;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "shopify";
@@ -91,7 +92,8 @@ fn family_of(headers: &HeaderMap) -> &'static Family {
 }
 
 fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
-    json::object::<Object<IgnoredAny>>(body)?;
+    let tape = Tape::of(body)?;
+    tape.object::<Object<IgnoredAny>>(tape.root())?;
     let family = family_of(headers);
     let text = |header: &HeaderName| headers.get(header).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let said = |header: &HeaderName| text(header).filter(|text| !text.is_empty());
@@ -101,7 +103,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     };
     let topic = said(&family.topic).unwrap_or_default();
     let triggered = said(&family.triggered);
-    let fingerprint = fingerprint_of(body, &[])?;
+    let fingerprint = tape.fingerprint(tape.root(), &[])?;
     let event = match said(&family.id) {
         None => {
             // The topic stands in the headers, and one order is told of under several.

@@ -5,13 +5,13 @@ use hapax_domain::{Event, EventKey, Kind, MessageId};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::hmac::{MacKeys, sensitive};
 use super::lenient::{Integer, Object, Text};
-use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use super::reading::{Reading, name, seconds_to_ms};
 use super::redact::{REDACTED, Secret};
 use super::settings::HmacAlgorithm;
+use super::tape::{Part, Tape};
 use super::{Parsed, Provider, RawRequest, Refused, Reply, Unsigned, Verified, json};
 
 const NAME: &str = "slack";
@@ -51,7 +51,8 @@ impl Provider for Slack {
     }
 
     fn challenge(&self, request: &Verified<'_>) -> Option<Reply> {
-        let asked: Envelope<'_> = json::object(std::str::from_utf8(request.body()).ok()?).ok()?;
+        let tape = Tape::of_bytes(request.body()).ok()?;
+        let asked: Envelope<'_> = tape.object(tape.root()).ok()?;
         let challenge = asked.challenge.get().filter(|_| asked.is_handshake())?;
         Some(Reply { status: 200, content_type: "text/plain", body: challenge.to_owned() })
     }
@@ -77,11 +78,14 @@ impl Provider for Slack {
     }
 
     fn parse(&self, request: &Verified<'_>) -> Parsed {
-        let handshake = std::str::from_utf8(request.body()).ok().and_then(|text| json::object::<Envelope<'_>>(text).ok());
-        if handshake.is_some_and(|envelope| envelope.is_handshake()) {
-            return Parsed { ignored: 1, ..Parsed::default() };
+        let body = request.body();
+        let mut reading = Reading::new(body);
+        match Tape::of_bytes(body).and_then(|tape| read(&tape)) {
+            Ok(None) => reading.ignore(),
+            Ok(Some(event)) => reading.take(body, || Ok(event)),
+            Err(why) => reading.take(body, || Err(why)),
         }
-        Reading::whole(request.body(), read)
+        reading.finish()
     }
 
     /// Our own handle is nothing to the bot.
@@ -124,7 +128,7 @@ struct Envelope<'a> {
     event_time: Integer,
     /// Of `app_rate_limited`, which has neither an event nor its id.
     minute_rate_limited: Integer,
-    event: Option<&'a RawValue>,
+    event: Option<Part<'a>>,
 }
 
 impl Envelope<'_> {
@@ -143,7 +147,7 @@ struct Happening<'a> {
     ts: Text<'a>,
     event_ts: Text<'a>,
     item: Object<Item<'a>>,
-    reaction: Option<&'a RawValue>,
+    reaction: Option<Part<'a>>,
     /// The message as it is now, where one was changed.
     message: Object<Said<'a>>,
 }
@@ -152,7 +156,7 @@ struct Happening<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Said<'a> {
-    text: Option<&'a RawValue>,
+    text: Option<Part<'a>>,
     app_id: Text<'a>,
     bot_profile: Object<BotProfile<'a>>,
     metadata: Object<Metadata<'a>>,
@@ -215,21 +219,25 @@ impl Happening<'_> {
     }
 }
 
-fn read(body: &str) -> Result<Event, String> {
-    let envelope: Envelope<'_> = json::object(body)?;
+/// Nothing for a handshake.
+fn read(tape: &Tape<'_>) -> Result<Option<Event>, String> {
+    let envelope: Envelope<'_> = tape.object(tape.root())?;
+    if envelope.is_handshake() {
+        return Ok(None);
+    }
     let account = match envelope.team_id.name() {
         Some(team) => name("team_id", Some(team))?,
         None => "",
     };
     let app = envelope.api_app_id.get().unwrap_or_default();
-    let fingerprint = fingerprint_of(body, VOLATILE)?;
+    let fingerprint = tape.fingerprint(tape.root(), VOLATILE)?;
     let happening: Option<(Happening<'_>, Said<'_>)> =
-        envelope.event.and_then(|raw| Some((json::object(raw.get()).ok()?, json::object(raw.get()).ok()?)));
+        envelope.event.and_then(|part| Some((tape.object(part).ok()?, tape.object(part).ok()?)));
     let kind = happening.as_ref().map(|(happening, _)| happening).map_or(Kind::Notice, Happening::kind);
     let event = match envelope.event_id.name() {
         None => {
             name("neither an event_id nor a type: the type", envelope.sort.get())?;
-            let content = json::canonical(body, VOLATILE).ok_or("nested too deeply")?;
+            let content = json::canonical(tape.root().get(), VOLATILE).ok_or("nested too deeply")?;
             let ts = || happening.as_ref().and_then(|(told, _)| told.event_ts.name().or(told.ts.name())).map(str::to_owned);
             let at = envelope.event_time.0.or(envelope.minute_rate_limited.0).map(|at| at.to_string()).or_else(ts);
             Event::without_id(NAME, kind, account, at.as_deref(), &content, fingerprint)
@@ -241,12 +249,18 @@ fn read(body: &str) -> Result<Event, String> {
     };
     let event = Event { at_ms: seconds_to_ms(envelope.event_time.0.or(envelope.minute_rate_limited.0)), ..event };
     match happening {
-        Some((happening, said)) => with_happening(event, &happening, &said, app),
-        None => Ok(event),
+        Some((happening, said)) => with_happening(tape, event, &happening, &said, app).map(Some),
+        None => Ok(Some(event)),
     }
 }
 
-fn with_happening(event: Event, happening: &Happening<'_>, said: &Said<'_>, app: &str) -> Result<Event, String> {
+fn with_happening<'t>(
+    tape: &Tape<'t>,
+    event: Event,
+    happening: &Happening<'t>,
+    said: &Said<'t>,
+    app: &str,
+) -> Result<Event, String> {
     let peer = happening.channel().map(|channel| name("channel", Some(channel))).transpose()?;
     // Anybody's app may write metadata; only Slack says whose app it was.
     let handle = said.metadata.0.as_ref().filter(|_| said.is_by(app)).and_then(Metadata::handle);
@@ -261,7 +275,7 @@ fn with_happening(event: Event, happening: &Happening<'_>, said: &Said<'_>, app:
         _ => event.id,
     };
     let at_ms = instant(&happening.event_ts).or_else(|| instant(&happening.ts)).or(event.at_ms);
-    let text = json::text(said.text.or(happening.reaction));
+    let text = tape.words(said.text.or(happening.reaction));
     Ok(Event { id, peer: peer.map(str::to_owned), echo, handle, at_ms, text, ..event })
 }
 
@@ -292,17 +306,19 @@ mod tests {
     /// Versions that keep the token and versions that do not see the same event.
     #[test]
     fn the_token_makes_no_other_event() {
-        let of = |token: &str| read(&message("A1").replacen('{', &format!(r#"{{"token":"{token}","#), 1)).unwrap();
+        let read = |body: &str| Tape::of(body).and_then(|tape| read(&tape)).unwrap().unwrap();
+        let of = |token: &str| read(&message("A1").replacen('{', &format!(r#"{{"token":"{token}","#), 1));
         assert_eq!(of("a"), of("b"));
-        assert_eq!(of("a").fingerprint, read(&message("A1")).unwrap().fingerprint);
+        assert_eq!(of("a").fingerprint, read(&message("A1")).fingerprint);
     }
 
     #[test]
     fn our_handle_is_believed_of_our_own_app_only() {
-        let of = |app: &str| read(&message(app)).map(|event| (event.echo, event.handle.map(|id| id.to_string())));
-        assert_eq!(of("A1"), Ok((true, Some(ID.to_owned()))));
-        assert_eq!(of("A2"), Ok((false, None)));
-        assert_eq!(of(""), Ok((false, None)));
+        let read = |app: &str| Tape::of(&message(app)).and_then(|tape| read(&tape)).unwrap().unwrap();
+        let of = |app: &str| (read(app).echo, read(app).handle.map(|id| id.to_string()));
+        assert_eq!(of("A1"), (true, Some(ID.to_owned())));
+        assert_eq!(of("A2"), (false, None));
+        assert_eq!(of(""), (false, None));
     }
 
     #[test]

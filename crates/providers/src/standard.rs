@@ -14,8 +14,9 @@ use serde::Deserialize;
 
 use super::hmac::{MacKeys, sensitive};
 use super::lenient::Text;
-use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use super::reading::{Reading, name, seconds_to_ms};
 use super::settings::HmacAlgorithm;
+use super::tape::Tape;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "standard";
@@ -218,8 +219,9 @@ struct Suggested<'a> {
 }
 
 fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
-    let suggested: Suggested<'_> = json::object(body)?;
-    let fingerprint = fingerprint_of(body, &[])?;
+    let tape = Tape::of(body)?;
+    let suggested: Suggested<'_> = tape.object(tape.root())?;
+    let fingerprint = tape.fingerprint(tape.root(), &[])?;
     let at = suggested.timestamp.name();
     let text = |header| headers.get(header).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let id = FAMILIES.iter().find_map(|family| text(&family.id).filter(|id| !id.is_empty()));

@@ -7,8 +7,9 @@ use serde::Deserialize;
 
 use super::hmac::{MacKeys, sensitive};
 use super::lenient::{Integer, Text};
-use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use super::reading::{Reading, name, seconds_to_ms};
 use super::settings::HmacAlgorithm;
+use super::tape::Tape;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
 const NAME: &str = "stripe";
@@ -93,12 +94,13 @@ struct StripeEvent<'a> {
 }
 
 fn read(body: &str) -> Result<Event, String> {
-    let read: StripeEvent<'_> = json::object(body)?;
+    let tape = Tape::of(body)?;
+    let read: StripeEvent<'_> = tape.object(tape.root())?;
     let account = match read.account.name() {
         Some(account) => name("account", Some(account))?,
         None => "",
     };
-    let fingerprint = fingerprint_of(body, VOLATILE)?;
+    let fingerprint = tape.fingerprint(tape.root(), VOLATILE)?;
     let event = match read.id.name() {
         None => {
             name("neither an id nor a type: the type", read.sort.get())?;

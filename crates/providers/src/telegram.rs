@@ -4,11 +4,11 @@ use hapax_domain::{Event, EventKey, Kind};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::hmac::sensitive;
 use super::lenient::{Integer, List, Object};
-use super::reading::{Reading, fingerprint_of, name, seconds_to_ms};
+use super::reading::{Reading, name, seconds_to_ms};
+use super::tape::{Part, Tape};
 use super::tokens::Tokens;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
@@ -75,9 +75,9 @@ struct Happening<'a> {
     /// Who did it, where that says more than the chat.
     from: Object<Chat>,
     user: Object<Chat>,
-    text: Option<&'a RawValue>,
-    caption: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
+    text: Option<Part<'a>>,
+    caption: Option<Part<'a>>,
+    data: Option<Part<'a>>,
     new_reaction: List<Object<Emoji<'a>>>,
 }
 
@@ -96,23 +96,23 @@ struct InChat {
 #[derive(Deserialize)]
 struct Emoji<'a> {
     #[serde(borrow, default)]
-    emoji: Option<&'a RawValue>,
+    emoji: Option<Part<'a>>,
 }
 
 fn read(bot: &str, body: &str) -> Result<Event, String> {
-    let update: UpdateId = json::object(body)?;
+    let tape = Tape::of(body)?;
+    let update: UpdateId = tape.object(tape.root())?;
     let account = name("the bot's name", Some(bot))?;
-    let members = json::members(body).ok_or("expected a JSON object")?;
     // Exactly one other member says what happened. It may be of a kind that did not exist when this was written.
-    let (word, part) = members.iter().find(|(word, _)| word != "update_id").ok_or("an update without content")?;
-    let happening: Happening<'_> = json::object(part.get())?;
-    let kind = kind_of(word);
+    let (word, part) = tape.members(tape.root()).find(|(word, _)| word != "update_id").ok_or("an update without content")?;
+    let happening: Happening<'_> = tape.object(part)?;
+    let kind = kind_of(&word);
     let peer = match kind {
         Kind::Message | Kind::Edit => Some(happening.chat().ok_or("chat.id is missing")?),
         // What happens in no chat is answered to the person, whose private chat has the person's number.
         _ => happening.chat().or_else(|| happening.person()),
     };
-    let fingerprint = fingerprint_of(body, &[])?;
+    let fingerprint = tape.fingerprint(tape.root(), &[])?;
     let event = match update.update_id.0 {
         Some(id) => {
             let id = id.to_string();
@@ -124,7 +124,7 @@ fn read(bot: &str, body: &str) -> Result<Event, String> {
             Event::without_id(NAME, kind, account, at.as_deref(), &content, fingerprint)
         }
     };
-    Ok(Event { peer, at_ms: happening.at_ms(), text: happening.words(), ..event })
+    Ok(Event { peer, at_ms: happening.at_ms(), text: tape.words(happening.words()), ..event })
 }
 
 fn kind_of(word: &str) -> Kind {
@@ -138,7 +138,7 @@ fn kind_of(word: &str) -> Kind {
     }
 }
 
-impl Happening<'_> {
+impl<'a> Happening<'a> {
     fn person(&self) -> Option<String> {
         let person = self.from.0.as_ref().or(self.user.0.as_ref())?;
         person.id.0.map(|id| id.to_string())
@@ -154,8 +154,8 @@ impl Happening<'_> {
         seconds_to_ms(self.edit_date.0.or(self.date.0))
     }
 
-    fn words(&self) -> Option<String> {
+    fn words(&self) -> Option<Part<'a>> {
         let emoji = || self.new_reaction.items().first().and_then(|reaction| reaction.0.as_ref()?.emoji);
-        json::text(self.text.or(self.caption).or(self.data).or_else(emoji))
+        self.text.or(self.caption).or(self.data).or_else(emoji)
     }
 }

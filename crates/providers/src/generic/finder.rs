@@ -1,16 +1,18 @@
 //! Finds the values that a channel's settings point at.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
+use hapax_domain::fingerprint;
 use http::{HeaderMap, HeaderName};
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
 use jsonpath_rust::query::js_path_process;
-use serde::de::IgnoredAny;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::json;
 use crate::settings::FieldSource;
+use crate::tape::{Part, Tape};
 
 /// A place, made ready to look into many requests.
 pub(super) enum Finder {
@@ -38,31 +40,35 @@ pub(super) struct Request<'r> {
     headers: &'r HeaderMap,
     pub(super) body: &'r Bytes,
     text: Option<&'r str>,
-    tree: Option<Value>,
+    tape: Option<Tape<'r>>,
+    tree: OnceCell<Value>,
 }
 
 impl<'r> Request<'r> {
     pub(super) fn new(headers: &'r HeaderMap, body: &'r Bytes) -> Self {
-        Self { headers, body, text: None, tree: None }
+        let text = std::str::from_utf8(body).ok();
+        Self { headers, body, text, tape: text.and_then(|text| Tape::of(text).ok()), tree: OnceCell::new() }
     }
 
-    /// The body as JSON text, checked once.
-    fn text(&mut self) -> Result<&'r str, String> {
-        if let Some(text) = self.text {
-            return Ok(text);
+    pub(super) fn fingerprint(&self) -> Result<u32, String> {
+        match (&self.tape, self.text) {
+            (Some(tape), _) => tape.fingerprint(tape.root(), &[]),
+            (None, Some(text)) if json::too_deep(text) => Err("nested too deeply".to_owned()),
+            (None, _) => Ok(fingerprint::of_bytes(self.body)),
         }
-        let text = std::str::from_utf8(self.body).map_err(|_| "the body is not UTF-8")?;
-        serde_json::from_str::<IgnoredAny>(text).map_err(|_| "the body is not JSON")?;
-        self.text = Some(text);
-        Ok(text)
     }
 
-    fn tree(&mut self) -> Result<&Value, String> {
-        let text = self.text()?;
-        if self.tree.is_none() {
-            self.tree = Some(serde_json::from_str(text).map_err(|_| "the body is nested too deeply")?);
+    fn tape(&self) -> Result<&Tape<'r>, String> {
+        let why = if self.text.is_some() { "the body is not JSON" } else { "the body is not UTF-8" };
+        self.tape.as_ref().ok_or_else(|| why.to_owned())
+    }
+
+    fn tree(&self) -> Result<&Value, String> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree);
         }
-        Ok(self.tree.as_ref().unwrap_or(&Value::Null))
+        let tree = serde_json::from_str(self.tape()?.root().get()).map_err(|_| "the body is nested too deeply")?;
+        Ok(self.tree.get_or_init(|| tree))
     }
 }
 
@@ -79,7 +85,7 @@ impl Finder {
     }
 
     /// Looks into the request. An error means the request cannot be looked into at all.
-    pub(super) fn find(&self, request: &mut Request<'_>) -> Result<Found, String> {
+    pub(super) fn find(&self, request: &Request<'_>) -> Result<Found, String> {
         match self {
             Finder::Header(name) => Ok(match request.headers.get(name) {
                 None => Found::Missing,
@@ -90,18 +96,19 @@ impl Finder {
                 },
             }),
             Finder::Pointer(steps) => {
-                let found = steps.iter().try_fold(request.text()?, |part, step| one_step(part, step).map(RawValue::get));
-                found.map_or(Ok(Found::Missing), found_in)
+                let tape = request.tape()?;
+                let found = steps.iter().try_fold(tape.root(), |part, step| one_step(tape, part, step));
+                found.map_or(Ok(Found::Missing), |part| found_in(part.get()))
             }
             Finder::Path(path) => {
-                let text = request.text()?;
+                let tape = request.tape()?;
                 let matches = js_path_process(path, request.tree()?).unwrap_or_default();
                 let Some(first) = matches.into_iter().next() else { return Ok(Found::Missing) };
                 // The tree has rounded what does not fit 64 bits; the text has not.
                 let steps = steps_of(&first.path).unwrap_or_default();
-                let exact = steps.iter().try_fold(text, |part, step| one_step(part, step).map(RawValue::get));
+                let exact = steps.iter().try_fold(tape.root(), |part, step| one_step(tape, part, step));
                 match exact {
-                    Some(exact) if !steps.is_empty() => found_in(exact),
+                    Some(exact) if !steps.is_empty() => found_in(exact.get()),
                     _ => found_in(&first.val.to_string()),
                 }
             }
@@ -137,11 +144,11 @@ fn steps_of(path: &str) -> Option<Vec<String>> {
     Some(steps)
 }
 
-fn one_step<'t>(part: &'t str, step: &str) -> Option<&'t RawValue> {
-    match part.trim_ascii_start().as_bytes().first()? {
-        b'{' => json::member(part, step),
+fn one_step<'t>(tape: &Tape<'t>, part: Part<'t>, step: &str) -> Option<Part<'t>> {
+    match part.get().as_bytes().first()? {
+        b'{' => tape.member(part, step),
         // RFC 6901 has no leading zeros, and `-` points past the end.
-        b'[' if step == "0" || !step.starts_with('0') => json::items(part)?.get(step.parse::<usize>().ok()?).copied(),
+        b'[' if step == "0" || !step.starts_with('0') => tape.items(part).nth(step.parse().ok()?),
         _ => None,
     }
 }

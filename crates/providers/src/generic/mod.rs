@@ -1,10 +1,10 @@
 //! Any other webhook, as its channel describes it: where the id is, what orders events, how it is signed.
 
 use bytes::Bytes;
-use hapax_domain::{Event, EventKey, Kind, fingerprint};
+use hapax_domain::{Event, EventKey, Kind};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::reading::{Reading, fingerprint_of, name};
+use super::reading::{Reading, name};
 use super::settings::GenericSettings;
 use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
 
@@ -38,14 +38,10 @@ impl Generic {
     }
 
     fn read(&self, headers: &HeaderMap, body: &Bytes) -> Result<Event, String> {
-        let mut request = Request::new(headers, body);
-        let fingerprint = match std::str::from_utf8(body) {
-            Ok(text) => fingerprint_of(text, &[])?,
-            Err(_) => fingerprint::of_bytes(body),
-        };
-        let event = self.identify(&mut request, fingerprint)?;
+        let request = Request::new(headers, body);
+        let event = self.identify(&request, request.fingerprint()?)?;
         let peer = match &self.thread {
-            Some(thread) => match thread.find(&mut request)? {
+            Some(thread) => match thread.find(&request)? {
                 Found::Missing | Found::Empty => None,
                 Found::Text(peer) => Some(name("the thread", Some(&peer))?.to_owned()),
                 Found::Odd(_) => return Err("the thread is neither a text nor a whole number".to_owned()),
@@ -58,7 +54,7 @@ impl Generic {
     /// The id where the channel says it is; else the chosen parts; the whole body where the channel chose neither.
     ///
     /// Where it chose and nothing is there, the request may be a copy or not: it has no identity.
-    fn identify(&self, request: &mut Request<'_>, fingerprint: u32) -> Result<Event, String> {
+    fn identify(&self, request: &Request<'_>, fingerprint: u32) -> Result<Event, String> {
         let account = self.channel.as_str();
         let named = |id: &str, key| Event::new(KIND, account, id, key, fingerprint);
         if let Some(id) = &self.id {

@@ -2,44 +2,45 @@
 
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind, Status};
-use serde_json::value::RawValue;
 
 use super::view::{Change, Contact, Entry, Envelope, ErrorCode, ListName, Message, Shape, StatusUpdate, Value};
 use super::{NAME, handle};
 use crate::json;
 use crate::lenient::{List, Object, Text};
-use crate::reading::{Reading, fingerprint_of, name, peer_of, seconds_to_ms};
+use crate::reading::{Reading, name, peer_of, seconds_to_ms};
+use crate::tape::{Part, Tape};
 
 /// Meta sends this code with a message whose content is still to come.
 const CONTENT_TO_COME: i64 = 131_060;
 
 /// Reads every entry, change and element; what cannot be read becomes a problem and the rest goes on.
 pub(super) fn read(body: &Bytes, reading: &mut Reading<'_>) {
-    let envelope = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned()).and_then(|text| {
-        let envelope = json::object::<Envelope<'_>>(text)?;
-        Ok((text, envelope))
-    });
-    let (text, envelope) = match envelope {
-        Ok(read) => read,
-        Err(why) => return reading.take(body, || Err(why)),
-    };
+    if let Err(why) = read_envelope(body, reading) {
+        reading.take(body, || Err(why));
+    }
+}
+
+fn read_envelope(body: &[u8], reading: &mut Reading<'_>) -> Result<(), String> {
+    let tape = Tape::of_bytes(body)?;
+    let envelope: Envelope<'_> = tape.object(tape.root())?;
     let List::Items(entries) = &envelope.entry else {
-        return reading.take(body, || Err("entry is missing".to_owned()));
+        return Err("entry is missing".to_owned());
     };
     if entries.is_empty() {
         reading.ignore();
     }
     for (at, entry) in entries.iter().enumerate() {
         match entry {
-            Object(Some(entry)) => read_entry(text, at, entry, reading),
-            Object(None) => odd(reading, text, &[("entry", at)], "an entry that is no object"),
+            Object(Some(entry)) => read_entry(&tape, at, entry, reading),
+            Object(None) => odd(reading, &tape, &[("entry", at)], "an entry that is no object"),
         }
     }
+    Ok(())
 }
 
-fn read_entry(text: &str, entry_at: usize, entry: &Entry<'_>, reading: &mut Reading<'_>) {
+fn read_entry(tape: &Tape<'_>, entry_at: usize, entry: &Entry<'_>, reading: &mut Reading<'_>) {
     let List::Items(changes) = &entry.changes else {
-        return odd(reading, text, &[("entry", entry_at)], "an entry without changes");
+        return odd(reading, tape, &[("entry", entry_at)], "an entry without changes");
     };
     if changes.is_empty() {
         reading.ignore();
@@ -47,72 +48,78 @@ fn read_entry(text: &str, entry_at: usize, entry: &Entry<'_>, reading: &mut Read
     for (at, change) in changes.iter().enumerate() {
         let place = [("entry", entry_at), ("changes", at)];
         match change {
-            Object(Some(change)) => read_change(text, &place, entry, change, reading),
-            Object(None) => odd(reading, text, &place, "a change that is no object"),
+            Object(Some(change)) => read_change(tape, &place, entry, change, reading),
+            Object(None) => odd(reading, tape, &place, "a change that is no object"),
         }
     }
 }
 
-fn read_change(text: &str, place: &JsonPath<'_>, entry: &Entry<'_>, change: &Change<'_>, reading: &mut Reading<'_>) {
+fn read_change<'t>(tape: &Tape<'t>, place: &JsonPath<'_>, entry: &Entry<'t>, change: &Change<'t>, reading: &mut Reading<'_>) {
     match change.shape() {
         Shape::Empty => reading.ignore(),
-        Shape::Odd(why) => odd(reading, text, place, why),
+        Shape::Odd(why) => odd(reading, tape, place, why),
         Shape::Whole => {
-            let part = raw_at(text, place);
-            reading.take(part.as_bytes(), || notice(entry.id.get().unwrap_or_default(), entry, part));
+            let part = part_at(tape, place);
+            reading.take(part.get().as_bytes(), || notice(tape, entry.id.get().unwrap_or_default(), entry, part));
         }
         Shape::Lists(value) => {
             for (list_name, list) in value.lists() {
                 if let List::Odd = list {
-                    odd(reading, text, place, "a list of messages, statuses or errors that is no array");
+                    odd(reading, tape, place, "a list of messages, statuses or errors that is no array");
                 }
-                for element in list.items() {
-                    reading.take(element.get().as_bytes(), || read_element(entry, value, list_name, element));
+                for element in list.items().iter().copied() {
+                    reading.take(element.get().as_bytes(), || read_element(tape, entry, value, list_name, element));
                 }
             }
         }
     }
 }
 
-fn read_element(entry: &Entry<'_>, value: &Value<'_>, list: ListName, element: &RawValue) -> Result<Event, String> {
+fn read_element<'t>(
+    tape: &Tape<'t>,
+    entry: &Entry<'t>,
+    value: &Value<'t>,
+    list: ListName,
+    element: Part<'t>,
+) -> Result<Event, String> {
     let phone_number_id = value.metadata.0.as_ref().and_then(|metadata| metadata.phone_number_id.name());
     let account = || name("metadata.phone_number_id", phone_number_id);
     match list {
-        ListName::Messages => message(account()?, value, element, false),
-        ListName::Echoes => message(account()?, value, element, true),
-        ListName::Statuses => status(account()?, element),
-        ListName::Errors => notice(phone_number_id.or(entry.id.name()).unwrap_or_default(), entry, element.get()),
+        ListName::Messages => message(tape, account()?, value, element, false),
+        ListName::Echoes => message(tape, account()?, value, element, true),
+        ListName::Statuses => status(tape, account()?, element),
+        ListName::Errors => notice(tape, phone_number_id.or(entry.id.name()).unwrap_or_default(), entry, element),
     }
 }
 
 /// Something that names no id of its own: known by its content and the time of its entry. A template that is approved, paused and
 /// approved again makes two changes with the same content.
-fn notice(account: &str, entry: &Entry<'_>, part: &str) -> Result<Event, String> {
+fn notice<'t>(tape: &Tape<'t>, account: &str, entry: &Entry<'t>, part: Part<'t>) -> Result<Event, String> {
     let account = if account.is_empty() { account } else { name("the account", Some(account))? };
-    without_id(Kind::Notice, account, entry.time.map(RawValue::get).filter(|time| *time != "null"), part)
+    without_id(tape, Kind::Notice, account, entry.time.map(Part::get).filter(|time| *time != "null"), part)
 }
 
-fn without_id(kind: Kind, account: &str, at: Option<&str>, part: &str) -> Result<Event, String> {
-    let content = json::canonical(part, &[]).ok_or("nested too deeply")?;
-    Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(part, &[])?))
+fn without_id<'t>(tape: &Tape<'t>, kind: Kind, account: &str, at: Option<&str>, part: Part<'t>) -> Result<Event, String> {
+    let content = json::canonical(part.get(), &[]).ok_or("nested too deeply")?;
+    Ok(Event::without_id(NAME, kind, account, at, &content, tape.fingerprint(part, &[])?))
 }
 
-fn message(account: &str, value: &Value<'_>, element: &RawValue, echo: bool) -> Result<Event, String> {
-    let message = json::object::<Message<'_>>(element.get())?;
+fn message<'t>(tape: &Tape<'t>, account: &str, value: &Value<'t>, element: Part<'t>, echo: bool) -> Result<Event, String> {
+    let message: Message<'_> = tape.object(element)?;
     let sort = message.kind.name().ok_or("the message's type is missing")?;
     let stub = is_stub(&message, sort);
     let kind = if stub { Kind::Notice } else { kind_of(sort) };
     let event = match message.id.name() {
-        None => without_id(kind, account, message.timestamp.name(), element.get())?,
+        None => without_id(tape, kind, account, message.timestamp.name(), element)?,
         found => {
             let id = name("the message's id", found)?;
             // A stub must not claim the message's key: the full message may follow under the same id.
             let key = EventKey::new(NAME, account, kind, id, if stub { &["stub"] } else { &[] });
-            Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?)
+            Event::new(kind, account, id, key, tape.fingerprint(element, &[])?)
         }
     };
     let (peer, aliases) = peer_of(&names_of(&message, value, echo))?;
-    let (at_ms, text) = (seconds(&message.timestamp), json::text(wording(&message, sort)));
+    let (at_ms, text) = (seconds(&message.timestamp), tape.words(wording(&message, sort)));
     Ok(Event { peer, aliases, echo, at_ms, text, ..event })
 }
 
@@ -137,7 +144,7 @@ fn is_stub(message: &Message<'_>, sort: &str) -> bool {
 }
 
 /// What a person would read of a message of this sort.
-fn wording<'a>(message: &Message<'a>, sort: &str) -> Option<&'a RawValue> {
+fn wording<'a>(message: &Message<'a>, sort: &str) -> Option<Part<'a>> {
     let object = match sort {
         "text" => &message.text,
         "image" => &message.image,
@@ -176,8 +183,8 @@ fn contact_of<'v, 'a>(value: &'v Value<'a>, phone: Option<&str>, user: Option<&s
     contacts.find(|contact| same(contact.wa_id.name(), phone) || same(contact.user_id.name(), user))
 }
 
-fn status(account: &str, element: &RawValue) -> Result<Event, String> {
-    let update = json::object::<StatusUpdate<'_>>(element.get())?;
+fn status<'t>(tape: &Tape<'t>, account: &str, element: Part<'t>) -> Result<Event, String> {
+    let update: StatusUpdate<'_> = tape.object(element)?;
     let id = name("the status's message id", update.id.get())?;
     let word = name("the status", update.status.get())?;
     let participant = update.recipient_participant_id.name();
@@ -191,8 +198,8 @@ fn status(account: &str, element: &RawValue) -> Result<Event, String> {
     // In a group the recipient is the group, and a participant is no other name of it.
     let user = if participant.is_none() { update.recipient_user_id.name() } else { None };
     let (peer, aliases) = peer_of(&[update.recipient_id.name(), user])?;
-    let event = Event::new(kind, account, id, key, fingerprint_of(element.get(), &[])?);
-    let handle = json::text(update.biz_opaque_callback_data).and_then(|value| Some(handle::read(&value)?.0));
+    let event = Event::new(kind, account, id, key, tape.fingerprint(element, &[])?);
+    let handle = tape.words(update.biz_opaque_callback_data).and_then(|value| Some(handle::read(&value)?.0));
     Ok(Event { peer, aliases, status, handle, at_ms: seconds(&update.timestamp), ..event })
 }
 
@@ -214,14 +221,14 @@ fn seconds(timestamp: &Text<'_>) -> Option<i64> {
 /// Where a part stands: (member, position in its array), from the outside in.
 type JsonPath<'p> = [(&'p str, usize)];
 
-fn odd(reading: &mut Reading<'_>, text: &str, place: &JsonPath<'_>, why: &'static str) {
-    reading.take(raw_at(text, place).as_bytes(), || Err(why.to_owned()));
+fn odd(reading: &mut Reading<'_>, tape: &Tape<'_>, place: &JsonPath<'_>, why: &'static str) {
+    reading.take(part_at(tape, place).get().as_bytes(), || Err(why.to_owned()));
 }
 
-/// Finds a part again as it stands in the body. Rarely needed, so the first reading does not keep track of it.
-fn raw_at<'t>(text: &'t str, place: &JsonPath<'_>) -> &'t str {
-    place.iter().fold(text, |part, (member, at)| {
-        let found = json::member(part, member).and_then(|list| json::items(list.get())?.get(*at).map(|item| item.get()));
+/// Finds a part again as it stands in the body. Rarely needed, so views do not keep track of it.
+fn part_at<'t>(tape: &Tape<'t>, place: &JsonPath<'_>) -> Part<'t> {
+    place.iter().fold(tape.root(), |part, (member, at)| {
+        let found = tape.member(part, member).and_then(|list| tape.items(list).nth(*at));
         found.unwrap_or(part)
     })
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::view::{Change, Contact, Entry, Envelope, Shape, Value, places_of};
-use crate::json::{items, member, members, object, with_member_replaced, write_array, write_object};
+use crate::json::{items, member, members, with_member_replaced, write_array, write_object};
 use crate::lenient::{List, Object, Text};
+use crate::tape::{Part, Tape};
 
 /// Hands out indexes in the order in which parsing numbered the events.
 struct Numbering<'k> {
@@ -24,13 +24,14 @@ impl Numbering<'_> {
 }
 
 pub(super) fn rewrap(body: &str, keep: &[u32]) -> Option<Vec<u8>> {
-    let envelope: Envelope<'_> = object(body).ok()?;
+    let tape = Tape::of(body).ok()?;
+    let envelope: Envelope<'_> = tape.object(tape.root()).ok()?;
     let mut numbering = Numbering { keep, next: 0 };
     let parts = items(member(body, "entry")?.get())?;
     let mut entries = Vec::new();
     for (entry, part) in envelope.entry.items().iter().zip(parts) {
         entries.extend(match entry {
-            Object(Some(entry)) => rewrap_entry(entry, part.get(), &mut numbering)?,
+            Object(Some(entry)) => rewrap_entry(&tape, entry, part.get(), &mut numbering)?,
             Object(None) => numbering.keeps_next().then(|| part.get().as_bytes().to_vec()),
         });
     }
@@ -41,7 +42,7 @@ pub(super) fn rewrap(body: &str, keep: &[u32]) -> Option<Vec<u8>> {
 }
 
 /// The entry with what is kept of its changes; nothing when nothing is kept. The outer `None` means unreadable.
-fn rewrap_entry(entry: &Entry<'_>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
+fn rewrap_entry<'t>(tape: &Tape<'t>, entry: &Entry<'t>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
     let List::Items(changes) = &entry.changes else {
         return Some(numbering.keeps_next().then(|| part.as_bytes().to_vec()));
     };
@@ -49,7 +50,7 @@ fn rewrap_entry(entry: &Entry<'_>, part: &str, numbering: &mut Numbering<'_>) ->
     let mut kept = Vec::new();
     for (change, part) in changes.iter().zip(parts) {
         kept.extend(match change {
-            Object(Some(change)) => rewrap_change(change, part.get(), numbering)?,
+            Object(Some(change)) => rewrap_change(tape, change, part.get(), numbering)?,
             Object(None) => numbering.keeps_next().then(|| part.get().as_bytes().to_vec()),
         });
     }
@@ -59,18 +60,18 @@ fn rewrap_entry(entry: &Entry<'_>, part: &str, numbering: &mut Numbering<'_>) ->
     }
 }
 
-fn rewrap_change(change: &Change<'_>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
+fn rewrap_change<'t>(tape: &Tape<'t>, change: &Change<'t>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
     match change.shape() {
         Shape::Empty => Some(None),
         Shape::Whole | Shape::Odd(_) => Some(numbering.keeps_next().then(|| part.as_bytes().to_vec())),
-        Shape::Lists(value) => match rewrap_value(value, member(part, "value")?.get(), numbering)? {
+        Shape::Lists(value) => match rewrap_value(tape, value, member(part, "value")?.get(), numbering)? {
             Some(value) => with_member_replaced(part, "value", &value).map(Some),
             None => Some(None),
         },
     }
 }
 
-fn rewrap_value(value: &Value<'_>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
+fn rewrap_value<'t>(tape: &Tape<'t>, value: &Value<'t>, part: &str, numbering: &mut Numbering<'_>) -> Option<Option<Vec<u8>>> {
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     let mut lists = Vec::new();
     for (name, list) in value.lists() {
@@ -90,7 +91,7 @@ fn rewrap_value(value: &Value<'_>, part: &str, numbering: &mut Numbering<'_>) ->
     if !lists.iter().any(|(_, any, _)| *any) {
         return Some(None);
     }
-    let contacts = contacts_of(value, part, &kept, &dropped);
+    let contacts = contacts_of(tape, value, part, &kept, &dropped);
     let members = members(part)?;
     let remaining = members.iter().filter_map(|(name, raw)| {
         let as_it_was = Cow::Borrowed(raw.get().as_bytes());
@@ -110,12 +111,13 @@ fn rewrap_value(value: &Value<'_>, part: &str, numbering: &mut Numbering<'_>) ->
 }
 
 /// The contacts, without those of dropped events only. A contact that matches nothing stays: it may be spelt differently.
-fn contacts_of(value: &Value<'_>, part: &str, kept: &[&RawValue], dropped: &[&RawValue]) -> Option<Vec<u8>> {
+fn contacts_of<'t>(tape: &Tape<'t>, value: &Value<'t>, part: &str, kept: &[Part<'t>], dropped: &[Part<'t>]) -> Option<Vec<u8>> {
     let raw = member(part, "contacts")?;
     let List::Items(contacts) = &value.contacts else {
         return Some(raw.get().as_bytes().to_vec());
     };
-    let people = |elements: &[&RawValue]| -> Vec<String> { elements.iter().flat_map(|element| names_in(element)).collect() };
+    let people =
+        |elements: &[Part<'t>]| -> Vec<String> { elements.iter().flat_map(|element| names_in(tape, *element)).collect() };
     let (kept, dropped) = (people(kept), people(dropped));
     let among = |contact: &Contact<'_>, people: &[String]| {
         let known = |name: Option<&str>| name.is_some_and(|name| people.iter().any(|person| person == name));
@@ -140,8 +142,8 @@ struct People<'a> {
     recipient_user_id: Text<'a>,
 }
 
-fn names_in(element: &RawValue) -> Vec<String> {
-    let Ok(people) = object::<People<'_>>(element.get()) else {
+fn names_in<'t>(tape: &Tape<'t>, element: Part<'t>) -> Vec<String> {
+    let Ok(people) = tape.object::<People<'_>>(element) else {
         return Vec::new();
     };
     let names = [people.from, people.from_user_id, people.to, people.recipient_id, people.recipient_user_id];

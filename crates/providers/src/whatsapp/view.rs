@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::lenient::{Integer, List, Object, Text};
+use crate::tape::Part;
 
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
@@ -20,7 +20,7 @@ pub(super) struct Entry<'a> {
     /// The WhatsApp business account.
     pub(super) id: Text<'a>,
     /// When Meta made the notification; the only thing that tells two equal changes apart.
-    pub(super) time: Option<&'a RawValue>,
+    pub(super) time: Option<Part<'a>>,
     pub(super) changes: List<Object<Change<'a>>>,
 }
 
@@ -36,10 +36,10 @@ pub(super) struct Change<'a> {
 pub(super) struct Value<'a> {
     pub(super) metadata: Object<Metadata<'a>>,
     pub(super) contacts: List<Object<Contact<'a>>>,
-    messages: List<&'a RawValue>,
-    message_echoes: List<&'a RawValue>,
-    statuses: List<&'a RawValue>,
-    errors: List<&'a RawValue>,
+    messages: List<Part<'a>>,
+    message_echoes: List<Part<'a>>,
+    statuses: List<Part<'a>>,
+    errors: List<Part<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ impl<'a> Change<'a> {
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn lists(&self) -> [(ListName, &List<&'a RawValue>); 4] {
+    pub(super) fn lists(&self) -> [(ListName, &List<Part<'a>>); 4] {
         [
             (ListName::Messages, &self.messages),
             (ListName::Echoes, &self.message_echoes),
@@ -153,7 +153,7 @@ pub(super) struct Message<'a> {
 
 /// The member that holds what a person reads: the first of [`Wording::NAMES`] that is there. Kept raw, because half an emoji must
 /// not cost the message.
-pub(super) struct Wording<'a>(pub(super) Option<&'a RawValue>);
+pub(super) struct Wording<'a>(pub(super) Option<Part<'a>>);
 
 impl Wording<'_> {
     const NAMES: [&'static str; 5] = ["body", "caption", "text", "title", "emoji"];
@@ -170,7 +170,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Wording<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Wording<'de>, A::Error> {
-                let mut best: Option<(usize, &'de RawValue)> = None;
+                let mut best: Option<(usize, Part<'de>)> = None;
                 while let Some(name) = members.next_key::<Text<'de>>()? {
                     let rank = Wording::NAMES.iter().position(|known| name.get() == Some(known));
                     match rank {
@@ -208,5 +208,5 @@ pub(super) struct StatusUpdate<'a> {
     pub(super) recipient_user_id: Text<'a>,
     pub(super) recipient_participant_id: Text<'a>,
     /// Kept raw: half an emoji in the caller's part must not cost the status.
-    pub(super) biz_opaque_callback_data: Option<&'a RawValue>,
+    pub(super) biz_opaque_callback_data: Option<Part<'a>>,
 }
