@@ -19,7 +19,7 @@ use super::SqliteStore;
 use super::accept::members_blob;
 use super::keys::Claim;
 use super::known_names;
-use super::names::write_name_of;
+use super::names::add_names;
 use super::outbox::{account_key, request_hash};
 use super::registers;
 use super::rows::{kind_number, priority_number, steps_text};
@@ -188,7 +188,7 @@ impl Writer {
         let out = thread.last_direction == Direction::Out;
         self.db
             .prepare_cached(
-                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0, ?8, 0 FROM threads",
+                "INSERT INTO threads SELECT ifnull(max(thread), 0) + 1, ?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, 0, ?8, 0, NULL FROM threads",
             )?
             .execute(params![
                 channel,
@@ -224,7 +224,7 @@ impl Writer {
     fn put_name(&mut self, account: &str, name: &str, peer: &str) -> Result<(), StepError> {
         let thread = self.moved_thread(&hapax_store::steps::records::thread_hash(account, peer))?;
         self.db.prepare_cached("INSERT INTO names VALUES (?1, ?2, ?3)")?.execute(params![account, name, thread])?;
-        write_name_of(&self.db, thread, name)?;
+        add_names(&self.db, thread, std::iter::once(name))?;
         Ok(())
     }
 

@@ -333,8 +333,8 @@ impl KeySet {
             ))?;
         }
         closing.writing = (from + rows).min(sorted.rows.len());
-        let insert = Insert { into: &format!("INSERT INTO sealed_{period} VALUES"), row: "(?, ?)", then: "" };
-        insert_rows(db, insert, &sorted.rows[from..closing.writing], |(key, claim), places| {
+        let insert = Insert::new(&format!("INSERT OR FAIL INTO sealed_{period} VALUES"), "(?, ?)", "");
+        insert_rows(db, &insert, &sorted.rows[from..closing.writing], |(key, claim), places| {
             places.put(key)?;
             places.put(claim.to_bytes())
         })?;

@@ -5,88 +5,80 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, params};
 
-use super::keys::KeyIsHash;
-use super::many_rows::insert_rows;
-use super::names::{NameHash, WRITE_NAME, WRITE_NAME_OF};
+use super::lessons::{Lesson, Lessons, Reader};
+use super::many_rows::{Insert, insert_rows};
+use super::names::NameHash;
 use super::number_hash::NumberHash;
 
-/// One thing that was learned.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Lesson<'l> {
-    /// A thread that is new.
-    Thread { thread: i64, channel: i64, account: &'l str, peer: &'l str },
-    /// A name that leads to a thread from now on.
-    Name { thread: i64, account: &'l str, name: &'l str },
-    /// A thread that is gone, with all names that led there.
-    Gone { thread: i64 },
+/// A name, and where it leads.
+pub(super) struct NewName {
+    pub(super) hash: NameHash,
+    account: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) thread: i64,
+    /// It may be in the table, and lead elsewhere.
+    may_be_there: bool,
 }
 
-/// A name, and where it leads.
-struct NewName {
-    account: Arc<str>,
-    name: Arc<str>,
-    thread: i64,
-}
+/// Further names of a thread.
+type NamesOf = Vec<(NameHash, Arc<str>)>;
 
 #[derive(Default)]
 pub(super) struct Learned {
-    names: HashMap<NameHash, NewName, BuildHasherDefault<KeyIsHash>>,
-    /// How many of them lead to a thread: most lead to new ones, so that nothing is to be looked for of an old one.
-    of_thread: HashMap<i64, u32, BuildHasherDefault<NumberHash>>,
-    /// Names to be written in this round, by thread and by name, as the two tables are sorted, the first ones last.
-    by_thread: Vec<(i64, NameHash)>,
-    by_name: Vec<NameHash>,
+    /// Names to be written in the next round, as they came.
+    names: Vec<NewName>,
+    /// Those of this round, and their places by name, the first ones last.
+    writing: Vec<NewName>,
+    order: Vec<u32>,
+    /// Names of threads that are in the table, but not yet with these.
+    of_thread: HashMap<i64, NamesOf, BuildHasherDefault<NumberHash>>,
     /// What the batch has learned so far.
-    lessons: Vec<u8>,
+    lessons: Lessons,
     /// The number of the last lessons in the table; `None`: there are none.
     appended: Option<u64>,
     /// The account that the last name belongs to: mostly the next one does, too.
     account: Option<Arc<str>>,
 }
 
-impl Learned {
-    pub(super) fn leads_to(&self, hash: &NameHash) -> Option<i64> {
-        self.names.get(hash).map(|new| new.thread)
-    }
+static NEW_NAME: LazyLock<Insert> = LazyLock::new(|| Insert::new("INSERT OR IGNORE INTO names VALUES", "(?, ?, ?)", ""));
+/// Costs twice as much as [`NEW_NAME`].
+pub(super) static ANY_NAME: LazyLock<Insert> =
+    LazyLock::new(|| Insert::new("INSERT INTO names VALUES", "(?, ?, ?)", "ON CONFLICT DO UPDATE SET thread = excluded.thread"));
 
+impl Learned {
+    /// How many names are to be written.
     pub(super) fn len(&self) -> usize {
-        self.names.len()
+        self.names.len() + self.order.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && self.of_thread.is_empty()
     }
 
     /// Takes note of something for the case of a crash.
     pub(super) fn note(&mut self, lesson: &Lesson<'_>) {
-        lesson.write(&mut self.lessons);
+        self.lessons.add(lesson);
     }
 
-    /// Takes note of a name, to be written later.
-    pub(super) fn keep(&mut self, hash: NameHash, account: &str, name: &str, thread: i64) {
-        self.note(&Lesson::Name { thread, account, name });
-        self.learn(hash, account, name, thread);
-    }
-
-    /// The same of one that was noted before a crash.
-    pub(super) fn learn(&mut self, hash: NameHash, account: &str, name: &str, thread: i64) {
+    /// Takes a name that is to be written.
+    pub(super) fn add(&mut self, hash: NameHash, account: &str, name: Arc<str>, thread: i64, may_be_there: bool) {
         let account = self.shared(account);
-        *self.of_thread.entry(thread).or_default() += 1;
-        if let Some(before) = self.names.insert(hash, NewName { account, name: name.into(), thread }) {
-            self.leads_elsewhere(before.thread);
-        }
+        self.names.push(NewName { hash, account, name, thread, may_be_there });
     }
 
-    fn leads_elsewhere(&mut self, thread: i64) {
-        if let Some(left) = self.of_thread.get_mut(&thread) {
-            *left -= 1;
-            if *left == 0 {
-                self.of_thread.remove(&thread);
-            }
+    /// Takes note that a name belongs into the row of its thread.
+    pub(super) fn add_to_thread(&mut self, thread: i64, hash: NameHash, name: Arc<str>) {
+        self.of_thread.entry(thread).or_default().push((hash, name));
+    }
+
+    /// A name of a thread leads elsewhere now.
+    pub(super) fn take_from_thread(&mut self, thread: i64, name: &str) {
+        if let Some(names) = self.of_thread.get_mut(&thread) {
+            names.retain(|(_, known)| **known != *name);
         }
     }
 
@@ -106,22 +98,20 @@ impl Learned {
         Arc::clone(kept)
     }
 
-    /// The names that are to lead to a thread.
+    /// The names that are to come into the row of a thread.
     pub(super) fn names_of(&self, thread: i64) -> impl Iterator<Item = &str> {
-        let some = if self.of_thread.contains_key(&thread) { self.names.len() } else { 0 };
-        self.names.values().take(some).filter(move |new| new.thread == thread).map(|new| &*new.name)
+        self.of_thread.get(&thread).into_iter().flatten().map(|(_, name)| &**name)
     }
 
-    pub(super) fn forget(&mut self, hash: &NameHash) {
-        if let Some(new) = self.names.remove(hash) {
-            self.leads_elsewhere(new.thread);
-        }
+    pub(super) fn take_names_of(&mut self, thread: i64) -> NamesOf {
+        self.of_thread.remove(&thread).unwrap_or_default()
     }
 
-    pub(super) fn forget_thread(&mut self, thread: i64) {
-        if self.of_thread.remove(&thread).is_some() {
-            self.names.retain(|_, new| new.thread != thread);
-        }
+    /// Threads that get names, in the order of their table.
+    pub(super) fn named_threads(&self) -> Vec<i64> {
+        let mut threads: Vec<i64> = self.of_thread.keys().copied().collect();
+        threads.sort_unstable();
+        threads
     }
 
     /// Appends what the batch has learned; once for each commit.
@@ -130,7 +120,7 @@ impl Learned {
             return Ok(());
         }
         let append = "INSERT INTO learned VALUES (?1, ?2) ON CONFLICT (number) DO UPDATE SET lessons = CAST(lessons || excluded.lessons AS BLOB)";
-        db.prepare_cached(append)?.execute(params![last_number as i64, self.lessons])?;
+        db.prepare_cached(append)?.execute(params![last_number as i64, self.lessons.bytes()])?;
         self.lessons.clear();
         self.appended = Some(last_number);
         Ok(())
@@ -151,44 +141,62 @@ impl Learned {
     }
 
     pub(super) fn begin_round(&mut self) {
-        let mut names: Vec<_> = self.names.iter().map(|(hash, new)| (&*new.account, &*new.name, *hash)).collect();
-        names.sort_unstable_by(|one, other| (other.0, other.1).cmp(&(one.0, one.1)));
-        self.by_name = names.into_iter().map(|(_, _, hash)| hash).collect();
-        self.by_thread = self.names.iter().map(|(hash, new)| (new.thread, *hash)).collect();
-        self.by_thread.sort_unstable_by(|one, other| other.cmp(one));
+        self.writing.clear();
+        std::mem::swap(&mut self.names, &mut self.writing);
+        self.order = in_order(&self.writing);
     }
 
-    /// Writes some of this round's names by thread; gives how many.
-    pub(super) fn write_by_thread(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
-        let from = self.by_thread.len().saturating_sub(most);
-        let some = self.by_thread.split_off(from);
-        // One that was forgotten since is not there.
-        let left: Vec<&NewName> = some.iter().rev().filter_map(|(_, hash)| self.names.get(hash)).collect();
-        insert_rows(db, WRITE_NAME_OF, &left, |new, places| {
-            places.put(new.thread)?;
-            places.put(&*new.name)
-        })?;
+    /// Writes the next names of this round; `is_new` says whether one is still to be written, and leads where it did.
+    pub(super) fn write_by_name(
+        &mut self,
+        db: &Connection,
+        most: usize,
+        mut is_new: impl FnMut(&NewName) -> bool,
+    ) -> rusqlite::Result<usize> {
+        let some = self.order.split_off(self.order.len().saturating_sub(most));
+        let (mut new, mut others) = (Vec::with_capacity(some.len()), Vec::new());
+        for name in some.iter().rev().map(|&at| &self.writing[at as usize]).filter(|name| is_new(name)) {
+            if name.may_be_there { others.push(name) } else { new.push(name) }
+        }
+        if insert_names(db, &NEW_NAME, &new)? < new.len() {
+            insert_names(db, &ANY_NAME, &new)?;
+        }
+        insert_names(db, &ANY_NAME, &others)?;
+        if self.order.is_empty() {
+            self.writing.clear();
+        }
         Ok(some.len())
     }
 
-    /// Writes the next names of this round, with which they are no longer new; gives their threads.
-    pub(super) fn write_by_name(&mut self, db: &Connection, most: usize) -> rusqlite::Result<Vec<(NameHash, i64)>> {
-        let from = self.by_name.len().saturating_sub(most);
-        let some = self.by_name.split_off(from);
-        let left: Vec<(NameHash, NewName)> =
-            some.into_iter().rev().filter_map(|hash| Some((hash, self.names.remove(&hash)?))).collect();
-        insert_rows(db, WRITE_NAME, &left, |(_, new), places| {
-            places.put(&*new.account)?;
-            places.put(&*new.name)?;
-            places.put(new.thread)
-        })?;
-        left.iter().for_each(|(_, new)| self.leads_elsewhere(new.thread));
-        Ok(left.into_iter().map(|(hash, new)| (hash, new.thread)).collect())
-    }
-
     pub(super) fn is_round_over(&self) -> bool {
-        self.by_thread.is_empty() && self.by_name.is_empty()
+        self.order.is_empty()
     }
+}
+
+fn insert_names(db: &Connection, insert: &Insert, names: &[&NewName]) -> rusqlite::Result<usize> {
+    insert_rows(db, insert, names, |new, places| {
+        places.put(&*new.account)?;
+        places.put(&*new.name)?;
+        places.put(new.thread)
+    })
+}
+
+/// The places of names by account and name, the last ones first. Sorted by how names begin, as numbers: looking at each name itself would be a
+/// random look into memory each time.
+fn in_order(names: &[NewName]) -> Vec<u32> {
+    let begins = |name: &str| {
+        let mut begins = [[0; 16]; 2];
+        name.bytes().take(32).enumerate().for_each(|(at, byte)| begins[at / 16][at % 16] = byte);
+        begins.map(u128::from_be_bytes)
+    };
+    let mut keys: Vec<([u128; 2], u32)> = names.iter().zip(0..).map(|(new, at)| (begins(&new.name), at)).collect();
+    let of = |at: u32| &names[at as usize];
+    let one_account = names.windows(2).all(|two| Arc::ptr_eq(&two[0].account, &two[1].account));
+    keys.sort_unstable_by(|(one, at), (other, other_at)| {
+        let by_account = if one_account { std::cmp::Ordering::Equal } else { of(*other_at).account.cmp(&of(*at).account) };
+        by_account.then_with(|| other.cmp(one)).then_with(|| of(*other_at).name.cmp(&of(*at).name))
+    });
+    keys.into_iter().map(|(_, at)| at).collect()
 }
 
 /// Tells all lessons that are left, in their order.
@@ -196,88 +204,28 @@ pub(super) fn read_lessons(db: &Connection, mut tell: impl FnMut(Lesson<'_>) -> 
     let mut select = db.prepare_cached("SELECT lessons FROM learned ORDER BY number")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let mut bytes = row.get_ref(0)?.as_blob()?;
-        while let Some(lesson) = Lesson::read(&mut bytes) {
-            tell(lesson)?;
-        }
+        Reader::new(row.get_ref(0)?.as_blob()?).try_for_each(&mut tell)?;
     }
     Ok(())
 }
 
-const THREAD: u8 = 1;
-const NAME: u8 = 2;
-const GONE: u8 = 3;
-
-impl<'l> Lesson<'l> {
-    fn write(&self, into: &mut Vec<u8>) {
-        let text = |into: &mut Vec<u8>, text: &str| {
-            into.extend_from_slice(&(text.len() as u32).to_le_bytes());
-            into.extend_from_slice(text.as_bytes());
-        };
-        match *self {
-            Lesson::Thread { thread, channel, account, peer } => {
-                into.push(THREAD);
-                into.extend_from_slice(&thread.to_le_bytes());
-                into.extend_from_slice(&channel.to_le_bytes());
-                text(into, account);
-                text(into, peer);
-            }
-            Lesson::Name { thread, account, name } => {
-                into.push(NAME);
-                into.extend_from_slice(&thread.to_le_bytes());
-                text(into, account);
-                text(into, name);
-            }
-            Lesson::Gone { thread } => {
-                into.push(GONE);
-                into.extend_from_slice(&thread.to_le_bytes());
-            }
-        }
-    }
-
-    fn read(bytes: &mut &'l [u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let thread = number(bytes)?;
-        match *kind {
-            THREAD => Some(Lesson::Thread { thread, channel: number(bytes)?, account: text(bytes)?, peer: text(bytes)? }),
-            NAME => Some(Lesson::Name { thread, account: text(bytes)?, name: text(bytes)? }),
-            GONE => Some(Lesson::Gone { thread }),
-            _ => None,
-        }
-    }
-}
-
-fn number(bytes: &mut &[u8]) -> Option<i64> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(i64::from_le_bytes(*number))
-}
-
-fn text<'b>(bytes: &mut &'b [u8]) -> Option<&'b str> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    *bytes = rest;
-    std::str::from_utf8(text).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::names::name_hash;
     use super::*;
 
     #[test]
-    fn lessons_are_read_as_they_were_written() {
-        let lessons = [
-            Lesson::Thread { thread: 7, channel: 1, account: "acc", peer: "ana" },
-            Lesson::Name { thread: 7, account: "acc", name: "" },
-            Lesson::Gone { thread: i64::MAX },
-        ];
-        let mut written = Vec::new();
-        lessons.iter().for_each(|lesson| lesson.write(&mut written));
-        let mut bytes = &*written;
-        for lesson in &lessons {
-            assert_eq!(Lesson::read(&mut bytes).as_ref(), Some(lesson));
+    fn names_are_in_the_order_of_their_table() {
+        let long = "a".repeat(40);
+        let all =
+            [("b", "x"), ("a", "z"), ("a", long.as_str()), ("a", "a"), ("a", "a\0"), ("b", ""), ("a", &long[..33]), ("a", "ção")];
+        let mut learned = Learned::default();
+        for (account, name) in all {
+            learned.add(name_hash(account, name), account, name.into(), 1, false);
         }
-        assert_eq!(Lesson::read(&mut bytes), None);
+        let told = |at: &u32| (&*learned.names[*at as usize].account, &*learned.names[*at as usize].name);
+        let order = in_order(&learned.names);
+        assert!(order.iter().rev().map(told).is_sorted(), "{:?}", order.iter().rev().map(told).collect::<Vec<_>>());
+        assert_eq!(order.len(), all.len());
     }
 }

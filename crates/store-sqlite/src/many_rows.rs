@@ -3,14 +3,16 @@
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 /// Rows of one statement, and of those for what is left over.
-const AT_ONCE: [usize; 5] = [32, 8, 4, 2, 1];
+const AT_ONCE: [usize; 6] = [32, 16, 8, 4, 2, 1];
 
-/// How rows are written: `INSERT INTO .. VALUES`, the places of one row in brackets, and what follows.
-#[derive(Clone, Copy)]
-pub(super) struct Insert<'s> {
-    pub(super) into: &'s str,
-    pub(super) row: &'s str,
-    pub(super) then: &'s str,
+/// How rows are written: a statement for each number of rows.
+pub(super) struct Insert([String; AT_ONCE.len()]);
+
+impl Insert {
+    /// `INSERT INTO .. VALUES`, the places of one row in brackets, and what follows.
+    pub(super) fn new(into: &str, row: &str, then: &str) -> Self {
+        Self(AT_ONCE.map(|at_once| format!("{into} {} {then}", vec![row; at_once].join(", "))))
+    }
 }
 
 /// The places of a statement, filled from the first on.
@@ -26,28 +28,30 @@ impl Places<'_, '_> {
     }
 }
 
-/// Writes all rows, in their order; `fill` puts what is in one into its places.
+/// Writes all rows, in their order; `fill` puts what is in one into its places. Gives how many were written.
+///
+/// A plain `INSERT` of several rows copies each page that it changes, to take itself back if it fails half way. Nothing here needs that, since what
+/// fails is rolled back with all of its batch: `INSERT OR FAIL` does without.
 pub(super) fn insert_rows<R>(
     db: &Connection,
-    insert: Insert<'_>,
+    insert: &Insert,
     rows: &[R],
     fill: impl Fn(&R, &mut Places<'_, '_>) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
-    let mut left = rows;
-    for at_once in AT_ONCE {
+) -> rusqlite::Result<usize> {
+    let (mut left, mut written) = (rows, 0);
+    for (at_once, sql) in AT_ONCE.into_iter().zip(&insert.0) {
         if left.len() < at_once {
             continue;
         }
-        let places = vec![insert.row; at_once].join(", ");
-        let mut statement = db.prepare_cached(&format!("{} {places} {}", insert.into, insert.then))?;
+        let mut statement = db.prepare_cached(sql)?;
         while let Some((some, later)) = left.split_at_checked(at_once) {
             let mut places = Places { statement: &mut statement, filled: 0 };
             some.iter().try_for_each(|row| fill(row, &mut places))?;
-            statement.raw_execute()?;
+            written += statement.raw_execute()?;
             left = later;
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 #[cfg(test)]
@@ -60,9 +64,9 @@ mod tests {
         for many in [0, 1, 7, 8, 31, 32, 33, 107] {
             db.execute_batch("DROP TABLE IF EXISTS t; CREATE TABLE t (n INTEGER PRIMARY KEY, name TEXT, fixed INTEGER)")
                 .expect("a table");
-            let insert = Insert { into: "INSERT INTO t VALUES", row: "(?, ?, 7)", then: "ON CONFLICT DO NOTHING" };
+            let insert = Insert::new("INSERT INTO t VALUES", "(?, ?, 7)", "ON CONFLICT DO NOTHING");
             let rows: Vec<i64> = (0..many).collect();
-            insert_rows(&db, insert, &rows, |n, places| {
+            insert_rows(&db, &insert, &rows, |n, places| {
                 places.put(n)?;
                 places.put(n.to_string())
             })

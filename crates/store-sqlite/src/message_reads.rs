@@ -14,6 +14,7 @@ use super::names::find_thread;
 use super::outbox::message_number;
 use super::reads::page;
 use super::rows::{event_id, fence_of, message_id, priority_of, steps_of};
+use super::thread_names;
 use super::threads::thread_row;
 
 const THREADS: &str = "SELECT t.thread, c.name, t.account, t.peer, t.last_at, t.last_text, t.last_out, t.unread
@@ -45,10 +46,10 @@ pub(super) fn threads(db: &Connection, query: &ThreadQuery) -> rusqlite::Result<
 }
 
 fn with_aliases(db: &Connection, thread: i64, row: ThreadRow) -> rusqlite::Result<ThreadRow> {
-    let aliases = db
-        .prepare_cached("SELECT name FROM thread_names WHERE thread = ?1 AND name <> ?2 ORDER BY name")?
-        .query_map(params![thread, row.id.peer], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let names: Option<String> =
+        db.prepare_cached("SELECT names FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
+    let mut aliases: Vec<String> = thread_names::read(names.as_deref()).map(str::to_owned).collect();
+    aliases.sort_unstable();
     Ok(ThreadRow { aliases, ..row })
 }
 

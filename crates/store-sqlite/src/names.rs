@@ -7,7 +7,10 @@ use hapax_domain::key::KeyHasher;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::lanes::LaneName;
-use super::many_rows::{Insert, insert_rows};
+use super::learned::ANY_NAME;
+use super::lessons::Lesson;
+use super::many_rows::insert_rows;
+use super::thread_names;
 use super::threads::Threads;
 
 /// Account and name, hashed: names are compared with every message, and this is much shorter.
@@ -22,8 +25,22 @@ pub(super) fn name_hash(account: &str, name: &str) -> NameHash {
     hash
 }
 
-/// Names held in memory; when there are more, all of them are let go.
+/// Names held in memory that are in the table; when there are more, all of them are let go.
 pub(super) const NAMES_MAX: usize = 100_000;
+
+/// The thread that a name leads to; below zero while that is not in the table.
+#[derive(Clone, Copy)]
+pub(super) struct Leads(i64);
+
+impl Leads {
+    fn thread(self) -> i64 {
+        self.0.abs()
+    }
+
+    fn is_new(self) -> bool {
+        self.0 < 0
+    }
+}
 
 /// A thread and the name it goes by.
 type Root = (i64, Arc<str>);
@@ -40,8 +57,8 @@ pub(super) struct Person {
 impl Threads {
     /// The thread that a name leads to; `None` when nobody has talked with it.
     fn known(&mut self, db: &Connection, account: &str, name: &str, hash: NameHash) -> rusqlite::Result<Option<i64>> {
-        if let Some(thread) = self.learned.leads_to(&hash).or_else(|| self.names.get(&hash).copied()) {
-            return Ok(Some(thread));
+        if let Some(leads) = self.names.get(&hash) {
+            return Ok(Some(leads.thread()));
         }
         if !self.known.may_hold(&hash) {
             return Ok(None);
@@ -54,11 +71,16 @@ impl Threads {
         Ok(found)
     }
 
-    pub(super) fn keep_name(&mut self, hash: NameHash, thread: i64) {
-        if self.names.len() >= NAMES_MAX {
-            self.names.clear();
+    /// Keeps a name that was found in the table.
+    fn keep_name(&mut self, hash: NameHash, thread: i64) {
+        self.let_names_go();
+        self.names.insert(hash, Leads(thread));
+    }
+
+    fn let_names_go(&mut self) {
+        if self.names.len() - self.new_names >= NAMES_MAX {
+            self.names.retain(|_, leads| leads.is_new());
         }
-        self.names.insert(hash, thread);
     }
 
     /// The name that a thread goes by.
@@ -111,15 +133,14 @@ impl Threads {
             if let Some(known) = known {
                 person.joined.push((self.talk(db, known)?.peer.to_string(), true));
                 for name in self.names_of(db, known)? {
-                    self.lead(account, &name, name_hash(account, &name), thread);
-                    // This round may have written it where it led before.
-                    write_name_of(db, thread, &name)?;
+                    self.lead(account, &name, name_hash(account, &name), thread, true);
                 }
-                db.prepare_cached(FORGET_NAMES_OF)?.execute([known])?;
                 self.put_aside(db, known, true)?;
             }
-            self.lead(account, name, *hash, thread);
-            person.joined.push(((*name).to_owned(), known.is_some()));
+            self.lead(account, name, *hash, thread, known.is_some());
+            if **name != *person.peer {
+                person.joined.push(((*name).to_owned(), known.is_some()));
+            }
         }
         person.joined.retain(|(name, _)| **name != *person.peer);
         person.joined.sort_unstable();
@@ -175,29 +196,100 @@ impl Threads {
         if self.any_aside { find_aside(db, account, peer) } else { Ok(None) }
     }
 
-    /// Says of a thread whether its peer's own name leads elsewhere.
+    /// Says of a thread whether its peer's own name leads elsewhere, and with it all others.
     fn put_aside(&mut self, db: &Connection, thread: i64, aside: bool) -> rusqlite::Result<()> {
         self.any_aside |= aside;
         self.write(db, thread)?;
-        db.prepare_cached("UPDATE threads SET aside = ?2 WHERE thread = ?1")?.execute(params![thread, aside])?;
+        let sql = "UPDATE threads SET aside = ?2, names = CASE WHEN ?2 THEN NULL ELSE names END WHERE thread = ?1";
+        db.prepare_cached(sql)?.execute(params![thread, aside])?;
         Ok(())
     }
 
     /// Makes a name lead to a thread.
-    fn lead(&mut self, account: &str, name: &str, hash: NameHash, thread: i64) {
-        self.names.remove(&hash);
+    fn lead(&mut self, account: &str, name: &str, hash: NameHash, thread: i64, was_known: bool) {
+        self.learned.note(&Lesson::Name { thread, account, name });
+        self.learn_name(account, name, hash, thread, was_known);
+        self.left += 1;
+    }
+
+    /// The same of one that was noted; `may_be_there` when it may be in the table.
+    pub(super) fn learn_name(&mut self, account: &str, name: &str, hash: NameHash, thread: i64, may_be_there: bool) {
         self.known.insert(&hash);
-        self.learned.keep(hash, account, name, thread);
-        self.left += 2;
+        let before = self.names.insert(hash, Leads(-thread));
+        self.new_names += usize::from(!before.is_some_and(Leads::is_new));
+        if let Some(before) = before.map(Leads::thread).filter(|before| *before != thread) {
+            self.learned.take_from_thread(before, name);
+            if let Some(new) = self.talks.get_mut(&before).and_then(|talk| talk.new.as_mut()) {
+                new.names.retain(|known| **known != *name);
+            }
+        }
+        let mut shared: Option<Arc<str>> = None;
+        match self.talks.get_mut(&thread).map(|talk| (&talk.peer, talk.new.as_mut())) {
+            Some((peer, Some(_))) if **peer == *name => shared = Some(Arc::clone(peer)),
+            Some((_, Some(new))) => new.names.push(Arc::clone(shared.insert(name.into()))),
+            _ => self.learned.add_to_thread(thread, hash, Arc::clone(shared.insert(name.into()))),
+        }
+        self.learned.add(hash, account, shared.unwrap_or_else(|| name.into()), thread, may_be_there);
     }
 
     /// All names that lead to a thread.
     fn names_of(&self, db: &Connection, thread: i64) -> rusqlite::Result<BTreeSet<String>> {
-        let names = "SELECT name FROM thread_names WHERE thread = ?1";
-        let mut names: BTreeSet<String> =
-            db.prepare_cached(names)?.query_map([thread], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        names.extend(self.learned.names_of(thread).map(str::to_owned));
+        let mut names: BTreeSet<String> = self.learned.names_of(thread).map(str::to_owned).collect();
+        if let Some((talk, new)) = self.talks.get(&thread).and_then(|talk| Some((talk, talk.new.as_ref()?))) {
+            names.extend(new.names.iter().chain([&talk.peer]).map(|name| name.to_string()));
+            return Ok(names);
+        }
+        let row = |row: &rusqlite::Row<'_>| {
+            let (aside, peer): (bool, String) = (row.get(0)?, row.get(1)?);
+            let others: Option<String> = row.get(2)?;
+            names.extend(thread_names::read(others.as_deref()).map(str::to_owned));
+            names.extend(Some(peer).filter(|_| !aside));
+            Ok(())
+        };
+        db.prepare_cached("SELECT aside, peer, names FROM threads WHERE thread = ?1")?.query_row([thread], row).optional()?;
         Ok(names)
+    }
+
+    /// Writes names into the rows of threads that are in the table.
+    pub(super) fn name_threads(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
+        let some = self.to_name.split_off(self.to_name.len().saturating_sub(most));
+        for &thread in &some {
+            let names = self.learned.take_names_of(thread);
+            add_names(db, thread, names.iter().map(|(_, name)| &**name))?;
+        }
+        Ok(some.len())
+    }
+
+    /// Writes names to where they are looked for, with which they are no longer new.
+    pub(super) fn write_names(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
+        let Self { learned, names, new_names, known, .. } = self;
+        let written = learned.write_by_name(db, most, |new| {
+            let Some(leads) = names.get_mut(&new.hash).filter(|leads| leads.0 == -new.thread) else { return false };
+            *leads = Leads(new.thread);
+            *new_names -= 1;
+            known.note_written(&new.hash);
+            true
+        })?;
+        self.let_names_go();
+        Ok(written)
+    }
+
+    /// Forgets a thread that is gone, as far as it is not in the tables.
+    pub(super) fn forget_new(&mut self, thread: i64) {
+        let mut hashes: Vec<NameHash> = self.learned.take_names_of(thread).into_iter().map(|(hash, _)| hash).collect();
+        if let Some((talk, new)) = self.talks.get(&thread).and_then(|talk| Some((talk, talk.new.as_ref()?))) {
+            hashes.extend(new.names.iter().chain([&talk.peer]).map(|name| name_hash(&new.account, name)));
+            self.let_go(thread);
+        }
+        for hash in hashes {
+            if self.names.get(&hash).is_some_and(|leads| leads.thread() == thread) {
+                self.forget_name(&hash);
+            }
+        }
+    }
+
+    fn forget_name(&mut self, hash: &NameHash) {
+        self.new_names -= usize::from(self.names.remove(hash).is_some_and(Leads::is_new));
     }
 
     /// Forgets all names that lead to a thread.
@@ -205,39 +297,45 @@ impl Threads {
         let account: String =
             db.prepare_cached("SELECT account FROM threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0))?;
         for name in self.names_of(db, thread)? {
-            let hash = name_hash(&account, &name);
-            self.names.remove(&hash);
-            self.learned.forget(&hash);
+            self.forget_name(&name_hash(&account, &name));
             self.known.note_forgotten();
             db.prepare_cached("DELETE FROM names WHERE account = ?1 AND name = ?2")?.execute([&account, &name])?;
         }
-        db.prepare_cached(FORGET_NAMES_OF)?.execute([thread])?;
+        self.learned.take_names_of(thread);
         Ok(())
     }
 }
 
 const LEADS_TO: &str = "SELECT thread FROM names WHERE account = ?1 AND name = ?2";
-const FORGET_NAMES_OF: &str = "DELETE FROM thread_names WHERE thread = ?1";
-
-pub(super) const WRITE_NAME: Insert<'static> =
-    Insert { into: "INSERT INTO names VALUES", row: "(?, ?, ?)", then: "ON CONFLICT DO UPDATE SET thread = excluded.thread" };
-/// The other side of [`WRITE_NAME`].
-pub(super) const WRITE_NAME_OF: Insert<'static> =
-    Insert { into: "INSERT OR IGNORE INTO thread_names VALUES", row: "(?, ?)", then: "" };
 
 fn write_name(db: &Connection, account: &str, name: &str, thread: i64) -> rusqlite::Result<()> {
-    insert_rows(db, WRITE_NAME, &[thread], |thread, places| {
+    let written = insert_rows(db, &ANY_NAME, &[thread], |thread, places| {
         places.put(account)?;
         places.put(name)?;
         places.put(thread)
+    });
+    written.map(drop)
+}
+
+/// Writes names into the row of their thread, where they are not there yet.
+pub(super) fn add_names<'n>(db: &Connection, thread: i64, more: impl Iterator<Item = &'n str>) -> rusqlite::Result<()> {
+    change_names(db, thread, |peer, names| {
+        names.extend(more.filter(|name| *name != peer).map(str::to_owned));
     })
 }
 
-pub(super) fn write_name_of(db: &Connection, thread: i64, name: &str) -> rusqlite::Result<()> {
-    insert_rows(db, WRITE_NAME_OF, &[name], |name, places| {
-        places.put(thread)?;
-        places.put(name)
-    })
+fn change_names(db: &Connection, thread: i64, change: impl FnOnce(&str, &mut BTreeSet<String>)) -> rusqlite::Result<()> {
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let select = "SELECT peer, names FROM threads WHERE thread = ?1";
+    let found: Option<(String, Option<String>)> = db.prepare_cached(select)?.query_row([thread], row).optional()?;
+    let Some((peer, before)) = found else { return Ok(()) };
+    let mut names: BTreeSet<String> = thread_names::read(before.as_deref()).map(str::to_owned).collect();
+    change(&peer, &mut names);
+    let after = thread_names::write(names.iter().map(String::as_str));
+    if after != before {
+        db.prepare_cached("UPDATE threads SET names = ?2 WHERE thread = ?1")?.execute(params![thread, after])?;
+    }
+    Ok(())
 }
 
 fn find_aside(db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Option<i64>> {
@@ -270,8 +368,8 @@ pub(super) fn straighten(db: &Connection) -> rusqlite::Result<bool> {
     }
     for (account, name, first, end) in &straight {
         write_name(db, account, name, *end)?;
-        db.prepare_cached("DELETE FROM thread_names WHERE thread = ?1 AND name = ?2")?.execute(params![first, name])?;
-        write_name_of(db, *end, name)?;
+        change_names(db, *first, |_, names| names.retain(|other| other != name))?;
+        add_names(db, *end, std::iter::once(name.as_str()))?;
     }
     db.execute_batch(
         "UPDATE threads SET aside = NOT aside WHERE aside = EXISTS

@@ -45,6 +45,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("schema_8.sql"),
     include_str!("schema_9.sql"),
     include_str!("schema_10.sql"),
+    include_str!("schema_11.sql"),
 ];
 
 /// "hpax", so that a file of another program is never taken for ours.

@@ -3,33 +3,39 @@
 //! Nothing is lost by that: every message names its thread and what came before it, so after a crash the last words are read again
 //! from the messages since, and who is new from the lessons since ([`super::learned`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use hapax_domain::limits;
 use rusqlite::{Connection, Row, params};
 
 use super::keys::KeyIsHash;
 use super::known_names::KnownNames;
-use super::learned::{Learned, Lesson, read_lessons};
+use super::learned::{Learned, read_lessons};
+use super::lessons::Lesson;
 use super::many_rows::{Insert, insert_rows};
-use super::names::{NameHash, name_hash};
+use super::names::{Leads, NameHash, name_hash};
 use super::number_hash::NumberHash;
+use super::thread_names;
 
 pub(super) struct Threads {
-    talks: HashMap<i64, ThreadTail, BuildHasherDefault<NumberHash>>,
-    /// Where names lead, as far as they were asked for lately.
-    pub(super) names: HashMap<NameHash, i64, BuildHasherDefault<KeyIsHash>>,
+    pub(super) talks: HashMap<i64, Box<ThreadTail>, BuildHasherDefault<NumberHash>>,
+    /// Where names lead, as far as they were asked for lately or are not in the table.
+    pub(super) names: HashMap<NameHash, Leads, BuildHasherDefault<KeyIsHash>>,
+    /// How many of them are not in the table.
+    pub(super) new_names: usize,
     /// Names that are there or among the learned, nearly.
     pub(super) known: KnownNames,
-    /// Names that are not in the table.
+    /// What is to come into the tables of names and threads.
     pub(super) learned: Learned,
     /// A thread may stand aside.
     pub(super) any_aside: bool,
     /// Threads that changed before `written_to` was taken, to be written in small steps; and those that changed after.
     to_write: Vec<i64>,
-    changed: HashSet<i64, BuildHasherDefault<NumberHash>>,
+    changed: Vec<i64>,
+    /// Threads in the table that get further names in this round.
+    pub(super) to_name: Vec<i64>,
     /// How many of `talks` have something to write.
     unwritten: usize,
     /// Rows that were left to be written since the last step of writing.
@@ -58,15 +64,19 @@ pub(super) struct ThreadTail {
     entries: i64,
     /// Not in the table yet.
     unwritten: bool,
+    /// Among those that changed.
+    listed: bool,
     /// The thread itself is not in the table yet.
-    new: Option<NewThread>,
+    pub(super) new: Option<NewThread>,
 }
 
 /// What else there is to know of a thread.
 #[derive(Clone)]
-struct NewThread {
+pub(super) struct NewThread {
     channel: i64,
-    account: Arc<str>,
+    pub(super) account: Arc<str>,
+    /// Names that lead there besides its peer's own.
+    pub(super) names: Vec<Arc<str>>,
 }
 
 /// Something said in a thread.
@@ -77,8 +87,8 @@ pub(super) struct Said<'s> {
     pub(super) text: Option<&'s str>,
 }
 
-const NEW_THREAD: Insert<'static> =
-    Insert { into: "INSERT INTO threads VALUES", row: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)", then: "" };
+static NEW_THREAD: LazyLock<Insert> =
+    LazyLock::new(|| Insert::new("INSERT OR FAIL INTO threads VALUES", "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)", ""));
 
 /// Threads held in memory that have nothing to write; when there are more, all of them are let go.
 const TALKS_MAX: usize = 50_000;
@@ -95,11 +105,13 @@ impl Threads {
         Self {
             talks: HashMap::default(),
             names: HashMap::default(),
+            new_names: 0,
             known: KnownNames::default(),
             learned: Learned::default(),
             any_aside: true,
             to_write: Vec::new(),
-            changed: HashSet::default(),
+            changed: Vec::new(),
+            to_name: Vec::new(),
             unwritten: 0,
             left: 0,
             written_to: 0,
@@ -161,16 +173,9 @@ impl Threads {
                 }
             }
             Lesson::Name { thread, account, name } => {
-                let hash = name_hash(account, name);
-                self.known.insert(&hash);
-                self.learned.learn(hash, account, name, thread);
+                self.learn_name(account, name, name_hash(account, name), thread, true);
             }
-            Lesson::Gone { thread } => {
-                if self.talks.get(&thread).is_some_and(|talk| talk.new.is_some()) {
-                    self.let_go(thread);
-                }
-                self.learned.forget_thread(thread);
-            }
+            Lesson::Gone { thread } => self.forget_new(thread),
         }
         Ok(())
     }
@@ -182,7 +187,7 @@ impl Threads {
     }
 
     fn add_thread(&mut self, thread: i64, channel: i64, account: &str, peer: &str) {
-        let new = Some(NewThread { channel, account: self.learned.shared(account) });
+        let new = Some(NewThread { channel, account: self.learned.shared(account), names: Vec::new() });
         let talk = ThreadTail {
             peer: peer.into(),
             last: 0,
@@ -192,16 +197,17 @@ impl Threads {
             unread: 0,
             entries: 0,
             unwritten: true,
+            listed: true,
             new,
         };
-        if self.talks.insert(thread, talk).is_none_or(|before| !before.unwritten) {
+        if self.talks.insert(thread, Box::new(talk)).is_none_or(|before| !before.unwritten) {
             self.unwritten += 1;
         }
         self.left += 1;
-        self.changed.insert(thread);
+        self.changed.push(thread);
     }
 
-    fn let_go(&mut self, thread: i64) {
+    pub(super) fn let_go(&mut self, thread: i64) {
         if self.talks.remove(&thread).is_some_and(|talk| talk.unwritten) {
             self.unwritten -= 1;
         }
@@ -224,7 +230,7 @@ impl Threads {
                         "SELECT last, last_at, last_text, last_out, unread, entries, peer FROM threads WHERE thread = ?1",
                     )?
                     .query_row([thread], |row| {
-                        Ok(ThreadTail {
+                        Ok(Box::new(ThreadTail {
                             peer: row.get::<_, String>(6)?.into(),
                             last: row.get(0)?,
                             last_at: row.get(1)?,
@@ -233,8 +239,9 @@ impl Threads {
                             unread: row.get(4)?,
                             entries: row.get(5)?,
                             unwritten: false,
+                            listed: false,
                             new: None,
-                        })
+                        }))
                     })?;
                 Ok(gap.insert(talk))
             }
@@ -250,11 +257,14 @@ impl Threads {
         talk.unread += i64::from(!said.out);
         talk.entries += 1;
         talk.last_text = said.text.map(limits::preview);
-        if !std::mem::replace(&mut talk.unwritten, true) {
+        let was = (std::mem::replace(&mut talk.unwritten, true), std::mem::replace(&mut talk.listed, true));
+        if !was.0 {
             self.unwritten += 1;
             self.left += 1;
         }
-        self.changed.insert(thread);
+        if !was.1 {
+            self.changed.push(thread);
+        }
         Ok(before)
     }
 
@@ -310,7 +320,7 @@ impl Threads {
         if talk.new.is_some() {
             return self.write_new(db, &[thread]);
         }
-        let ThreadTail { last, last_at, last_text, last_out, unread, entries, .. } = &*talk;
+        let ThreadTail { last, last_at, last_text, last_out, unread, entries, .. } = &**talk;
         db.prepare_cached(
             "UPDATE threads SET last = ?2, last_at = ?3, last_text = ?4, last_out = ?5, unread = ?6, entries = ?7 WHERE thread = ?1",
         )?
@@ -322,9 +332,9 @@ impl Threads {
     /// Writes threads that are not in the table.
     fn write_new(&mut self, db: &Connection, threads: &[i64]) -> rusqlite::Result<()> {
         let talks = &self.talks;
-        let new = |thread: &i64| talks.get(thread).and_then(|talk| Some((*thread, talk, talk.new.as_ref()?)));
+        let new = |thread: &i64| talks.get(thread).and_then(|talk| Some((*thread, &**talk, talk.new.as_ref()?)));
         let rows: Vec<(i64, &ThreadTail, &NewThread)> = threads.iter().filter_map(new).collect();
-        insert_rows(db, NEW_THREAD, &rows, |(thread, talk, NewThread { channel, account }), places| {
+        insert_rows(db, &NEW_THREAD, &rows, |(thread, talk, NewThread { channel, account, names }), places| {
             places.put(thread)?;
             places.put(channel)?;
             places.put(&**account)?;
@@ -334,7 +344,8 @@ impl Threads {
             places.put(&talk.last_text)?;
             places.put(talk.last_out)?;
             places.put(talk.unread)?;
-            places.put(talk.entries)
+            places.put(talk.entries)?;
+            places.put(thread_names::write(names.iter().map(|name| &**name)))
         })?;
         for thread in threads {
             let Some(talk) = self.talks.get_mut(thread) else { continue };
@@ -360,7 +371,7 @@ impl Threads {
         };
         (self.left, self.stepped_ms) = (0, now_ms);
         while rows > 0 {
-            if self.to_write.is_empty() && self.learned.is_round_over() {
+            if self.is_round_over() {
                 if !due || (self.changed.is_empty() && self.learned.is_empty()) {
                     return Ok(());
                 }
@@ -368,8 +379,9 @@ impl Threads {
             }
             self.touched = true;
             rows -= self.write_talks(db, rows)?;
+            rows -= self.name_threads(db, rows)?;
             rows -= self.write_names(db, rows)?;
-            if self.to_write.is_empty() && self.learned.is_round_over() {
+            if self.is_round_over() {
                 db.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'threads_to'")?.execute([self.written_to as i64])?;
                 self.known.end_round(db)?;
                 self.learned.forget_lessons(db, self.written_to)?;
@@ -383,16 +395,26 @@ impl Threads {
     }
 
     fn begin_step(&mut self, now_ms: i64, last_number: u64) {
-        let talks = &self.talks;
-        self.to_write = self.changed.drain().filter(|thread| talks.get(thread).is_some_and(|talk| talk.unwritten)).collect();
+        for thread in self.changed.drain(..) {
+            let Some(talk) = self.talks.get_mut(&thread) else { continue };
+            // One that was let go and is there again stands there twice.
+            if std::mem::take(&mut talk.listed) && talk.unwritten {
+                self.to_write.push(thread);
+            }
+        }
         // In the order of the table, so that neighbours share a page.
         self.to_write.sort_unstable();
+        self.to_name = self.learned.named_threads();
         self.learned.begin_round();
         self.written_to = last_number;
         self.begun_ms = now_ms;
     }
 
-    /// Threads go before their names, and those before what leads to them.
+    fn is_round_over(&self) -> bool {
+        self.to_write.is_empty() && self.to_name.is_empty() && self.learned.is_round_over()
+    }
+
+    /// Threads go before what leads to them.
     fn write_talks(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
         let rows = most.min(self.to_write.len());
         let later = self.to_write.split_off(rows);
@@ -406,16 +428,6 @@ impl Threads {
         }
         self.write_new(db, &new)?;
         Ok(rows)
-    }
-
-    fn write_names(&mut self, db: &Connection, most: usize) -> rusqlite::Result<usize> {
-        let by_thread = self.learned.write_by_thread(db, most)?;
-        let by_name = self.learned.write_by_name(db, most - by_thread)?;
-        for (hash, thread) in &by_name {
-            self.known.note_written(hash);
-            self.keep_name(*hash, *thread);
-        }
-        Ok(by_thread + by_name.len())
     }
 }
 
@@ -474,8 +486,9 @@ mod tests {
         many_people(&db, &mut threads, |threads| {
             assert!(threads.unwritten <= UNWRITTEN_MAX * 3 / 2, "{} unwritten", threads.unwritten);
             assert!(threads.learned.len() <= NEW_NAMES_MAX * 3 / 2, "{} new names", threads.learned.len());
+            assert!(threads.new_names <= threads.learned.len(), "{} of {}", threads.new_names, threads.learned.len());
             assert!(threads.talks.len() <= TALKS_MAX + UNWRITTEN_MAX * 3 / 2, "{} in memory", threads.talks.len());
-            assert!(threads.names.len() <= NAMES_MAX);
+            assert!(threads.names.len() - threads.new_names <= NAMES_MAX);
         });
         assert!(threads.looked_at <= 2 * PEERS as usize, "{} looks at threads for {PEERS} messages", threads.looked_at);
 
@@ -525,7 +538,7 @@ mod tests {
         }
         threads.write_some(&db, now_ms, 1_000_000, true).expect("written");
         let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
-        for table in ["threads", "names", "thread_names"] {
+        for table in ["threads", "names"] {
             assert_eq!(count(&format!("SELECT count(*) FROM {table}")), PEOPLE, "{table}");
         }
         assert_eq!(count("SELECT count(*) FROM learned"), 0);
