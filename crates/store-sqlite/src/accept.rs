@@ -10,7 +10,8 @@ use rusqlite::{OptionalExtension, params};
 use super::keys::Claim;
 use super::lanes::{LaneName, Line, Waiting};
 use super::names::{NameHash, Person, name_hash};
-use super::rows::{event_id, kind_number};
+use super::pending::{EventRow, ItemRow};
+use super::rows::event_id;
 use super::threads::Said;
 use super::turns::{GatheredTurn, Turn};
 use super::writer::{StepError, Writer};
@@ -72,19 +73,20 @@ impl Gathered {
 }
 
 impl Writer {
-    pub(super) fn accept(&mut self, arrival: &Arrival, hashed: &[Hashed]) -> Result<Vec<Accepted>, StepError> {
+    pub(super) fn accept(&mut self, arrival: &Arc<Arrival>, hashed: &[Hashed]) -> Result<Vec<Accepted>, StepError> {
         if !self.disk.has_room() {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
         let channel = self.channel(&arrival.channel)?;
         if arrival.coalesce.is_some() {
+            self.write_pending()?;
             // Whether something waits in a lane must be known for sure.
             self.lanes.load(&self.db, channel)?;
         }
         let mut accepted = Vec::with_capacity(arrival.events.len());
         let mut gathered: Vec<Gathered> = Vec::new();
         let mut body_at = None;
-        for (new, hashed) in arrival.events.iter().zip(hashed) {
+        for ((at, new), hashed) in arrival.events.iter().enumerate().zip(hashed) {
             if let Some(held) = self.keys.find(&self.db, &new.event.key.0, self.now_ms / 1_000)? {
                 let number = self.keys.numbering.number_of(&self.db, held)?.unwrap_or_default();
                 let first = event_id(i64::from(held.at_s) * 1_000, number);
@@ -114,11 +116,20 @@ impl Writer {
             };
             let item = self.put_in_line((channel, arrival.coalesce), number, new, suspect, line, &mut gathered)?;
             let said = heard.map(|heard| (heard.person.thread, heard.prev));
-            self.record(arrival, channel, number, new, item, said, &mut body_at)?;
+            let webhook = match &new.disposition {
+                Disposition::Quarantine { .. } => number,
+                Disposition::Keep | Disposition::Deliver => *body_at.get_or_insert(number),
+            };
+            let (arrival, received_ms) = (Arc::clone(arrival), self.now_ms);
+            self.hold_event(EventRow { arrival, at, number, received_ms, channel, webhook, item, said });
             let id = event_id(self.now_ms, number);
             accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }
         self.queue(channel, gathered, arrival.coalesce)?;
+        // Where lanes were joined or have turns, what comes next looks into the tables.
+        if self.has_joins || arrival.coalesce.is_some() {
+            self.write_pending()?;
+        }
         Ok(accepted)
     }
 
@@ -285,56 +296,6 @@ impl Writer {
         Ok(Some(Heard { person, prev }))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one row is made of all of it")]
-    fn record(
-        &mut self,
-        arrival: &Arrival,
-        channel: i64,
-        number: u64,
-        new: &NewEvent,
-        item: Option<u64>,
-        said: Option<(i64, i64)>,
-        body_at: &mut Option<u64>,
-    ) -> rusqlite::Result<()> {
-        // The first event of a webhook holds the body for all; a part that could not be read holds itself.
-        let (webhook, headers, body): (u64, Option<&[u8]>, Option<&[u8]>) = match &new.disposition {
-            Disposition::Quarantine { part, .. } => (number, Some(&arrival.headers.0), Some(part)),
-            Disposition::Keep | Disposition::Deliver => match *body_at {
-                Some(holder) => (holder, None, None),
-                None => {
-                    *body_at = Some(number);
-                    (number, Some(&arrival.headers.0), Some(&arrival.body))
-                }
-            },
-        };
-        let Event { kind, account, id, peer, echo, at_ms, index, text, .. } = &new.event;
-        let mut insert = self.db.prepare_cached(
-            "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-        )?;
-        insert.execute(params![
-            number as i64,
-            self.now_ms,
-            channel,
-            kind_number(*kind),
-            echo,
-            index,
-            webhook as i64,
-            arrival.events.len() as i64,
-            item.map(|item| item as i64),
-            account,
-            id,
-            peer,
-            at_ms,
-            text.as_ref().filter(|_| said.is_some()),
-            said.map(|(thread, _)| thread),
-            said.map(|(_, prev)| prev),
-            headers,
-            body,
-        ])?;
-        self.count.in_batch += 1;
-        Ok(())
-    }
-
     fn queue(&mut self, channel: i64, gathered: Vec<Gathered>, coalesce: Option<Coalesce>) -> rusqlite::Result<()> {
         self.work_made |= !gathered.is_empty();
         for item in gathered {
@@ -352,9 +313,11 @@ impl Writer {
             let waiting = Waiting::new(number, lane, due, Line::default()).of(peer);
             // What was joined within this webhook was put into the lane it came to first.
             let waiting = if is_moved { Waiting { put_into: item.under, ..waiting } } else { waiting };
-            self.db
-                .prepare_cached("INSERT INTO inbox VALUES (?2, ?1, ?3, ?1, ?4, 0, NULL, ?5, ?7, NULL, 0, ?6, NULL)")?
-                .execute(params![number, channel, waiting.put_into, members, self.now_ms, waiting.peer, due])?;
+            let (peer, received_ms) = (waiting.peer.clone(), self.now_ms);
+            self.hold_item(ItemRow { channel, number, lane: waiting.put_into, members, received_ms, due_ms: due, peer });
+            if self.has_joins || turn.is_some() || self.lanes.looks_up(channel) {
+                self.write_pending()?;
+            }
             self.lanes.add(&self.db, channel, waiting)?;
             match turn.filter(|_| !is_moved && !item.turn.closed) {
                 Some((_, lane)) => self.begin_turn(channel, lane, number)?,

@@ -15,6 +15,10 @@ pub(super) struct Job {
     call: Finish,
     /// It has a transaction to itself: what is large must not hold up the commit of others.
     pub(super) alone: bool,
+    /// What it writes may be written later in the batch, see `pending.rs`.
+    pub(super) gathers: bool,
+    /// It takes a place in the line.
+    pub(super) has_place: bool,
 }
 
 /// A job that was done, or not, and whose caller has not heard of it. Dropped, it says that the store is closed.
@@ -56,21 +60,23 @@ where
     S: FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
 {
     let call = Arc::new(Call { what, state: Mutex::new(State::Waits(step)), caller: AtomicWaker::new() });
-    (Job { call: Finish(Some(Arc::clone(&call) as Arc<dyn Step>)), alone: false }, Answer { call, patient })
+    (
+        Job { call: Finish(Some(Arc::clone(&call) as Arc<dyn Step>)), alone: false, gathers: false, has_place: false },
+        Answer { call, patient },
+    )
 }
 
 impl Job {
-    /// Nothing to be done: it only wakes the writer.
-    pub(super) fn nudge() -> Self {
-        Self { call: Finish(None), alone: false }
-    }
-
-    pub(super) fn is_nudge(&self) -> bool {
-        self.call.0.is_none()
-    }
-
     pub(super) fn alone(self) -> Self {
         Self { alone: true, ..self }
+    }
+
+    pub(super) fn gathers(self) -> Self {
+        Self { gathers: true, ..self }
+    }
+
+    pub(super) fn placed(self) -> Self {
+        Self { has_place: true, ..self }
     }
 
     pub(super) fn run(self, writer: &mut Writer) -> Finish {

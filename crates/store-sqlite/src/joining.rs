@@ -29,12 +29,13 @@ impl Writer {
     ) -> rusqlite::Result<bool> {
         let mut any_here = false;
         let mut channels: Vec<(Arc<str>, i64)> = Vec::new();
-        for (channel_name, &channel) in &self.channels {
-            if was_known || self.may_be_nameless(channel)? {
-                channels.push((Arc::clone(channel_name), channel));
-            }
+        if was_known || self.nameless.values().any(|to| *to > 0) {
+            channels.extend(self.channels.iter().map(|(name, channel)| (Arc::clone(name), *channel)));
         }
         for (channel_name, channel) in channels {
+            if !was_known && !self.may_be_nameless(channel)? {
+                continue;
+            }
             // What goes out is little enough to look at; of a long inbox it may not be known whether something waits.
             self.outgoing.load(&self.db, channel)?;
             if self.lanes.may_hold(channel) || self.outgoing.may_hold(channel) {
@@ -60,6 +61,7 @@ impl Writer {
         into: LaneName,
         peer: &Arc<str>,
     ) -> rusqlite::Result<Vec<LaneName>> {
+        self.write_pending()?;
         let mut spoke = [None, None];
         if self.turning.contains(&channel) {
             // Of what is not in memory nobody knows whether anything waits there, and a join of nothing ends no turn.
@@ -97,10 +99,11 @@ impl Writer {
     }
 
     /// False when nothing in line, in or out, is in a lane that is called by a name which leads nowhere.
-    fn may_be_nameless(&self, channel: i64) -> rusqlite::Result<bool> {
-        let Some(to) = self.nameless.get(&channel).filter(|to| **to > 0) else { return Ok(false) };
+    fn may_be_nameless(&mut self, channel: i64) -> rusqlite::Result<bool> {
+        let Some(to) = self.nameless.get(&channel).copied().filter(|to| *to > 0) else { return Ok(false) };
+        self.write_pending()?;
         let oldest: i64 = self.db.prepare_cached(OLDEST_IN_LINE)?.query_row([channel, i64::MAX], |row| row.get(0))?;
-        Ok(oldest <= *to)
+        Ok(oldest <= to)
     }
 
     /// The line that an item comes into which is to wait in this one.

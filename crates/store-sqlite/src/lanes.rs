@@ -207,6 +207,11 @@ impl Lanes {
         Ok(())
     }
 
+    /// True when taking note of an item looks into the tables.
+    pub(super) fn looks_up(&self, channel: i64) -> bool {
+        self.channels.get(&channel).is_some_and(|lanes| lanes.by_account)
+    }
+
     /// The lanes whose turn it is, with their first items; at most `max`, and none of accounts that rest.
     pub(super) fn due(
         &mut self,

@@ -24,6 +24,7 @@ mod lanes;
 mod learned;
 mod lease;
 mod lessons;
+mod line;
 mod many_rows;
 mod merge;
 mod message_reads;
@@ -32,6 +33,7 @@ mod number_hash;
 mod numbering;
 mod open;
 mod outbox;
+mod pending;
 mod pieces;
 mod provider_feedback;
 mod purge;
@@ -52,10 +54,9 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use rusqlite::Connection;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 
 pub use backup::{is_empty, look_into_backup, restore};
-use call::Job;
 pub use claim_index::ClaimSize;
 use clock::follow as follow_clock;
 use hapax_domain::{EventId, Fence, ItemId, MessageId, Outgoing, ThreadId, limits};
@@ -65,6 +66,7 @@ use hapax_store::{
     OutboxLease, OutboxLeaseRequest, Outcome, Promise, Purged, Redrive, SendOutcome, Settled, StoreError, Submitted, Upkeep,
 };
 pub use keys::PeriodSize;
+use line::Line;
 pub use open::Options;
 use sync::{Progress, SyncLog};
 use writer::{Gauges, StepError, Writer};
@@ -75,8 +77,7 @@ pub struct SqliteStore(Arc<Engine>);
 
 struct Engine {
     path: PathBuf,
-    /// Taken when the engine is dropped, so that the writer's thread sees the end of the line.
-    line: Option<mpsc::Sender<Job>>,
+    line: Arc<Line>,
     writer: Option<JoinHandle<()>>,
     syncer: Option<JoinHandle<()>>,
     merger: Option<JoinHandle<()>>,
@@ -129,7 +130,7 @@ impl SqliteStore {
         let owner = open::own(path)?;
         let mut db = open::writing(path)?;
         let (merger, merging, file) = merge::both_ends(&mut db, path).map_err(not_opened)?;
-        let (line, jobs) = mpsc::channel(options.queue.max(1));
+        let line = Arc::new(Line::new(options.queue));
         let (gauges, work) = (Arc::<Gauges>::default(), Arc::<Notify>::default());
         let ((progress, synced), (to_sync, batches)) = (Progress::new(), sync::line());
         let outbox_max = Arc::new(AtomicUsize::new(limits::OUTBOX_MAX));
@@ -154,7 +155,7 @@ impl SqliteStore {
                 gauges: Arc::clone(&gauges),
                 progress: Arc::clone(&progress),
                 to_sync,
-                line: line.downgrade(),
+                line: Arc::clone(&line),
                 last_number,
                 last_fence,
             })?;
@@ -165,14 +166,14 @@ impl SqliteStore {
         open::make_durable(&writer.db, path)?;
         let woken = Arc::clone(&work);
         let sync_log = sync_of(&open::log_path(path)).map_err(not_started)?;
-        let (told, nudged) = (Arc::clone(&progress), line.downgrade());
+        let (told, nudged) = (Arc::clone(&progress), Arc::clone(&line));
         let syncer = move || sync::run(&batches, sync_log, &told, &synced, &woken, &nudged);
         let syncer = start_thread("hapax-sync", syncer)?;
         let merger = start_thread("hapax-merger", move || merging.run())?;
-        let writer = start_thread("hapax-writer", move || writer.run(jobs))?;
+        let writer = start_thread("hapax-writer", move || writer.run())?;
         Ok(Self(Arc::new(Engine {
             path: path.to_owned(),
-            line: Some(line),
+            line,
             writer: Some(writer),
             syncer: Some(syncer),
             merger: Some(merger),
@@ -197,16 +198,12 @@ impl SqliteStore {
         patient: bool,
         step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let line = self.0.line.as_ref().ok_or(StoreError::Closed)?;
         let (job, answer) = call::job(what, patient, step);
         if patient {
-            line.send(job).await.map_err(|_| StoreError::Closed)?;
-            return answer.await;
+            self.0.line.put(job).await?;
+        } else {
+            self.0.line.try_put(job)?;
         }
-        line.try_send(job).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
-        })?;
         answer.await
     }
 
@@ -217,9 +214,8 @@ impl SqliteStore {
         step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let _place = self.0.alone.acquire().await.map_err(|_| StoreError::Closed)?;
-        let line = self.0.line.as_ref().ok_or(StoreError::Closed)?;
         let (job, answer) = call::job(what, true, step);
-        line.send(job.alone()).await.map_err(|_| StoreError::Closed)?;
+        self.0.line.put(job.alone()).await?;
         answer.await
     }
 
@@ -272,7 +268,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.line = None;
+        self.line.close();
         for thread in [self.writer.take(), self.syncer.take(), self.merger.take()].into_iter().flatten() {
             // Whoever opens the file next must find it free, and all that was written in it.
             let _ = thread.join();
@@ -315,7 +311,9 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 impl Inbox for SqliteStore {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let hashed = accept::hash(&arrival);
-        self.write("taking in", false, move |writer| writer.accept(&arrival, &hashed)).await
+        let (job, answer) = call::job("taking in", false, move |writer: &mut Writer| writer.accept(&arrival, &hashed));
+        self.0.line.try_put(job.gathers())?;
+        answer.await
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {

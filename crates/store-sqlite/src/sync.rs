@@ -7,13 +7,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hapax_store::StoreError;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 
-use super::call::{Finish, Job};
+use super::call::Finish;
+use super::line::Line;
 
 /// Makes all that was written to the log so far last.
 pub(super) type SyncLog = Box<dyn FnMut() -> io::Result<()> + Send>;
@@ -38,8 +39,6 @@ pub(super) struct Progress {
     committing: AtomicU64,
     /// The last batch that is synced.
     ended: AtomicU64,
-    /// The writer has nothing to do until a sync ends.
-    writer_waits: AtomicBool,
     /// Told by the thread that syncs; once that is gone, nobody waits for it.
     synced: watch::Receiver<u64>,
 }
@@ -47,8 +46,8 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new() -> (Arc<Self>, watch::Sender<u64>) {
         let (tell, synced) = watch::channel(0);
-        let (committing, ended, writer_waits) = Default::default();
-        (Arc::new(Self { committing, ended, writer_waits, synced }), tell)
+        let (committing, ended) = Default::default();
+        (Arc::new(Self { committing, ended, synced }), tell)
     }
 
     pub(super) fn commits(&self, number: u64) {
@@ -65,20 +64,9 @@ impl Progress {
         self.ended.load(Ordering::SeqCst) < number
     }
 
-    /// True when a sync still runs, whose end will wake the writer.
-    pub(super) fn writer_waits(&self, number: u64) -> bool {
-        self.writer_waits.store(true, Ordering::SeqCst);
-        self.is_syncing(number)
-    }
-
-    fn ends(&self, number: u64, line: &mpsc::WeakSender<Job>) {
+    fn ends(&self, number: u64, line: &Line) {
         self.ended.store(number, Ordering::SeqCst);
-        // A full line keeps it awake anyway.
-        if self.writer_waits.swap(false, Ordering::SeqCst)
-            && let Some(line) = line.upgrade()
-        {
-            let _ = line.try_send(Job::nudge());
-        }
+        line.nudge();
     }
 
     /// Waits until a batch, and so all before it, is on disk.
@@ -104,7 +92,7 @@ pub(super) fn run(
     progress: &Progress,
     synced: &watch::Sender<u64>,
     work: &Notify,
-    line: &mpsc::WeakSender<Job>,
+    line: &Line,
 ) {
     while let Ok(first) = batches.recv() {
         let taken: Vec<Committed> = std::iter::once(first).chain(batches.try_iter()).collect();
@@ -145,6 +133,7 @@ mod tests {
     use hapax_testkit::hand_clock::HandClock;
     use hapax_testkit::store_fixture::{START_MS, message, webhook};
 
+    use super::super::line::SOME;
     use super::super::{Options, SqliteStore};
     use super::*;
 
@@ -185,11 +174,16 @@ mod tests {
         let (ran, has_run) = channel();
         let after_copy = {
             let (store, ran) = (store.clone(), ran.clone());
-            let say = move |_: &mut super::super::Writer| {
-                let _ = ran.send(());
-                Ok(())
-            };
-            tokio::spawn(async move { store.write("saying so", true, say).await })
+            // It is not woken for fewer.
+            let say = (0..SOME).map(move |n| {
+                let (store, ran) = (store.clone(), ran.clone());
+                let say = move |_: &mut super::super::Writer| {
+                    let _ = if n == 0 { ran.send(()) } else { Ok(()) };
+                    Ok(())
+                };
+                async move { store.write("saying so", true, say).await }
+            });
+            tokio::spawn(futures_util::future::try_join_all(say))
         };
         tokio::task::block_in_place(|| has_run.recv()).expect("the writer does not wait for the sync");
         let read = {
@@ -213,6 +207,33 @@ mod tests {
         assert_eq!(read.await.expect("no panic").expect("an answer"), 1);
         after_copy.await.expect("no panic").expect("done");
         woken.await.expect("no panic");
+    }
+
+    /// What was taken in comes into the tables later in the batch, but before another step looks for it there.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_step_finds_what_was_taken_in_before_it_in_its_batch() {
+        let Held { store, began, go_on, _folder } = held();
+        let first = {
+            let (store, arrival) = (store.clone(), webhook(vec![message("m1", "ana")]));
+            tokio::spawn(async move { store.accept(arrival.into()).await })
+        };
+        tokio::task::block_in_place(|| began.recv()).expect("its sync began, so it is committed");
+        let (taken, arrival) = (store.clone(), webhook(vec![message("m2", "bob"), message("m3", "ana")]));
+        let after = tokio::spawn(async move {
+            let count = |writer: &mut super::super::Writer| -> Result<(i64, i64), super::super::StepError> {
+                let count = "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM inbox)";
+                Ok(writer.db.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+            };
+            tokio::join!(taken.accept(arrival.into()), taken.write("counting", true, count), taken.write("again", true, count))
+        });
+        while store.0.line.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(go_on);
+        assert!(matches!(first.await, Ok(Ok(_))));
+        let (accepted, counted, again) = after.await.expect("no panic");
+        assert_eq!(accepted.map(|new| new.len()).ok(), Some(2));
+        assert_eq!((counted.ok(), again.ok()), (Some((3, 3)), Some((3, 3))));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

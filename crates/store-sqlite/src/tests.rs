@@ -242,7 +242,7 @@ async fn a_join_that_is_not_committed_joins_nothing() {
         accept_one(&store, message(id, peer)).await;
     }
     assert!(lease(&store, 0).await.is_empty(), "the lanes are in memory");
-    let arrival = webhook(vec![Event { aliases: vec!["lid".to_owned()], ..message("m3", "ana") }]);
+    let arrival = Arc::new(webhook(vec![Event { aliases: vec!["lid".to_owned()], ..message("m3", "ana") }]));
     let hashed = accept::hash(&arrival);
     let failing = move |writer: &mut Writer| {
         writer.accept(&arrival, &hashed)?;

@@ -1,6 +1,6 @@
 //! The one thread that writes. All calls that wait share one transaction and one fsync, which [`super::sync`] makes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -9,7 +9,6 @@ use hapax_domain::age::Dated;
 use hapax_store::StoreError;
 use hapax_store::clock::Clock;
 use rusqlite::Connection;
-use tokio::sync::mpsc;
 
 use super::call::{Finish, Job, job};
 use super::claim_index::ClaimIndex;
@@ -17,7 +16,9 @@ use super::clock::Mark;
 use super::disk::DiskFloor;
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
+use super::line::{self, Line};
 use super::merge::LogMerger;
+use super::pending::Pending;
 use super::purge::Sweep;
 use super::sync::{self, Committed, Progress};
 use super::threads::Threads;
@@ -37,6 +38,8 @@ pub(super) struct Writer {
     pub(super) outbox_max: Arc<AtomicUsize>,
     pub(super) claims: ClaimIndex,
     pub(super) threads: Threads,
+    /// Taken in by this batch, and not written yet.
+    pub(super) pending: Pending,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
     pub(super) last_number: u64,
@@ -70,8 +73,7 @@ pub(super) struct Writer {
     progress: Arc<Progress>,
     /// Where batches go to be synced.
     to_sync: SyncSender<Committed>,
-    /// To put sealing steps in the line like everybody else's; weak, so that it does not keep the thread alive.
-    line: mpsc::WeakSender<Job>,
+    line: Arc<Line>,
 }
 
 /// How many events there are, written down now and then: writing it with every batch would cost a page each time.
@@ -106,7 +108,7 @@ pub(super) struct Start {
     pub(super) gauges: Arc<Gauges>,
     pub(super) progress: Arc<Progress>,
     pub(super) to_sync: SyncSender<Committed>,
-    pub(super) line: mpsc::WeakSender<Job>,
+    pub(super) line: Arc<Line>,
     pub(super) last_number: u64,
     pub(super) last_fence: u64,
     /// Events recorded since their count was last written down.
@@ -124,6 +126,7 @@ impl Writer {
             outbox_max: start.outbox_max,
             claims: start.claims,
             threads: Threads::new(),
+            pending: Pending::default(),
             log: start.log,
             last_number: start.last_number,
             last_fence: start.last_fence,
@@ -166,38 +169,55 @@ impl Writer {
         Ok(())
     }
 
-    /// Works until every sender is gone.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+    /// Works until the line is closed, and nobody stands there.
+    pub(super) fn run(mut self) {
+        let _end = line::End(Arc::clone(&self.line));
         self.sort_if_closed();
-        let mut next = None;
-        while let Some(first) = next.take().or_else(|| jobs.blocking_recv()) {
-            if first.is_nudge() {
-                continue;
-            }
-            next = self.batch(first, &mut jobs);
+        let mut jobs = VecDeque::new();
+        while !jobs.is_empty() || self.somebody_comes() {
+            self.line.take(&mut jobs);
+            self.batch(&mut jobs);
             self.tend_periods();
             self.log.tend(&self.db);
         }
     }
 
-    /// Does a job, and with it those that wait; gives the one that ended the batch because it wants to be alone.
-    fn batch(&mut self, first: Job, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
+    /// Waits for the first job of a batch; while the one before is synced, for some more of them.
+    fn somebody_comes(&self) -> bool {
+        if self.progress.is_syncing(self.batches) {
+            self.line.wait_for_some();
+        }
+        self.line.wait()
+    }
+
+    /// Does the first job, and with it those that wait, up to one that wants to be alone.
+    fn batch(&mut self, jobs: &mut VecDeque<Job>) {
         let mut finishes = Vec::with_capacity(64);
         let changes = self.db.total_changes();
         let begun = self.transact("BEGIN IMMEDIATE");
         self.failed = begun.err().map(|error| error.to_string());
         // Who cannot begin has waited long enough for all that stand in line: none of them waits as long once more.
-        let (refuse_all, most) = if self.failed.is_some() { (true, jobs.len() + 1) } else { (false, BATCH_JOBS) };
-        let (mut next, mut left) = (Some(first), None);
-        while let Some(job) = next {
+        let refuse_all = self.failed.is_some();
+        if refuse_all {
+            self.line.take(jobs);
+        }
+        let most = if refuse_all { jobs.len() } else { BATCH_JOBS };
+        let mut next = jobs.pop_front();
+        while let Some(mut job) = next {
+            self.line.leaves(&mut job);
             self.now_ms = self.now_ms.max(self.clock.now_ms());
             self.lanes.now_ms = self.now_ms;
             self.outgoing.now_ms = self.now_ms;
             let alone = job.alone && !refuse_all;
+            if !job.gathers {
+                let _ = self.run_step(|writer| Ok(writer.write_pending()?));
+            }
             finishes.push(job.run(self));
             let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
             next = if more { self.next_of_batch(jobs, refuse_all) } else { None };
-            left = next.take_if(|next| next.alone && !refuse_all);
+            if let Some(left) = next.take_if(|next| next.alone && !refuse_all) {
+                jobs.push_front(left);
+            }
         }
         let failed = self.commit();
         if let Some(why) = failed {
@@ -206,22 +226,19 @@ impl Writer {
             self.work_made = false;
         }
         self.hand_over(changes, finishes);
-        left
     }
 
     /// What else belongs to the batch: all that waits, and all that comes until the sync of the batch before has ended, because it could not be
     /// synced any sooner by itself.
-    fn next_of_batch(&self, jobs: &mut mpsc::Receiver<Job>, at_once: bool) -> Option<Job> {
+    fn next_of_batch(&self, jobs: &mut VecDeque<Job>, at_once: bool) -> Option<Job> {
         loop {
-            let next = match jobs.try_recv() {
-                Ok(job) => job,
-                Err(_) if at_once || !self.progress.is_syncing(self.batches) || !self.progress.writer_waits(self.batches) => {
-                    return None;
-                }
-                Err(_) => jobs.blocking_recv()?,
-            };
-            if !next.is_nudge() {
-                return Some(next);
+            if jobs.is_empty() {
+                self.line.take(jobs);
+            }
+            let next = jobs.pop_front();
+            let waits = next.is_none() && !at_once && self.progress.is_syncing(self.batches);
+            if !waits || !self.line.wait_for_some() {
+                return next;
             }
         }
     }
@@ -253,7 +270,8 @@ impl Writer {
         let EventCount { since, in_batch, write_now } = std::mem::take(&mut self.count);
         let written = write_now || since + in_batch >= COUNT_EVERY;
         if self.failed.is_none() {
-            let appended = self.keys.append(&self.db).and_then(|()| self.claims.write_some(&self.db));
+            let written = self.write_pending().and_then(|()| self.keys.append(&self.db));
+            let appended = written.and_then(|()| self.claims.write_some(&self.db));
             let said = appended.and_then(|()| self.threads.write_some(&self.db, self.now_ms, self.last_number, false));
             let marked = said.and_then(|()| self.mark.write_some(&self.db, self.now_ms));
             self.failed = marked.err().map(|error| error.to_string());
@@ -273,6 +291,7 @@ impl Writer {
         if failed.is_some() {
             // Some failures end the transaction by themselves; rolling back nothing is harmless.
             let _ = self.db.execute_batch("ROLLBACK");
+            self.pending.clear();
             self.keys.rolled_back();
             self.lanes.rolled_back();
             self.outgoing.rolled_back();
@@ -317,27 +336,23 @@ impl Writer {
             self.hand_over(changes, Vec::new());
             self.sort_if_closed();
         }
-        if self.keys.is_sealing()
-            && let Some(line) = self.line.upgrade()
-        {
+        if self.keys.is_sealing() {
             // A full line means batches come anyway, and each asks again.
             let seal = |writer: &mut Writer| Ok(writer.keys.seal_some(&writer.db, SEAL_ROWS)?);
-            let _ = line.try_send(job("sealing", true, seal).0);
+            let _ = self.line.try_put(job("sealing", true, seal).0);
         }
     }
 
     fn sort_if_closed(&self) {
         let Some(to_sort) = self.keys.to_sort() else { return };
-        let line = self.line.clone();
+        let line = Arc::clone(&self.line);
         std::thread::spawn(move || {
             let sorted = keys::sort(&to_sort);
-            if let Some(line) = line.upgrade() {
-                let take = move |writer: &mut Writer| {
-                    writer.keys.take_sorted(sorted);
-                    Ok(())
-                };
-                let _ = line.blocking_send(job("taking in what was sorted", true, take).0);
-            }
+            let take = move |writer: &mut Writer| {
+                writer.keys.take_sorted(sorted);
+                Ok(())
+            };
+            let _ = line.push(job("taking in what was sorted", true, take).0);
         });
     }
 
