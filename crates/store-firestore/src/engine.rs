@@ -72,8 +72,8 @@ impl Engine for FirestoreEngine {
         self.attempts(queue, of).await
     }
 
-    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
-        self.copies_of(event).await
+    async fn copies(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
+        self.copies_of(events).await
     }
 
     async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError> {

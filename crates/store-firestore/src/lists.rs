@@ -89,10 +89,10 @@ impl FirestoreEngine {
         Ok(attempts)
     }
 
-    pub(super) async fn copies_of(&self, event: u64) -> Result<Option<Copies>, StoreError> {
-        let path = [paths::numbered(paths::EVENTS, event)];
-        let got = self.inner.client.get(&path, Some(codec::plain_event())).await?;
-        got.docs.first().map_or(Ok(None), codec::read_copies)
+    pub(super) async fn copies_of(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
+        let paths: Vec<_> = events.iter().map(|event| paths::numbered(paths::EVENTS, *event)).collect();
+        let got = self.inner.client.get(&paths, Some(codec::plain_event())).await?;
+        got.docs.iter().filter_map(|doc| codec::read_copies(doc).transpose()).collect()
     }
 
     pub(super) async fn answer_to(&self, event: u64) -> Result<Option<Answer>, StoreError> {

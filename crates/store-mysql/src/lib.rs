@@ -188,8 +188,8 @@ impl Engine for MysqlEngine {
         lists::attempts(self, queue, of).await
     }
 
-    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
-        lists::copies(self, event).await
+    async fn copies(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
+        lists::copies(self, events).await
     }
 
     async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError> {

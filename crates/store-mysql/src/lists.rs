@@ -158,18 +158,25 @@ pub(super) async fn attempts(engine: &MysqlEngine, queue: Queue, of: &[u64]) -> 
     Ok(attempts)
 }
 
-pub(super) async fn copies(engine: &MysqlEngine, event: u64) -> Result<Option<Copies>, StoreError> {
-    let mut sql = Sql::default();
-    let select =
-        "SELECT e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c JOIN hapax_events e ON e.number = c.event
-                  WHERE c.event = ?";
-    sql.add(select, &[&event]);
-    let mut found = engine.ask(sql).await?.read(|fields| {
-        let id = EventId(ids::numbered(fields.next()?, event));
-        let (copies, conflicts, last_ms) = (fields.next()?, fields.next()?, fields.next()?);
-        Ok(Copies { event: id, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.next::<String>()?) })
-    })?;
-    Ok(found.pop())
+pub(super) async fn copies(engine: &MysqlEngine, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
+    let (mut sql, chunks) = (Sql::default(), events.chunks(ROWS_MAX));
+    let statements = chunks.len();
+    for some in chunks {
+        let select = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept FROM hapax_copies c
+                      JOIN hapax_events e ON e.number = c.event WHERE c.event IN ?";
+        sql.add(select, &[&List(some)]);
+    }
+    let mut sets = engine.ask(sql).await?;
+    let mut found = Vec::new();
+    for _ in 0..statements {
+        found.extend(sets.read(|fields| {
+            let (number, received_ms) = (fields.next()?, fields.next()?);
+            let event = EventId(ids::numbered(received_ms, number));
+            let (copies, conflicts, last_ms) = (fields.next()?, fields.next()?, fields.next()?);
+            Ok(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.next::<String>()?) })
+        })?);
+    }
+    Ok(found)
 }
 
 pub(super) async fn answer(engine: &MysqlEngine, event: u64) -> Result<Option<Answer>, StoreError> {

@@ -163,9 +163,9 @@ impl Engine for PostgresEngine {
         client.back(answer)
     }
 
-    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
+    async fn copies(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
         let client = self.lend().await?;
-        let answer = lists::copies(&client.0, event).await;
+        let answer = lists::copies(&client.0, events).await;
         client.back(answer)
     }
 

@@ -115,16 +115,17 @@ pub(super) async fn attempts(client: &ClientWrapper, queue: Queue, of: &[u64]) -
 }
 
 const COPIES: &str = "SELECT c.event, e.received_ms, c.copies, c.conflicts, c.last_ms, c.kept
-    FROM hapax_copies c JOIN hapax_events e ON e.number = c.event WHERE c.event = $1::int8";
+    FROM hapax_copies c JOIN hapax_events e ON e.number = c.event WHERE c.event = ANY($1::int8[])";
 
-pub(super) async fn copies(client: &ClientWrapper, event: u64) -> Result<Option<Copies>, Failure> {
-    let rows = run_one(client, SqlCall::new(COPIES, vec![Box::new(event as i64)])).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let mut fields = Fields::new(row);
-    let (number, received_ms) = (fields.number()?, fields.take()?);
-    let event = EventId(ids::numbered(received_ms, number));
-    let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
-    Ok(Some(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.text()?) }))
+pub(super) async fn copies(client: &ClientWrapper, events: &[u64]) -> Result<Vec<Copies>, Failure> {
+    let read = |row| {
+        let mut fields = Fields::new(row);
+        let (number, received_ms) = (fields.number()?, fields.take()?);
+        let event = EventId(ids::numbered(received_ms, number));
+        let (copies, conflicts, last_ms) = (fields.number()?, fields.number()?, fields.take()?);
+        Ok(Copies { event, copies, conflicts, last_ms, kept: Copies::read_kept(&fields.text()?) })
+    };
+    run_one(client, SqlCall::new(COPIES, vec![numbers(events)])).await?.iter().map(read).collect()
 }
 
 static ANSWER: LazyLock<String> = LazyLock::new(|| select::<AnswerRec>("WHERE event = $1::int8"));

@@ -31,13 +31,9 @@ impl Reads for RedisStore {
         Ok(page(rows, query.limit))
     }
 
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        let Some(place) = self.place_of("e", id.0).await? else { return Ok(None) };
-        let Some(name) = self.registry.name(&self.link, place.account).await? else { return Ok(None) };
-        let call = self.link.call(&script::SHOW_EVENT, place.account).arg(place.seq.to_string());
-        let Some(answer) = Row::maybe_of(self.link.run("reading an event", call).await?)? else { return Ok(None) };
-        let detail = read_detail(answer, place.account, &name)?;
-        Ok(Some(detail).filter(|detail| detail.row.id == id))
+    /// All scripts are on their way at the same time.
+    async fn details(&self, ids: Vec<EventId>) -> Result<Vec<Option<EventDetail>>, StoreError> {
+        try_join_all(ids.into_iter().map(|id| self.show_event(id))).await
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
@@ -111,6 +107,15 @@ impl Reads for RedisStore {
 }
 
 impl RedisStore {
+    async fn show_event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        let Some(place) = self.place_of("e", id.0).await? else { return Ok(None) };
+        let Some(name) = self.registry.name(&self.link, place.account).await? else { return Ok(None) };
+        let call = self.link.call(&script::SHOW_EVENT, place.account).arg(place.seq.to_string());
+        let Some(answer) = Row::maybe_of(self.link.run("reading an event", call).await?)? else { return Ok(None) };
+        let detail = read_detail(answer, place.account, &name)?;
+        Ok(Some(detail).filter(|detail| detail.row.id == id))
+    }
+
     /// Where a page begins. The outer `None`: at an id that nothing in this store can have, so there is nothing beyond it.
     pub(super) async fn bound(&self, id: Option<uuid::Uuid>) -> Result<Option<Option<Mark>>, StoreError> {
         let Some(id) = id else { return Ok(Some(None)) };

@@ -24,8 +24,8 @@ impl Reads for SqliteStore {
         self.read("listing events", move |db| events(db, &query)).await
     }
 
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        self.read("reading an event", move |db| event(db, id)).await
+    async fn details(&self, ids: Vec<EventId>) -> Result<Vec<Option<EventDetail>>, StoreError> {
+        self.read("reading events", move |db| ids.into_iter().map(|id| event(db, id)).collect()).await
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {

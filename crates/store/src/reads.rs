@@ -10,12 +10,18 @@ use super::{
 };
 
 #[async_trait]
-pub trait Reads {
+pub trait Reads: Sync {
     /// Newest first. `before` is the last id of the page before.
     async fn events(&self, query: EventQuery) -> Result<Page<EventRow>, StoreError>;
 
-    /// One event with its body, copies and attempts: all that its story is made of.
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError>;
+    /// Events with their bodies, copies and attempts: all that their stories are made of. One for each id, in order; nothing for those that are
+    /// not there. They are asked for together, so not more of them than may be held at once.
+    async fn details(&self, ids: Vec<EventId>) -> Result<Vec<Option<EventDetail>>, StoreError>;
+
+    /// One of them.
+    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+        Ok(self.details(vec![id]).await?.pop().flatten())
+    }
 
     /// Open items, oldest first. `after` is the last id of the page before.
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError>;
@@ -126,7 +132,7 @@ impl EventState {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDetail {
     pub row: EventRow,
     pub headers: KeptHeaders,

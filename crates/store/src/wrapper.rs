@@ -119,7 +119,7 @@ pass_on! {
     }
     Reads {
         events(query: EventQuery) -> Page<EventRow>;
-        event(id: EventId) -> Option<EventDetail>;
+        details(ids: Vec<EventId>) -> Vec<Option<EventDetail>>;
         inbox(query: InboxQuery) -> Page<InboxRow>;
         with_bot(channel: &str) -> Vec<WithBot>;
         answer(id: EventId) -> Option<Answer>;

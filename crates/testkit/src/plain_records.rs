@@ -333,8 +333,9 @@ impl Engine for PlainEngine {
         Ok(rows)
     }
 
-    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError> {
-        Ok(self.data.lock().await.copies.get(&event).copied())
+    async fn copies(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError> {
+        let data = self.data.lock().await;
+        Ok(events.iter().filter_map(|event| data.copies.get(event).copied()).collect())
     }
 
     async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError> {

@@ -91,6 +91,7 @@ macro_rules! store_suite {
         $crate::store_suite!(@asking $fixture;
             kept_and_quarantined_events_are_shown_and_not_delivered
             states_and_attempts_tell_the_story
+            many_events_are_read_together_as_each_by_itself
             lists_are_paged_and_filtered
             purge_forgets_old_events_and_nothing_open
             purge_keeps_a_body_that_others_need

@@ -28,22 +28,9 @@ impl Reads for MemoryStore {
         Ok(page(rows.map(|(id, recorded)| state.event_row(*id, recorded)), query.limit))
     }
 
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
+    async fn details(&self, ids: Vec<EventId>) -> Result<Vec<Option<EventDetail>>, StoreError> {
         let state = self.lock();
-        let Some(recorded) = state.events.get(&id) else { return Ok(None) };
-        let own = recorded.item;
-        let of_item = |item: &Item| item.events.contains(&id);
-        let of_event = |(event, row): &&(EventId, AttemptRow)| *event == id || Some(row.item) == own;
-        let mut attempts: Vec<_> = state.attempts.iter().filter(of_event).map(|(_, row)| row.clone()).collect();
-        attempts.sort_by_key(|row| row.fence);
-        Ok(Some(EventDetail {
-            row: state.event_row(id, recorded),
-            headers: recorded.webhook.headers.clone(),
-            body: recorded.part.clone().unwrap_or_else(|| recorded.webhook.body.clone()),
-            copies: state.copies.get(&id).copied(),
-            attempts,
-            open: state.items.iter().filter(|(_, item)| of_item(item)).map(|(id, item)| state.inbox_row(*id, item)).collect(),
-        }))
+        Ok(ids.into_iter().map(|id| state.detail(id)).collect())
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
@@ -199,6 +186,23 @@ impl State {
                 })
             }
         }
+    }
+
+    fn detail(&self, id: EventId) -> Option<EventDetail> {
+        let recorded = self.events.get(&id)?;
+        let own = recorded.item;
+        let of_item = |item: &Item| item.events.contains(&id);
+        let of_event = |(event, row): &&(EventId, AttemptRow)| *event == id || Some(row.item) == own;
+        let mut attempts: Vec<_> = self.attempts.iter().filter(of_event).map(|(_, row)| row.clone()).collect();
+        attempts.sort_by_key(|row| row.fence);
+        Some(EventDetail {
+            row: self.event_row(id, recorded),
+            headers: recorded.webhook.headers.clone(),
+            body: recorded.part.clone().unwrap_or_else(|| recorded.webhook.body.clone()),
+            copies: self.copies.get(&id).copied(),
+            attempts,
+            open: self.items.iter().filter(|(_, item)| of_item(item)).map(|(id, item)| self.inbox_row(*id, item)).collect(),
+        })
     }
 
     fn event_row(&self, id: EventId, recorded: &Recorded) -> EventRow {

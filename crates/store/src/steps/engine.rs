@@ -78,7 +78,8 @@ pub trait Engine: Send + Sync + 'static {
     /// By fence.
     async fn list_attempts(&self, queue: Queue, of: &[u64]) -> Result<Vec<AttemptRec>, StoreError>;
 
-    async fn copies(&self, event: u64) -> Result<Option<Copies>, StoreError>;
+    /// Of those events that came more than once.
+    async fn copies(&self, events: &[u64]) -> Result<Vec<Copies>, StoreError>;
 
     async fn answer(&self, event: u64) -> Result<Option<Answer>, StoreError>;
 

@@ -29,28 +29,35 @@ impl<E: Engine> Reads for ServerStore<E> {
         Ok(Page { rows: page.rows.iter().map(|event| event_row(event, &open)).collect(), more: page.more })
     }
 
-    async fn event(&self, id: EventId) -> Result<Option<EventDetail>, StoreError> {
-        let Some(event) = self.find_event(id).await? else { return Ok(None) };
-        let items = event.item.into_iter().collect();
-        let seen = self.engine.peek(&Wanted { items, bodies: vec![event.webhook], ..Wanted::default() }).await?;
-        let Some(carried) = seen.events.get(&event.webhook).and_then(|event| event.carried.clone()) else { return Ok(None) };
-        let mut open: Vec<ItemRec> = seen.items.values().cloned().collect();
-        if event.replays > 0 {
-            open.extend(self.engine.list_replays(event.number).await?);
+    async fn details(&self, ids: Vec<EventId>) -> Result<Vec<Option<EventDetail>>, StoreError> {
+        let events = each_once(ids.iter().map(|id| ids::number_of(id.0)));
+        let mut found = self.engine.peek(&Wanted { events, ..Wanted::default() }).await?.events;
+        found.retain(|_, event| ids.contains(&event.event_id()));
+        if found.is_empty() {
+            return Ok(ids.iter().map(|_| None).collect());
         }
-        open.sort_by_key(|item| item.number);
-        let of: Vec<u64> = std::iter::once(event.number).chain(event.item).collect();
-        let attempts = self.engine.list_attempts(Queue::Inbox, &of);
-        let (attempts, copies) = try_join(attempts, self.engine.copies(event.number)).await?;
-        let its_own = |row: &&AttemptRec| row.of == event.number || Some(row.item) == event.item;
-        Ok(Some(EventDetail {
-            row: event_row(&event, &seen.items),
-            headers: carried.headers,
-            body: carried.body,
-            copies,
-            attempts: attempts.iter().filter(its_own).map(attempt_row).collect(),
-            open: self.inbox_rows(open).await?,
-        }))
+        let items = each_once(found.values().filter_map(|event| event.item));
+        let bodies = each_once(found.values().map(|event| event.webhook));
+        let of = each_once(found.keys().chain(&items).copied());
+        let seen = self.engine.peek(&Wanted { items, bodies, ..Wanted::default() }).await?;
+        let (open, rows) = self.open_of(&found, &seen.items).await?;
+        let numbers: Vec<u64> = found.keys().copied().collect();
+        let (attempts, copies) = try_join(self.engine.list_attempts(Queue::Inbox, &of), self.engine.copies(&numbers)).await?;
+        let tell = |id: &EventId| {
+            let event = found.get(&ids::number_of(id.0)).filter(|event| event.event_id() == *id)?;
+            let carried = seen.events.get(&event.webhook)?.carried.clone()?;
+            let its_own = |row: &&AttemptRec| row.of == event.number || Some(row.item) == event.item;
+            let its_rows = open.iter().zip(&rows).filter(|((of, _), _)| *of == event.number);
+            Some(EventDetail {
+                row: event_row(event, &seen.items),
+                headers: carried.headers,
+                body: carried.body,
+                copies: copies.iter().find(|copies| copies.event == *id).copied(),
+                attempts: attempts.iter().filter(its_own).map(attempt_row).collect(),
+                open: its_rows.map(|(_, row)| row.clone()).collect(),
+            })
+        };
+        Ok(ids.iter().map(tell).collect())
     }
 
     async fn inbox(&self, query: InboxQuery) -> Result<Page<InboxRow>, StoreError> {
@@ -148,10 +155,21 @@ impl<E: Engine> Reads for ServerStore<E> {
 }
 
 impl<E: Engine> ServerStore<E> {
-    async fn find_event(&self, id: EventId) -> Result<Option<EventRec>, StoreError> {
-        let number = ids::number_of(id.0);
-        let mut seen = self.engine.peek(&Wanted { events: vec![number], ..Wanted::default() }).await?;
-        Ok(seen.events.remove(&number).filter(|event| event.event_id() == id))
+    /// The open items of events, by number, each with the number of the event that it delivers, and as they are shown.
+    async fn open_of(
+        &self,
+        events: &HashMap<u64, EventRec>,
+        items: &HashMap<u64, ItemRec>,
+    ) -> Result<(Vec<(u64, ItemRec)>, Vec<InboxRow>), StoreError> {
+        let first = events.values().filter_map(|event| Some((event.number, items.get(&event.item?)?.clone())));
+        let mut open: Vec<(u64, ItemRec)> = first.collect();
+        for event in events.values().filter(|event| event.replays > 0) {
+            let again = self.engine.list_replays(event.number).await?;
+            open.extend(again.into_iter().map(|item| (event.number, item)));
+        }
+        open.sort_by_key(|(event, item)| (item.number, *event));
+        let rows = self.inbox_rows(open.iter().map(|(_, item)| item.clone()).collect()).await?;
+        Ok((open, rows))
     }
 
     /// The thread that goes by this name, or else the one that the name leads to now.
@@ -238,6 +256,13 @@ impl<E: Engine> ServerStore<E> {
         };
         Ok(numbers.iter().filter_map(row).collect())
     }
+}
+
+fn each_once(numbers: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 fn page<T>(mut rows: Vec<T>, limit: usize) -> Page<T> {

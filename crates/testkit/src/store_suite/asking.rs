@@ -1,11 +1,13 @@
 //! Asking: what is shown is what is there, and purge takes only what nobody needs.
 
 use bytes::Bytes;
-use hapax_domain::ids::number_of;
-use hapax_domain::{Event, EventKey, Kind, ThreadId};
-use hapax_store::{Arrival, Disposition, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store};
+use hapax_domain::ids::{self, number_of};
+use hapax_domain::{Event, EventId, EventKey, Kind, ThreadId};
+use hapax_store::{Arrival, Copies, Disposition, EventQuery, EventState, InboxQuery, ItemState, NewMessage, Outcome, Store};
 
-use crate::store_fixture::{HOLD_MS, StoreFixture, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then};
+use crate::store_fixture::{
+    HOLD_MS, START_MS, StoreFixture, WINDOW_MS, accept, accept_one, lease, message, notice, webhook, webhook_then,
+};
 use crate::store_suite::sending::outgoing;
 
 const DELIVERED: Outcome = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
@@ -61,6 +63,52 @@ pub async fn states_and_attempts_tell_the_story(fixture: &dyn StoreFixture) {
     assert!(detail.attempts.iter().all(|row| row.item.0 == id.0 && row.worker == "worker"));
     assert!(detail.attempts.windows(2).all(|pair| pair[0].fence < pair[1].fence));
     assert!(detail.open.is_empty());
+}
+
+pub async fn many_events_are_read_together_as_each_by_itself(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    let kept = |event| (event, Disposition::Keep);
+    let events: Vec<EventId> = [
+        accept(&*store, webhook(vec![message("m1", "ana"), message("m2", "bob"), message("m3", "cleo")])).await,
+        accept(&*store, webhook_then(vec![kept(message("m4", "ana")), kept(notice("n1"))])).await,
+    ]
+    .concat()
+    .into_iter()
+    .map(|accepted| accepted.event())
+    .collect();
+    let copies = |event, copies| Copies { event, copies, conflicts: 0, last_ms: 10, kept: None };
+    fine(store.note_copies(vec![copies(events[0], 2), copies(events[4], 5)]).await);
+    for held in lease(&*store, 10).await {
+        let outcome = match held.events[0].id {
+            id if id == events[0] => Outcome::Retry { wait_ms: 10, why: "503".to_owned() },
+            id if id == events[1] => Outcome::Parked { why: "410".to_owned(), charged: true },
+            _ => DELIVERED,
+        };
+        fine(store.settle_inbox(held.lane, held.fence, outcome).await);
+    }
+    assert!(fine(store.replay(events[2]).await).is_some());
+    let other_time = EventId(ids::numbered(1, number_of(events[0].0)));
+    let unknown = EventId(ids::numbered(START_MS, 1 << 40));
+
+    let asked = vec![events[3], unknown, events[0], events[2], other_time, events[4], events[1], events[0]];
+    let told = fine(store.details(asked.clone()).await);
+    assert_eq!(told.len(), asked.len());
+    for (id, told) in asked.into_iter().zip(told) {
+        assert_eq!(told, fine(store.event(id).await), "{id}");
+        let Some(told) = told else {
+            assert!([unknown, other_time].contains(&id), "{id} is there");
+            continue;
+        };
+        let at = events.iter().position(|event| *event == id).unwrap_or_else(|| unreachable!("{id} is not there"));
+        let state = [EventState::Waiting, EventState::Parked, EventState::Delivered, EventState::Kept, EventState::Kept][at];
+        assert_eq!((told.row.id, told.row.state), (id, state));
+        assert_eq!(told.body, if at < 3 { "{\"events\":3}" } else { "{\"events\":2}" });
+        assert_eq!(told.copies.map(|copies| copies.copies), [Some(2), None, None, None, Some(5)][at]);
+        assert_eq!(told.attempts.len(), [1, 1, 1, 0, 0][at]);
+        let open: Vec<bool> = told.open.iter().map(|row| row.replay.is_some()).collect();
+        assert_eq!(open, [vec![false], vec![false], vec![true], vec![], vec![]][at]);
+    }
+    assert_eq!(fine(store.details(Vec::new()).await), []);
 }
 
 pub async fn lists_are_paged_and_filtered(fixture: &dyn StoreFixture) {
