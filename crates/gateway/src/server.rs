@@ -50,6 +50,8 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Calls(#[from] BadCalls),
+    #[error("the Redis door cannot be opened: {0}")]
+    Door(std::io::Error),
 }
 
 /// The sockets, opened by the caller, so that tests own the port.
@@ -195,7 +197,7 @@ impl Server {
         let backing_up = tokio::spawn(Arc::clone(&lasting.backups).run(stop_upkeep.clone()));
         let noticing = notices.map(|notices| tokio::spawn(notices.run(stop_upkeep.clone())));
         let doors = Doors::new(self.fronts(&now, &lasting, &tended, Beside::of(&listeners)));
-        let listening = self.open_listeners(listeners, &doors, &lasting, now.bots.is_some());
+        let listening = self.open_listeners(listeners, &doors, &lasting, now.bots.is_some())?;
 
         self.reload_until_stop(asked, now, &lasting, &tended, &doors, &mut running).await;
         let times = StopTimes::from(tokio::time::Instant::now(), self.stop_grace);
@@ -314,11 +316,17 @@ impl Server {
         })
     }
 
-    fn open_listeners(&self, listeners: Listeners, doors: &Doors, lasting: &Lasting, for_bots: bool) -> Tasks {
+    fn open_listeners(
+        &self,
+        listeners: Listeners,
+        doors: &Doors,
+        lasting: &Lasting,
+        for_bots: bool,
+    ) -> Result<Tasks, StartError> {
         let mut listening = Tasks::default();
         let closing = Closing { stop: listening.stop.clone(), cut: listening.cut.clone() };
         if let Some(listener) = listeners.resp {
-            listening.set.spawn(self.door(&lasting.auth, listener, closing.clone()));
+            listening.set.spawn(self.door(&lasting.auth, listener, closing.clone())?);
         }
         let bots_beside = for_bots && listeners.dropin.is_none();
         let open = [
@@ -332,7 +340,7 @@ impl Server {
             let (allowance, telemetry) = (self.allowance(for_bots), Arc::clone(&self.telemetry));
             listening.set.spawn(accept_loop::serve(listener, allowance, handle, telemetry, closing.clone()));
         }
-        listening
+        Ok(listening)
     }
 
     /// What the pages work with.
@@ -349,7 +357,12 @@ impl Server {
     }
 
     /// The Redis door, open until it is told to close.
-    fn door(&self, auth: &Arc<Auth>, listener: TcpListener, closing: Closing) -> impl Future<Output = ()> + Send + use<> {
+    fn door(
+        &self,
+        auth: &Arc<Auth>,
+        listener: TcpListener,
+        closing: Closing,
+    ) -> Result<impl Future<Output = ()> + Send + use<>, StartError> {
         let (ttl_ms, tls) = (self.settings.claims.ttl_ms, self.settings.resp_tls.clone());
         let door = Door::new(Arc::clone(&self.store), Arc::clone(auth), &self.telemetry, ttl_ms, tls);
         let limits = &self.settings.limits;
@@ -358,7 +371,7 @@ impl Server {
             sign_in: Duration::from_millis(limits.header_timeout_ms),
             patience: Duration::from_millis(limits.body_timeout_ms),
         };
-        Arc::new(door).serve(listener, allowance, Arc::clone(&self.telemetry), closing)
+        Arc::new(door).open(listener, allowance, Arc::clone(&self.telemetry), closing).map_err(StartError::Door)
     }
 
     /// What is done while the store is away.

@@ -156,7 +156,14 @@ impl Auth {
         self.listed().await.find(hash).map(|(caller, _)| caller)
     }
 
-    /// The same for who asks often: `by` is the list that said so last, and as long as that is the last one, it is not looked through again.
+    /// Whether the list by which somebody was believed is the last one, and need not be asked for anew.
+    pub(crate) fn believes_by(&self, by: Option<&ByList>) -> bool {
+        let Some(ByList(list)) = by else { return false };
+        let held = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::ptr_eq(list, &held) && held.is_fresh(self.clock.now_ms())
+    }
+
+    /// Whose token it is for who asks often; `by` becomes the list that says so.
     pub(crate) async fn believes_still(
         &self,
         hash: &[u8; 32],
@@ -164,9 +171,6 @@ impl Auth {
         may: impl Fn(&Caller) -> bool + Send,
     ) -> bool {
         let listed = self.listed().await;
-        if by.as_ref().is_some_and(|by| Arc::ptr_eq(&by.0, &listed)) {
-            return true;
-        }
         let believed = listed.find(hash).is_some_and(|(caller, _)| may(&caller));
         *by = believed.then_some(ByList(listed));
         believed

@@ -4,4 +4,4 @@ pub mod accept_loop;
 pub(crate) mod patience;
 pub mod peer;
 pub mod places;
-mod seldom;
+pub(crate) mod seldom;

@@ -10,7 +10,7 @@ use futures_util::task::AtomicWaker;
 
 /// Every request polls a connection's task several times; what it waits for once in its life, a stop for instance, takes locks that all
 /// connections share.
-pub(super) struct Seldom<F> {
+pub(crate) struct Seldom<F> {
     future: Pin<Box<F>>,
     woken: Arc<Woken>,
     waker: Waker,
@@ -29,7 +29,7 @@ impl Wake for Woken {
 }
 
 impl<F: Future> Seldom<F> {
-    pub(super) fn new(future: F) -> Self {
+    pub(crate) fn new(future: F) -> Self {
         let woken = Arc::new(Woken { is: AtomicBool::new(true), task: AtomicWaker::new() });
         Self { future: Box::pin(future), waker: Waker::from(Arc::clone(&woken)), woken }
     }

@@ -15,6 +15,7 @@ use super::Allowance;
 use super::codec::{Decoder, ProtocolError, Reply, Words};
 use super::session::Session;
 use crate::connections::places::Standing;
+use crate::connections::seldom::Seldom;
 
 /// Commands that are carried out together.
 const COMMANDS_AT_ONCE: usize = 128;
@@ -73,6 +74,7 @@ impl Connection {
         let sign_in_by = Instant::now() + self.allowance.sign_in;
         // Since when the command that is coming in does so, and the right to send a long one.
         let (mut begun, mut permit) = (None, None);
+        let mut stopping = Seldom::new(stop.cancelled());
         loop {
             let (commands, broken) = self.commands();
             let came = !commands.is_empty();
@@ -98,8 +100,10 @@ impl Connection {
                 return stream.shutdown().await;
             }
             let read = tokio::select! {
+                // Who never stops asking hears of a stop all the same.
+                biased;
+                () = &mut stopping => Read::End,
                 read = self.read(&mut stream, by, &mut permit) => read?,
-                () = stop.cancelled() => Read::End,
             };
             if matches!(read, Read::End) {
                 return stream.shutdown().await;

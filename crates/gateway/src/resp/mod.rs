@@ -13,12 +13,15 @@ mod command;
 mod connection;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod gathering;
+mod home;
 mod plan;
 mod script;
 mod session;
 mod steps;
 pub mod tls;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,6 +32,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use self::connection::Connection;
+use self::gathering::Gathering;
+use self::home::{Home, serve_on_thread};
 use self::script::Scripts;
 use self::session::Session;
 use self::tls::Tls;
@@ -37,6 +42,7 @@ use crate::connections::accept_loop::{self, Closing};
 use crate::connections::patience::Patience;
 use crate::connections::peer::Proxies;
 use crate::connections::places::Places;
+use crate::connections::seldom::Seldom;
 use crate::telemetry::{RespTelemetry, Telemetry};
 
 /// Where the keys of the door live.
@@ -50,6 +56,8 @@ const VALUES_AT_ONCE: usize = 256;
 /// What the door works with.
 pub struct Door {
     store: Arc<dyn Store>,
+    home: Home,
+    gathering: Gathering,
     auth: Arc<Auth>,
     telemetry: RespTelemetry,
     scripts: Scripts,
@@ -75,23 +83,41 @@ impl Door {
     pub fn new(store: Arc<dyn Store>, auth: Arc<Auth>, telemetry: &Telemetry, usual_ttl_ms: i64, tls: Option<Tls>) -> Self {
         let (telemetry, scripts, clients) = (telemetry.resp(), Scripts::default(), AtomicU64::new(1));
         let (long, values) = (Arc::new(Semaphore::new(LONG_AT_ONCE)), Arc::new(Semaphore::new(VALUES_AT_ONCE)));
-        Self { store, auth, telemetry, scripts, usual_ttl_ms, tls, long, values, clients }
+        let (home, gathering) = (Home::here(), Gathering::default());
+        Self { store, home, gathering, auth, telemetry, scripts, usual_ttl_ms, tls, long, values, clients }
     }
 
-    /// Serves until it is told to stop; commands that were read are then carried out, until they are cut.
-    pub async fn serve(
+    /// Serves on a thread of its own until it is told to stop; commands that were read are then carried out, until they are cut.
+    pub fn open(
         self: Arc<Self>,
         listener: TcpListener,
         allowance: Allowance,
         telemetry: Arc<Telemetry>,
         closing: Closing,
-    ) {
+    ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+        let Closing { stop, cut } = closing;
+        let cut = cut.child_token();
+        let closing = Closing { stop, cut: cut.clone() };
+        serve_on_thread(listener, cut, move |listener| async move {
+            let passing_on = tokio::spawn(Arc::clone(&self).pass_on());
+            self.serve(listener, allowance, telemetry, closing).await;
+            passing_on.abort();
+        })
+    }
+
+    /// A task of its own: one that is woken stands in line behind those that were before.
+    async fn pass_on(self: Arc<Self>) {
+        self.gathering.pass_on(&self.store, &self.home).await;
+    }
+
+    async fn serve(self: Arc<Self>, listener: TcpListener, allowance: Allowance, telemetry: Arc<Telemetry>, closing: Closing) {
         // A proxy cannot say here whose connection it brings, so it is one address like others.
         let places = Arc::new(Places::new(allowance.connections, Proxies::default()));
         let open = TaskTracker::new();
         loop {
             let (stream, peer, place) = tokio::select! {
                 () = closing.stop.cancelled() => break,
+                () = closing.cut.cancelled() => break,
                 taken = accept_loop::next(&listener, &places, &telemetry) => taken,
             };
             let _ = stream.set_nodelay(true);
@@ -114,10 +140,16 @@ impl Door {
                         }
                     }
                 };
+                let cut = async {
+                    tokio::select! {
+                        () = place.cut.cancelled() => {}
+                        () = closing.cut.cancelled() => {}
+                    }
+                };
                 tokio::select! {
+                    biased;
                     () = serve => {}
-                    () = place.cut.cancelled() => {}
-                    () = closing.cut.cancelled() => {}
+                    () = Seldom::new(cut) => {}
                 }
                 telemetry.connection_closed();
             });

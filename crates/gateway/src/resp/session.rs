@@ -17,9 +17,9 @@ use crate::api::{Caller, Scope};
 use crate::connections::peer::Peer;
 
 /// Asked of the store in one call.
-const ASKS_MAX: usize = 128;
+pub(super) const ASKS_MAX: usize = 128;
 /// .. of which so many may have a long answer.
-const READS_MAX: usize = 16;
+pub(super) const READS_MAX: usize = 16;
 /// Values that are told in answer to one command.
 const VALUES_MAX_BYTES: usize = 16 << 20;
 /// What we say we are to clients that look: one that has all the options of `SET`.
@@ -101,7 +101,8 @@ impl Session {
     /// A token may have been revoked since.
     async fn look_again(&mut self) {
         if let Some(hash) = self.token
-            && !self.door.auth.believes_still(&hash, &mut self.believed_by, opens_the_door).await
+            && !self.door.auth.believes_by(self.believed_by.as_ref())
+            && !self.door.home.run(self.door.auth.believes_still(&hash, &mut self.believed_by, opens_the_door)).await
         {
             self.token = None;
         }
@@ -178,7 +179,8 @@ impl Session {
 
     /// Wrong tokens are answered late, and later each time, like those of requests.
     async fn sign_in(&mut self, credentials: &Credentials) -> Result<(), Reply> {
-        let asked = self.door.auth.holder(&credentials.token, &HeaderMap::new(), Some(self.peer)).await;
+        let headers = HeaderMap::new();
+        let asked = self.door.home.run(self.door.auth.holder(&credentials.token, &headers, Some(self.peer))).await;
         match asked {
             Ok(caller) if opens_the_door(&caller) => {
                 (self.token, self.believed_by) = (Some(hash_token(&credentials.token)), None);
@@ -231,13 +233,23 @@ impl Waiting {
     }
 }
 
-fn reads(asks: &[(ClaimKey, ClaimOp)]) -> usize {
+pub(super) fn reads(asks: &[(ClaimKey, ClaimOp)]) -> usize {
     asks.iter().filter(|(_, op)| matches!(op, ClaimOp::Get | ClaimOp::Set { tell: true, .. })).count()
 }
 
 impl Door {
     /// Asks the store, in as few calls as may be, and tells what it said.
-    async fn ask(&self, waiting: Waiting, replies: &mut Vec<Reply>) {
+    async fn ask(&self, mut waiting: Waiting, replies: &mut Vec<Reply>) {
+        if waiting.plans.len() < 2 {
+            if let Some(Plan { asks, tell }) = waiting.plans.pop() {
+                let answered = if asks.is_empty() { Ok(Vec::new()) } else { self.answers(asks).await };
+                replies.push(match answered {
+                    Ok(answers) => self.told(tell.of(answers)).await,
+                    Err(reply) => reply,
+                });
+            }
+            return;
+        }
         let counts: Vec<usize> = waiting.plans.iter().map(|plan| plan.asks.len()).collect();
         let (mut asks, mut tells) = (Vec::with_capacity(waiting.asks), Vec::with_capacity(counts.len()));
         for plan in waiting.plans {
@@ -256,26 +268,33 @@ impl Door {
             }
         };
         for (tell, count) in tells.into_iter().zip(counts) {
-            let mut told = tell.of(answers.by_ref().take(count).collect());
-            let reply = loop {
-                match told {
-                    Told::Reply(reply) => break reply,
-                    Told::Next(plan) => match self.answers(plan.asks).await {
-                        Ok(answers) => told = plan.tell.of(answers),
-                        Err(reply) => break reply,
-                    },
-                }
-            };
-            replies.push(reply);
+            replies.push(self.told(tell.of(answers.by_ref().take(count).collect())).await);
+        }
+    }
+
+    /// What a command comes to in the end: a script may have more steps.
+    async fn told(&self, mut told: Told) -> Reply {
+        loop {
+            match told {
+                Told::Reply(reply) => return reply,
+                Told::Next(plan) => match self.answers(plan.asks).await {
+                    Ok(answers) => told = plan.tell.of(answers),
+                    Err(reply) => return reply,
+                },
+            }
         }
     }
 
     /// One answer each. Few commands have more asks than one call takes.
     async fn answers(&self, mut asks: Vec<(ClaimKey, ClaimOp)>) -> Result<Vec<ClaimAnswer>, Reply> {
+        let at_once = |asks: &[_]| if reads(asks) > 0 { READS_MAX } else { ASKS_MAX };
+        if asks.len() <= at_once(&asks) {
+            return self.gathering.ask(asks).await.map_err(|error| self.trouble(&error));
+        }
         let (mut answers, mut values_bytes) = (Vec::with_capacity(asks.len()), 0);
         while !asks.is_empty() {
-            let rest = asks.split_off(if reads(&asks) > 0 { READS_MAX } else { ASKS_MAX }.min(asks.len()));
-            let answered = self.store.claims(std::mem::replace(&mut asks, rest)).await.map_err(|error| self.trouble(&error))?;
+            let rest = asks.split_off(at_once(&asks).min(asks.len()));
+            let answered = self.gathering.ask(std::mem::replace(&mut asks, rest)).await.map_err(|error| self.trouble(&error))?;
             values_bytes += answered.iter().map(value_bytes).sum::<usize>();
             if values_bytes > VALUES_MAX_BYTES {
                 return Err(Reply::error("ERR these values are too long together; ask for fewer keys at once"));

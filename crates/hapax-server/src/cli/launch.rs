@@ -356,7 +356,7 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Store(error) => Failure::Unreachable(error.to_string()),
-        StartError::Calls(error) => Failure::plain(error.to_string()),
+        error @ (StartError::Calls(_) | StartError::Door(_)) => Failure::plain(error.to_string()),
     }
 }
 
