@@ -93,11 +93,6 @@ pub(crate) async fn page_of_deeds(
     Ok((deeds, next.map(|place| cursors.write(&place.to_string()))))
 }
 
-/// Notes what is asked of the API.
-pub(super) async fn note(State(api): State<Arc<Api>>, caller: Caller, request: Request, next: Next) -> Response {
-    noted(api, caller, request, next).await
-}
-
 /// Notes what changes something. It is done to its end, and noted, also when the caller hangs up.
 pub(crate) async fn noted(api: Arc<Api>, caller: Caller, request: Request, next: Next) -> Response {
     let Some((action, target)) = deed(request.method(), request.uri()) else { return next.run(request).await };
@@ -122,8 +117,14 @@ fn broke_off() -> Response {
     Problem::new(Code::StoreRefused, "it broke off in the middle; look whether it was done").into_response()
 }
 
+/// What programs ask all day, and whose paths need not be taken apart to know that.
+const DAILY: [&str; 5] = ["/messages", "/pull", "/settle", "/extend", "/claims"];
+
 /// What a request does, and to what, by its path, which is the same below `/v1` and for pages. What handlers and programs do all day is no deed: it stands in the stories.
 fn deed(method: &Method, uri: &Uri) -> Option<(String, Option<String>)> {
+    if *method == Method::POST && DAILY.contains(&uri.path()) {
+        return None;
+    }
     let looks = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let decoded = |part: &str| percent_decoded(part).unwrap_or_else(|| part.to_owned());
     let parts: Vec<String> = uri.path().trim_matches('/').split('/').map(decoded).collect();

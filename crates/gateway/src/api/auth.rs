@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::Request;
 use hapax_store::clock::Clock;
 use hapax_store::{Store, StoreError, in_time};
 use http::{HeaderMap, header};
@@ -372,11 +370,11 @@ fn refused(what: &str) -> Problem {
     Problem::new(Code::Unauthorized, format!("{what}; {todo}"))
 }
 
-/// Lets requests with a token pass, and notes whose it is.
-pub(super) async fn identify(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Result<Response, Problem> {
+/// Whose token a request has; it carries that along.
+pub(super) async fn identify(api: &Api, mut request: Request) -> Result<(Caller, Request), Problem> {
     let peer = request.extensions().get::<Peer>().copied();
     let caller = api.auth.caller(request.headers(), peer).await?;
     request.extensions().get::<Standing>().inspect(|standing| standing.proved());
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    request.extensions_mut().insert(caller.clone());
+    Ok((caller, request))
 }

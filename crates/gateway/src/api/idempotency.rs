@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine;
@@ -15,6 +15,7 @@ use hapax_domain::limits::{BODY_TIMEOUT_MS, REQUEST_ID_MAX_BYTES};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 
+use super::audit::noted;
 use super::auth::hash_token;
 use super::{Api, Caller, Code, Problem, REQUEST_MAX_BYTES};
 
@@ -129,11 +130,11 @@ fn look_at(path: &str) -> String {
     }
 }
 
-/// Does a request with a key once.
-pub(super) async fn once(State(api): State<Arc<Api>>, caller: Caller, request: Request, next: Next) -> Result<Response, Problem> {
+/// Does a request with a key once, and notes it.
+pub(super) async fn once(api: Arc<Api>, caller: Caller, request: Request, next: Next) -> Result<Response, Problem> {
     let key = match key(request.headers())? {
         Some(key) if request.method() == Method::POST && !has_key_of_its_own(request.uri().path()) => key,
-        _ => return Ok(next.run(request).await),
+        _ => return Ok(noted(api, caller, request, next).await),
     };
     check(&key)?;
     let (head, body) = request.into_parts();
@@ -161,7 +162,7 @@ pub(super) async fn once(State(api): State<Arc<Api>>, caller: Caller, request: R
     let request = Request::from_parts(head, Body::from(body));
     // Who hangs up in the middle finds the answer when it asks again.
     let task = tokio::spawn(async move {
-        let response = next.run(request).await;
+        let response = noted(Arc::clone(&api), caller, request, next).await;
         end(&api, &name, &running, response, &seal).await
     });
     task.await.map_err(|_| Problem::new(Code::StoreRefused, format!("it broke off in the middle; {}", look_at(&path))))

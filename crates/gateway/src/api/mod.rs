@@ -57,11 +57,12 @@ pub(crate) mod tokens;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, header};
 use http_body_util::Full;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -142,7 +143,7 @@ pub struct Api {
 }
 
 /// What a provider would do: a request for `/in/{channel}`, and its answer.
-pub type PostWebhook = dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync;
+pub type PostWebhook = dyn Fn(http::Request<Full<Bytes>>) -> BoxFuture<'static, http::Response<Full<Bytes>>> + Send + Sync;
 
 /// Makes the routes under `/v1`, and the document that describes them.
 pub fn router(api: Arc<Api>) -> Router {
@@ -151,10 +152,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
-        .layer(middleware::from_fn_with_state(api.clone(), audit::note))
-        .layer(middleware::from_fn_with_state(api.clone(), idempotency::once))
-        .layer(middleware::from_fn_with_state(api.clone(), auth::identify))
-        .layer(middleware::map_response(never_stored))
+        .layer(middleware::from_fn_with_state(api.clone(), pass))
         .with_state(Arc::clone(&api));
     let all = Router::new().nest("/v1", v1).merge(openapi::route());
     match cors::layer(&api.cors_origins) {
@@ -218,14 +216,20 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
 }
 
 fn behind(scope: Scope, routes: OpenApiRouter<Arc<Api>>) -> OpenApiRouter<Arc<Api>> {
-    let need = move |caller: Caller, request: axum::extract::Request, next: Next| caller::need(scope, caller, request, next);
+    let need = move |caller: Caller, request: Request, next: Next| caller::need(scope, caller, request, next);
     let mut routes = routes.route_layer(middleware::from_fn(need));
     openapi::behind(routes.get_openapi_mut(), scope);
     routes
 }
 
-/// Answers are for the one who asked, and for now.
-async fn never_stored(mut response: axum::response::Response) -> axum::response::Response {
+/// In front of every resource: whose token it is, whether it was done before, what is noted of it. One layer for all of it, because each costs
+/// every request a copy of those behind it. Answers are for the one who asked, and for now.
+async fn pass(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let asked = async {
+        let (caller, request) = auth::identify(&api, request).await?;
+        idempotency::once(Arc::clone(&api), caller, request, next).await
+    };
+    let mut response = asked.await.into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
