@@ -87,6 +87,12 @@ impl Telemetry {
         stirs.fold(0, u64::wrapping_add)
     }
 
+    /// The same, channel by channel.
+    pub(crate) fn stirs_by_channel(&self) -> BTreeMap<String, u64> {
+        let tallies = self.tallies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies.iter().map(|(channel, tally)| (channel.to_string(), tally.stirs.load(Ordering::Relaxed))).collect()
+    }
+
     /// What has been counted since the last call, of channels where that is anything.
     pub fn take_counts(&self) -> Vec<(String, Counted)> {
         let tallies = self.tallies.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,12 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use maud::{Markup, html};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::Web;
 use super::components::{badge, dotted, empty, filter_box, number, pager, short, when_text};
 use super::layout::{Nav, fitting, page};
 use super::trouble::Trouble;
 use super::visitor::Visitor;
+use crate::api::Problem;
 use crate::api::events::{self, Event, EventsPage, EventsParams};
 use crate::api::glance::{Glance, glances};
 use crate::api::list::Asked;
@@ -31,12 +33,31 @@ pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor, Asked(as
     fitting(ROWS, |most| made(&web, &visitor, &asked, most)).await
 }
 
+/// What a page shows.
+pub(super) struct Found {
+    list: EventsPage,
+    glances: Vec<Option<Glance>>,
+}
+
+async fn find(web: &Web, visitor: &Visitor, ask: EventsParams) -> Result<Found, Problem> {
+    let Json(list) = events::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await?;
+    let glances = glances(&web.api, &list.events).await?;
+    Ok(Found { list, glances })
+}
+
 async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Result<Markup, Trouble> {
     let q = asked.q.trim();
     let ask = EventsParams { q: Some(q.to_owned()), cursor: asked.cursor.clone(), limit: Some(most), ..EventsParams::default() };
-    let found = events::list(State(Arc::clone(&web.api)), visitor.caller.clone(), Asked(ask)).await;
+    let found = match &asked.cursor {
+        // Pages that were told of the same moment find the same.
+        None if visitor.live => {
+            let (asked, since) = ((visitor.caller.token, q, most), web.live.told_of());
+            web.live.found.find(asked, since, Instant::now(), find(web, visitor, ask)).await
+        }
+        _ => find(web, visitor, ask).await.map(Arc::new),
+    };
     let list = match found {
-        Ok(Json(found)) => rows(web, visitor, &found, q, asked.cursor.as_deref()).await?,
+        Ok(found) => rows(visitor, &found, q, asked.cursor.as_deref()),
         // A filter that cannot be read is mended in the box where it stands.
         Err(problem) if problem.status().is_client_error() => {
             html! { p.notice.bad role="alert" { (super::icons::icon("cross")) (problem.told().1) } }
@@ -51,21 +72,20 @@ async fn made(web: &Web, visitor: &Visitor, asked: &Params, most: usize) -> Resu
     Ok(page(visitor, "Events", Nav::Events, body))
 }
 
-async fn rows(web: &Web, visitor: &Visitor, found: &EventsPage, q: &str, cursor: Option<&str>) -> Result<Markup, Trouble> {
-    let glances = glances(&web.api, &found.events).await?;
+fn rows(visitor: &Visitor, Found { list, glances }: &Found, q: &str, cursor: Option<&str>) -> Markup {
     let is_first = cursor.is_none();
-    let nothing = found.events.is_empty();
-    Ok(html! {
+    let nothing = list.events.is_empty();
+    html! {
         div #events data-live=[is_first.then_some("list")] {
             @if nothing { (none(q)) } @else {
                 table.cards {
                     thead { tr { th { "State" } th { "Event" } th { "From" } th { "Channel" } th.num { "Copies" } th.num { "Attempts" } th { "Received" } } }
-                    tbody { @for (event, glance) in found.events.iter().zip(&glances) { (row(event, glance.as_ref(), visitor.now_ms)) } }
+                    tbody { @for (event, glance) in list.events.iter().zip(glances) { (row(event, glance.as_ref(), visitor.now_ms)) } }
                 }
             }
-            (pager("/events", q, cursor, found.next.as_deref(), found.looked_at))
+            (pager("/events", q, cursor, list.next.as_deref(), list.looked_at))
         }
-    })
+    }
 }
 
 /// One event in a list. The overview has it too.

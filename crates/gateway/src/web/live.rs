@@ -20,10 +20,12 @@ use http::{HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::events::Found as EventsFound;
+use super::shared::Shared;
 use super::trouble::Trouble;
 use super::visitor::Visitor;
 use super::{Web, session};
-use crate::api::{Caller, Problem, Scope};
+use crate::api::{Api, Caller, Problem, Scope};
 
 /// How often a page on which nothing happens hears that we live, and whether its session still holds.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -31,6 +33,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const GATHER: Duration = Duration::from_millis(300);
 /// Each page that is told asks for itself again. With many of them open, each is told less often.
 const GATHER_PER_PAGE: Duration = Duration::from_millis(50);
+/// All pages that are told within this part of the mean time hear of the same moment, so that what one finds then serves the others.
+const MOMENTS: u32 = 10;
 /// How often a page looks whether there is news for it.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the store is asked, for all pages together.
@@ -44,6 +48,17 @@ const OPENING: &str = "retry: 2000\n\nevent: open\ndata:\n\n";
 pub struct LivePages {
     places: Arc<Semaphore>,
     came: Mutex<Came>,
+    moment: Mutex<Option<Arc<Moment>>>,
+    /// What open pages found when they asked for themselves.
+    pub(super) found: Shared<EventsFound>,
+}
+
+/// What had happened at one moment, as far as pages were told.
+struct Moment {
+    at: Instant,
+    came: BTreeMap<String, u64>,
+    much: u64,
+    stirs: BTreeMap<String, u64>,
 }
 
 /// How often something came in.
@@ -58,13 +73,44 @@ struct Came {
 
 impl Default for LivePages {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(LIVE_PAGES_MAX)), came: Mutex::default() }
+        let (came, moment, found) = Default::default();
+        Self { places: Arc::new(Semaphore::new(LIVE_PAGES_MAX)), came, moment, found }
     }
 }
 
 impl LivePages {
     fn came(&self) -> MutexGuard<'_, Came> {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many pages listen.
+    fn pages(&self) -> u32 {
+        u32::try_from(LIVE_PAGES_MAX - self.places.available_permits()).unwrap_or(u32::MAX)
+    }
+
+    fn last_moment(&self) -> Option<Arc<Moment>> {
+        self.moment.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What pages were told of last had happened by then: whoever asks for himself because he was told finds all of it in what was asked for since.
+    pub(super) fn told_of(&self) -> Option<Instant> {
+        self.last_moment().map(|moment| moment.at)
+    }
+
+    /// The moment that a page hears of now.
+    async fn moment(&self, api: &Api) -> Arc<Moment> {
+        let holds = GATHER_PER_PAGE * self.pages() / MOMENTS;
+        if let Some(moment) = self.last_moment().filter(|moment| moment.at.elapsed() < holds) {
+            return moment;
+        }
+        self.look(&*api.store).await;
+        let came = self.came();
+        let (by_channel, much) = (came.by_channel.clone(), came.much);
+        drop(came);
+        let stirs = api.telemetry.stirs_by_channel();
+        let moment = Arc::new(Moment { at: Instant::now(), came: by_channel, much, stirs });
+        *self.moment.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&moment));
+        moment
     }
 
     /// Looks what has come in, here or by another instance. What cannot be read now is seen at the next look.
@@ -96,12 +142,6 @@ impl Came {
             *self.by_channel.entry(row.channel).or_default() += 1;
         }
     }
-
-    /// What a page has to hear of whose reader sees these channels.
-    fn of(&self, caller: &Caller) -> BTreeMap<String, u64> {
-        let seen = self.by_channel.iter().filter(|(channel, _)| caller.sees(channel));
-        seen.map(|(channel, count)| (channel.clone(), *count)).collect()
-    }
 }
 
 /// All that had happened when a page was told last.
@@ -111,6 +151,32 @@ struct Known {
     much: u64,
     /// What was sent, delivered or parked here.
     stirs: u64,
+}
+
+impl Known {
+    fn now(web: &Web, caller: &Caller) -> Self {
+        let stirs = web.api.telemetry.stirs(|channel| caller.sees(channel));
+        let came = web.live.came();
+        Self {
+            came: seen(&came.by_channel, caller).map(|(channel, count)| (channel.clone(), *count)).collect(),
+            much: came.much,
+            stirs,
+        }
+    }
+
+    fn at(moment: &Moment, caller: &Caller) -> Self {
+        let came = seen(&moment.came, caller).map(|(channel, count)| (channel.clone(), *count)).collect();
+        Self {
+            came,
+            much: moment.much,
+            stirs: seen(&moment.stirs, caller).fold(0_u64, |sum, (_, count)| sum.wrapping_add(*count)),
+        }
+    }
+}
+
+/// The counts of those channels that a caller sees.
+fn seen<'c>(counts: &'c BTreeMap<String, u64>, caller: &'c Caller) -> impl Iterator<Item = (&'c String, &'c u64)> {
+    counts.iter().filter(|(channel, _)| caller.sees(channel))
 }
 
 struct Open {
@@ -131,8 +197,7 @@ pub(super) async fn stream(State(web): State<Arc<Web>>, visitor: Visitor) -> Res
     let place = Arc::clone(&web.live.places).try_acquire_owned();
     let place = place
         .map_err(|_| Problem::too_many(format!("{LIVE_PAGES_MAX} pages listen already; this one looks again now and then")))?;
-    web.live.look(&*web.api.store).await;
-    let known = known(&web, &visitor.caller);
+    let known = Known::at(&*web.live.moment(&web.api).await, &visitor.caller);
     let (caller, session) = (visitor.caller, visitor.session);
     let open = Open { web, caller, session, heart: every(HEARTBEAT), tick: every(TICK), known, opened: false, _place: place };
     let frames =
@@ -149,12 +214,6 @@ fn every(time: Duration) -> Interval {
     interval
 }
 
-fn known(web: &Web, caller: &Caller) -> Known {
-    let stirs = web.api.telemetry.stirs(|channel| caller.sees(channel));
-    let came = web.live.came();
-    Known { came: came.of(caller), much: came.much, stirs }
-}
-
 impl Open {
     /// The next bytes for the page; nothing: it ends.
     async fn next(&mut self) -> Option<Bytes> {
@@ -169,7 +228,7 @@ impl Open {
                 _ = self.heart.tick() => return self.beat().await,
                 _ = self.tick.tick() => {
                     self.web.live.look(&*self.web.api.store).await;
-                    if known(&self.web, &self.caller) != self.known {
+                    if Known::now(&self.web, &self.caller) != self.known {
                         return self.gather().await;
                     }
                 }
@@ -179,13 +238,11 @@ impl Open {
 
     /// One word for all that comes within a moment, whatever its number.
     async fn gather(&mut self) -> Option<Bytes> {
-        let pages = LIVE_PAGES_MAX - self.web.live.places.available_permits();
-        let mean = GATHER_PER_PAGE * u32::try_from(pages).unwrap_or(u32::MAX);
+        let mean = GATHER_PER_PAGE * self.web.live.pages();
         // Not all at the same moment.
         let wait = GATHER.max(mean.mul_f64(0.5 + rand::random::<f64>()));
         self.web.api.feed.stop().run_until_cancelled(tokio::time::sleep(wait)).await?;
-        self.web.live.look(&*self.web.api.store).await;
-        let now = known(&self.web, &self.caller);
+        let now = Known::at(&*self.web.live.moment(&self.web.api).await, &self.caller);
         let changed = now.came.iter().filter(|(channel, count)| self.known.came.get(*channel) != Some(count));
         let words = told(&changed.map(|(channel, _)| channel.as_str()).collect());
         self.known = now;

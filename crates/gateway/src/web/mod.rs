@@ -34,6 +34,7 @@ mod parked;
 mod session;
 mod set_up;
 mod settings;
+mod shared;
 mod sign_in;
 mod thread;
 mod threads;

@@ -65,8 +65,9 @@ pub(super) async fn find(web: &Web, headers: &HeaderMap, peer: Option<Peer>) -> 
     }
     let session = register(word);
     let Some(caller) = caller_of(web, &session).await? else { return Ok(None) };
-    let flash = Flash::read(headers).filter(|_| !headers.contains_key(LIVE_HEADER));
-    Ok(Some(Visitor { caller, now_ms: web.api.clock.now_ms(), flash, zone_ms: zone_ms(headers), session }))
+    let live = headers.contains_key(LIVE_HEADER);
+    let flash = Flash::read(headers).filter(|_| !live);
+    Ok(Some(Visitor { caller, now_ms: web.api.clock.now_ms(), flash, zone_ms: zone_ms(headers), session, live }))
 }
 
 /// Whose session this is, as long as it and its token hold.

@@ -20,6 +20,8 @@ pub(super) struct Visitor {
     pub(super) zone_ms: i64,
     /// Where the session is kept.
     pub(super) session: String,
+    /// A page that was open asks for itself.
+    pub(super) live: bool,
 }
 
 /// Set by the script.

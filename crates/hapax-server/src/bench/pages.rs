@@ -151,8 +151,16 @@ impl Visit {
     }
 
     async fn see(&self, path: &str) -> Result<String, BenchError> {
-        let request = self.client.get(format!("http://{}{path}", self.address)).header("cookie", &self.cookie);
-        Ok(request.send().await?.error_for_status()?.text().await?)
+        Ok(self.get(path).send().await?.error_for_status()?.text().await?)
+    }
+
+    /// As the script of an open page does.
+    async fn look_again(&self, path: &str) -> Result<String, BenchError> {
+        Ok(self.get(path).header("hapax-live", "1").send().await?.error_for_status()?.text().await?)
+    }
+
+    fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.get(format!("http://{}{path}", self.address)).header("cookie", &self.cookie)
     }
 
     /// All pages, with an event, a thread, and the second page of what is long.
@@ -180,8 +188,7 @@ impl Visit {
     async fn open(&self, pages: usize, asked: &Arc<AtomicUsize>) -> Result<Vec<AbortOnDropHandle<()>>, BenchError> {
         let mut open = Vec::with_capacity(pages);
         for _ in 0..pages {
-            let live = self.client.get(format!("http://{}/live", self.address)).header("cookie", &self.cookie);
-            let live = live.send().await?.error_for_status()?;
+            let live = self.get("/live").send().await?.error_for_status()?;
             let (visit, asked) = (self.clone(), Arc::clone(asked));
             open.push(AbortOnDropHandle::new(tokio::spawn(async move {
                 // The stream ends with the server.
@@ -195,7 +202,7 @@ impl Visit {
         while let Some(heard) = live.chunk().await? {
             if heard.windows(11).any(|part| part == b"event: news") {
                 let begun = Instant::now();
-                self.see("/events").await?;
+                self.look_again("/events").await?;
                 asked.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(REST.saturating_sub(begun.elapsed())).await;
             }
