@@ -85,7 +85,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
         Some(account) => name("the repository", Some(account))?,
         None => "",
     };
-    let fingerprint = tape.fingerprint(tape.root(), &[])?;
+    let fingerprint = tape.fingerprint_root(&[])?;
     match text(DELIVERY).filter(|id| !id.is_empty()) {
         // Pushes say no time that all of them have.
         None => {

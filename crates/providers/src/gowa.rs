@@ -183,7 +183,7 @@ fn message<'t>(tape: &Tape<'t>, envelope: &Envelope<'t>, word: &str) -> Result<E
         found => {
             let id = name("the message's id", found)?;
             let named = Named { provider: NAME, account, kind, id, from_me: payload.is_from_me.0, tag };
-            let event = Event::new(kind, account, id, named.key(&people.sender), tape.fingerprint(tape.root(), VOLATILE)?);
+            let event = Event::new(kind, account, id, named.key(&people.sender), tape.fingerprint_root(VOLATILE)?);
             Event { guard: named.guard(people.sender_lid()), ..event }
         }
     };
@@ -197,7 +197,7 @@ fn message<'t>(tape: &Tape<'t>, envelope: &Envelope<'t>, word: &str) -> Result<E
 fn without_id(tape: &Tape<'_>, envelope: &Envelope<'_>, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
     let content = json::canonical(tape.root().get(), VOLATILE).ok_or("nested too deeply")?;
     let at = at.or(envelope.timestamp.name());
-    Ok(Event::without_id(NAME, kind, account, at, &content, tape.fingerprint(tape.root(), VOLATILE)?))
+    Ok(Event::without_id(NAME, kind, account, at, &content, tape.fingerprint_root(VOLATILE)?))
 }
 
 /// Groups, labels, calls and what is yet to be invented.

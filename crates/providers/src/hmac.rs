@@ -88,6 +88,31 @@ fn finish<M: ::hmac::Mac>(mut keyed: M, parts: &[&[u8]]) -> Mac {
     mac
 }
 
+/// The value of each hexadecimal digit; of what is none, more than a digit can have.
+const DIGITS: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value] as usize] = value as u8;
+        values[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
+/// The bytes of a code that is written in hexadecimal digits.
+pub(super) fn read_hex<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let pairs: &[[u8; 2]; BYTES] = pairs.try_into().ok().filter(|_| rest.is_empty())?;
+    let mut odd = 0;
+    let bytes = pairs.map(|[high, low]| {
+        let (high, low) = (DIGITS[high as usize], DIGITS[low as usize]);
+        odd |= high | low;
+        high << 4 | low
+    });
+    (odd < 16).then_some(bytes)
+}
+
 const HUB_SIGNATURE: HeaderName = HeaderName::from_static("x-hub-signature-256");
 const HUB_PREFIX: &[u8] = b"sha256=";
 
@@ -105,8 +130,7 @@ impl HubSignature {
     pub(super) fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
         let header = headers.get(HUB_SIGNATURE).ok_or(Refused::NoSignature)?;
         let digits = header.as_bytes().strip_prefix(HUB_PREFIX).ok_or(Refused::BadSignature)?;
-        let mut claimed = [0; 32];
-        hex::decode_to_slice(digits, &mut claimed).map_err(|_| Refused::BadSignature)?;
+        let claimed: [u8; 32] = read_hex(digits).ok_or(Refused::BadSignature)?;
         if self.0.accept(&[body], &[claimed]) { Ok(()) } else { Err(Refused::BadSignature) }
     }
 
@@ -122,4 +146,19 @@ pub(super) fn sensitive(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_in_digits_is_read_whole_or_not_at_all() {
+        assert_eq!(read_hex(b"00ff9aBc"), Some([0x00, 0xff, 0x9a, 0xbc]));
+        for odd in ["", "00", "00ff9aB", "00ff9aBc0", "00ff9aBc00", "00ff9aBg", "00ff9a:c", "00ff 9aB", "0xff9aBc"] {
+            assert_eq!(read_hex::<4>(odd.as_bytes()), None, "{odd}");
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(read_hex::<256>(hex::encode(&all).as_bytes()).map(Vec::from), Some(all));
+    }
 }

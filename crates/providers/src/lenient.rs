@@ -186,7 +186,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
-                let mut read = Vec::new();
+                let Some(first) = items.next_element()? else { return Ok(List::Items(Vec::new())) };
+                // Most lists have one item, and some items are large.
+                let mut read = vec![first];
                 while let Some(item) = items.next_element()? {
                     read.push(item);
                 }

@@ -1,8 +1,8 @@
 //! Collects what a webhook carried, one part after the other.
 
 use bytes::Bytes;
+use hapax_domain::Event;
 use hapax_domain::limits::{EVENTS_PER_WEBHOOK, NAME_MAX_BYTES};
-use hapax_domain::{Event, fingerprint};
 
 use super::lenient::Text;
 use super::{Parsed, Problem, json};
@@ -87,16 +87,6 @@ pub(super) fn peer_of(names: &[Option<&str>]) -> Result<(Option<String>, Vec<Str
         }
     }
     Ok((Some(peer), aliases))
-}
-
-/// Fingerprints a part; only nesting beyond the limit makes it unreadable.
-pub(super) fn fingerprint_of(part: &str, volatile: &[&str]) -> Result<u32, String> {
-    match fingerprint::of_json(part, volatile) {
-        Some(fingerprint) => Ok(fingerprint),
-        None if json::too_deep(part) => Err("nested too deeply".to_owned()),
-        // Half an emoji, or a number no float can hold: odd, but a copy of it is still byte for byte the same.
-        None => Ok(fingerprint::of_bytes(part.as_bytes())),
-    }
 }
 
 /// All that an event without an id is known by: its word, and what it says without what changes between copies.

@@ -103,7 +103,7 @@ fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     };
     let topic = said(&family.topic).unwrap_or_default();
     let triggered = said(&family.triggered);
-    let fingerprint = tape.fingerprint(tape.root(), &[])?;
+    let fingerprint = tape.fingerprint_root(&[])?;
     let event = match said(&family.id) {
         None => {
             // The topic stands in the headers, and one order is told of under several.

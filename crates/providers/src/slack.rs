@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::hmac::{MacKeys, sensitive};
+use super::hmac::{MacKeys, read_hex, sensitive};
 use super::lenient::{Integer, Object, Text};
 use super::reading::{Reading, name, seconds_to_ms};
 use super::redact::{REDACTED, Secret};
@@ -60,9 +60,8 @@ impl Provider for Slack {
     fn verify<'r>(&self, request: &'r RawRequest, now_ms: i64) -> Result<Verified<'r>, Refused> {
         let header = request.headers.get(SIGNATURE).ok_or(Refused::NoSignature)?;
         let time = request.headers.get(TIME).and_then(|time| time.to_str().ok()).ok_or(Refused::BadSignature)?;
-        let mut claimed = [0; 32];
         let digits = header.as_bytes().strip_prefix(b"v0=").ok_or(Refused::BadSignature)?;
-        hex::decode_to_slice(digits, &mut claimed).map_err(|_| Refused::BadSignature)?;
+        let claimed: [u8; 32] = read_hex(digits).ok_or(Refused::BadSignature)?;
         if !self.keys.accept(&[b"v0:", time.as_bytes(), b":", &request.body], &[claimed]) {
             return Err(Refused::BadSignature);
         }
@@ -230,7 +229,7 @@ fn read(tape: &Tape<'_>) -> Result<Option<Event>, String> {
         None => "",
     };
     let app = envelope.api_app_id.get().unwrap_or_default();
-    let fingerprint = tape.fingerprint(tape.root(), VOLATILE)?;
+    let fingerprint = tape.fingerprint_root(VOLATILE)?;
     let happening: Option<(Happening<'_>, Said<'_>)> =
         envelope.event.and_then(|part| Some((tape.object(part).ok()?, tape.object(part).ok()?)));
     let kind = happening.as_ref().map(|(happening, _)| happening).map_or(Kind::Notice, Happening::kind);

@@ -221,7 +221,7 @@ struct Suggested<'a> {
 fn read(headers: &HeaderMap, body: &str) -> Result<Event, String> {
     let tape = Tape::of(body)?;
     let suggested: Suggested<'_> = tape.object(tape.root())?;
-    let fingerprint = tape.fingerprint(tape.root(), &[])?;
+    let fingerprint = tape.fingerprint_root(&[])?;
     let at = suggested.timestamp.name();
     let text = |header| headers.get(header).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let id = FAMILIES.iter().find_map(|family| text(&family.id).filter(|id| !id.is_empty()));

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::hmac::{MacKeys, sensitive};
+use super::hmac::{MacKeys, read_hex, sensitive};
 use super::lenient::{Integer, Text};
 use super::reading::{Reading, name, seconds_to_ms};
 use super::settings::HmacAlgorithm;
@@ -73,11 +73,8 @@ impl<'h> Claim<'h> {
     fn read(header: &'h HeaderValue) -> Option<Self> {
         let pairs = || header.to_str().ok().into_iter().flat_map(|text| text.split(',')).filter_map(|pair| pair.split_once('='));
         let (_, time) = pairs().find(|(name, _)| name.trim() == "t")?;
-        let code = |text: &str| {
-            let mut code = [0; 32];
-            hex::decode_to_slice(text.trim(), &mut code).ok().map(|()| code)
-        };
-        let codes = pairs().filter(|(name, _)| name.trim() == "v1").filter_map(|(_, text)| code(text)).collect();
+        let codes =
+            pairs().filter(|(name, _)| name.trim() == "v1").filter_map(|(_, text)| read_hex(text.trim().as_bytes())).collect();
         Some(Self { time: time.trim(), codes })
     }
 }
@@ -100,7 +97,7 @@ fn read(body: &str) -> Result<Event, String> {
         Some(account) => name("account", Some(account))?,
         None => "",
     };
-    let fingerprint = tape.fingerprint(tape.root(), VOLATILE)?;
+    let fingerprint = tape.fingerprint_root(VOLATILE)?;
     let event = match read.id.name() {
         None => {
             name("neither an id nor a type: the type", read.sort.get())?;

@@ -109,6 +109,19 @@ impl<'t> Tape<'t> {
         }
     }
 
+    /// The same, with nothing standing for a `null`.
+    pub(super) fn fingerprint_or_null(&self, part: Option<Part<'t>>, volatile: &[&str]) -> Result<u32, String> {
+        match part {
+            Some(part) => self.fingerprint(part, volatile),
+            None => Tape::of("null")?.fingerprint_root(volatile),
+        }
+    }
+
+    /// Fingerprints the whole.
+    pub(super) fn fingerprint_root(&self, volatile: &[&str]) -> Result<u32, String> {
+        self.fingerprint(self.root(), volatile)
+    }
+
     fn value(&self, part: Part<'t>) -> Value<'t, '_> {
         Value::new(self, part.at)
     }

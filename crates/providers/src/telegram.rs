@@ -112,7 +112,7 @@ fn read(bot: &str, body: &str) -> Result<Event, String> {
         // What happens in no chat is answered to the person, whose private chat has the person's number.
         _ => happening.chat().or_else(|| happening.person()),
     };
-    let fingerprint = tape.fingerprint(tape.root(), &[])?;
+    let fingerprint = tape.fingerprint_root(&[])?;
     let event = match update.update_id.0 {
         Some(id) => {
             let id = id.to_string();

@@ -4,14 +4,14 @@ use hapax_domain::{Event, EventKey, Kind, Status, fingerprint};
 use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::hmac::{MacKeys, sensitive};
+use super::hmac::{MacKeys, read_hex, sensitive};
 use super::lenient::{Flag, Integer, Object, Text};
-use super::reading::{Reading, content_of, fingerprint_of, name};
+use super::reading::{Reading, content_of, name};
 use super::settings::HmacAlgorithm;
+use super::tape::{Part, Tape};
 use super::whatsapp_web::{Named, People, whose, without_device};
-use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified, json};
+use super::{Parsed, Provider, RawRequest, Refused, Unsigned, Verified};
 
 const NAME: &str = "waha";
 const HMAC: HeaderName = HeaderName::from_static("x-webhook-hmac");
@@ -42,8 +42,7 @@ impl Provider for Waha {
 
     fn verify<'r>(&self, request: &'r RawRequest, _now_ms: i64) -> Result<Verified<'r>, Refused> {
         let header = request.headers.get(HMAC).ok_or(Refused::NoSignature)?;
-        let mut claimed = [0; 64];
-        hex::decode_to_slice(header.as_bytes(), &mut claimed).map_err(|_| Refused::BadSignature)?;
+        let claimed: [u8; 64] = read_hex(header.as_bytes()).ok_or(Refused::BadSignature)?;
         match self.keys.accept(&[&request.body], &[claimed]) {
             true => Ok(Verified::after_check(request)),
             false => Err(Refused::BadSignature),
@@ -53,10 +52,13 @@ impl Provider for Waha {
     fn parse(&self, request: &Verified<'_>) -> Parsed {
         let body = request.body();
         let mut reading = Reading::new(body);
-        let text = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned());
-        match text.and_then(json::object::<Envelope<'_>>) {
-            Ok(envelope) if envelope.event.get() == Some("presence.update") => reading.ignore(),
-            read => reading.take(body, || read.and_then(|envelope| envelope.event())),
+        let read = Tape::of_bytes(body).and_then(|tape| {
+            let envelope: Envelope<'_> = tape.object(tape.root())?;
+            Ok((tape, envelope))
+        });
+        match read {
+            Ok((_, envelope)) if envelope.event.get() == Some("presence.update") => reading.ignore(),
+            read => reading.take(body, || read.and_then(|(tape, envelope)| envelope.event(&tape))),
         }
         reading.finish()
     }
@@ -80,21 +82,21 @@ struct Envelope<'a> {
     timestamp: Integer,
     event: Text<'a>,
     session: Text<'a>,
-    payload: Option<&'a RawValue>,
+    payload: Option<Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Payload<'a> {
     id: Text<'a>,
-    timestamp: Option<&'a RawValue>,
+    timestamp: Option<Part<'a>>,
     from: Text<'a>,
     to: Text<'a>,
     participant: Text<'a>,
     #[serde(rename = "fromMe")]
     from_me: Flag,
-    body: Option<&'a RawValue>,
-    reaction: Option<&'a RawValue>,
+    body: Option<Part<'a>>,
+    reaction: Option<Part<'a>>,
     ack: Integer,
     #[serde(rename = "editedMessageId")]
     edited_message_id: Text<'a>,
@@ -105,7 +107,7 @@ struct Payload<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Revoked<'a> {
-    after: Option<&'a RawValue>,
+    after: Option<Part<'a>>,
     #[serde(rename = "revokedMessageId")]
     revoked_message_id: Text<'a>,
 }
@@ -113,7 +115,7 @@ struct Revoked<'a> {
 #[derive(Deserialize)]
 struct Vote<'a> {
     #[serde(borrow, default)]
-    vote: Option<&'a RawValue>,
+    vote: Option<Part<'a>>,
 }
 
 /// Where the engines put the other name of a person: NOWEB in `key`, GOWS in `Info`.
@@ -142,33 +144,32 @@ struct EngineInfo<'a> {
     recipient_alt: Text<'a>,
 }
 
-impl Envelope<'_> {
-    fn event(&self) -> Result<Event, String> {
+impl<'t> Envelope<'t> {
+    fn event(&self, tape: &Tape<'t>) -> Result<Event, String> {
         let word = name("event", self.event.get())?;
         let session = name("session", self.session.get())?;
-        let payload = self.payload.map(RawValue::get);
-        let of_payload = || payload.ok_or_else(|| "payload is missing".to_owned());
+        let of_payload = || self.payload.ok_or_else(|| "payload is missing".to_owned());
         match word {
-            "message" | "message.any" => self.message(session, Kind::Message, None, of_payload()?),
-            "message.reaction" => self.message(session, Kind::Reaction, None, of_payload()?),
-            "message.edited" => self.message(session, Kind::Edit, None, of_payload()?),
+            "message" | "message.any" => self.message(tape, session, Kind::Message, None, of_payload()?),
+            "message.reaction" => self.message(tape, session, Kind::Reaction, None, of_payload()?),
+            "message.edited" => self.message(tape, session, Kind::Edit, None, of_payload()?),
             // A stub must not claim the message's key: the full message may follow under the same id.
-            "message.waiting" => self.message(session, Kind::Notice, Some("stub"), of_payload()?),
-            "message.revoked" => self.revoked(session, of_payload()?),
-            "message.ack" | "message.ack.group" => self.ack(session, of_payload()?),
+            "message.waiting" => self.message(tape, session, Kind::Notice, Some("stub"), of_payload()?),
+            "message.revoked" => self.revoked(tape, session, of_payload()?),
+            "message.ack" | "message.ack.group" => self.ack(tape, session, of_payload()?),
             "poll.vote" => {
-                let vote: Vote<'_> = json::object(of_payload()?)?;
-                self.message(session, Kind::Action, Some("vote"), vote.vote.ok_or("payload.vote is missing")?.get())
+                let vote: Vote<'_> = tape.object(of_payload()?)?;
+                self.message(tape, session, Kind::Action, Some("vote"), vote.vote.ok_or("payload.vote is missing")?)
             }
-            _ => self.notice(session, word, payload.unwrap_or("null")),
+            _ => self.notice(tape, session, word),
         }
     }
 
-    fn message(&self, session: &str, kind: Kind, tag: Option<&str>, part: &str) -> Result<Event, String> {
-        let payload: Payload<'_> = json::object(part)?;
+    fn message(&self, tape: &Tape<'t>, session: &str, kind: Kind, tag: Option<&str>, part: Part<'t>) -> Result<Event, String> {
+        let payload: Payload<'_> = tape.object(part)?;
         let (id, people) = (bare(payload.id.get().unwrap_or_default()), payload.people());
         let event = match id {
-            "" => self.without_id(kind, session, payload.timestamp, part)?,
+            "" => self.without_id(tape, kind, session, payload.timestamp, Some(part))?,
             id => {
                 let id = name("the message's id", Some(id))?;
                 // One engine gives every edit the id of the message: only the event itself tells such edits apart.
@@ -177,44 +178,44 @@ impl Envelope<'_> {
                     _ => tag,
                 };
                 let named = Named { provider: NAME, account: session, kind, id, from_me: payload.from_me.0, tag };
-                let event = Event::new(kind, session, id, named.key(people.sender()), fingerprint_of(part, VOLATILE)?);
+                let event = Event::new(kind, session, id, named.key(people.sender()), tape.fingerprint(part, VOLATILE)?);
                 Event { guard: named.guard(people.lid()), ..event }
             }
         };
         let (peer, aliases) = people.peer()?;
-        let reaction = || payload.reaction.and_then(|reaction| json::member(reaction.get(), "text"));
-        let (at_ms, text) = (millis(payload.timestamp).or(self.timestamp.0), json::text(payload.body.or_else(reaction)));
+        let reaction = || payload.reaction.and_then(|reaction| tape.member(reaction, "text"));
+        let (at_ms, text) = (millis(payload.timestamp).or(self.timestamp.0), tape.words(payload.body.or_else(reaction)));
         let text = text.filter(|text| !text.is_empty());
         Ok(Event { peer, aliases, echo: payload.from_me.0, at_ms, text, ..event })
     }
 
-    fn revoked(&self, session: &str, part: &str) -> Result<Event, String> {
-        let revoked: Revoked<'_> = json::object(part)?;
-        if let Some(after) = revoked.after.map(RawValue::get).filter(|after| *after != "null") {
-            let event = self.message(session, Kind::Delete, None, after)?;
+    fn revoked(&self, tape: &Tape<'t>, session: &str, part: Part<'t>) -> Result<Event, String> {
+        let revoked: Revoked<'_> = tape.object(part)?;
+        if let Some(after) = revoked.after {
+            let event = self.message(tape, session, Kind::Delete, None, after)?;
             return Ok(Event { text: None, ..event });
         }
         // Only the message that is gone has a name here.
         let event = match revoked.revoked_message_id.name() {
-            None => self.without_id(Kind::Delete, session, None, part)?,
+            None => self.without_id(tape, Kind::Delete, session, None, Some(part))?,
             found => {
                 let id = name("revokedMessageId", found)?;
                 let key = EventKey::new(NAME, session, Kind::Delete, id, &["revoked", self.id.get().unwrap_or_default()]);
-                Event::new(Kind::Delete, session, id, key, fingerprint_of(part, VOLATILE)?)
+                Event::new(Kind::Delete, session, id, key, tape.fingerprint(part, VOLATILE)?)
             }
         };
         Ok(Event { at_ms: self.timestamp.0, ..event })
     }
 
-    fn ack(&self, session: &str, part: &str) -> Result<Event, String> {
-        let payload: Payload<'_> = json::object(part)?;
+    fn ack(&self, tape: &Tape<'t>, session: &str, part: Part<'t>) -> Result<Event, String> {
+        let payload: Payload<'_> = tape.object(part)?;
         let ack = payload.ack.0.ok_or("payload.ack is missing")?;
         // What becomes of a message that came in is no word about one of ours, and a contact may have given it the same id.
         let status = status_of(ack).filter(|_| payload.from_me.0);
         let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
         let composite = payload.id.get().unwrap_or_default();
         let event = match bare(composite) {
-            "" => self.without_id(kind, session, None, part)?,
+            "" => self.without_id(tape, kind, session, None, Some(part))?,
             id => {
                 let id = name("the message's id", Some(id))?;
                 // In a group everybody's phone acknowledges for itself.
@@ -230,23 +231,30 @@ impl Envelope<'_> {
     }
 
     /// Sessions, groups, labels, calls and what is yet to be invented: known by the event's own id.
-    fn notice(&self, session: &str, word: &str, part: &str) -> Result<Event, String> {
+    fn notice(&self, tape: &Tape<'t>, session: &str, word: &str) -> Result<Event, String> {
         let event = match self.id.name() {
-            None => self.without_id(Kind::Notice, session, None, part)?,
+            None => self.without_id(tape, Kind::Notice, session, None, self.payload)?,
             found => {
                 let id = name("id", found)?;
                 let key = EventKey::new(NAME, session, Kind::Notice, id, &[word]);
-                Event::new(Kind::Notice, session, id, key, fingerprint_of(part, &[])?)
+                Event::new(Kind::Notice, session, id, key, tape.fingerprint_or_null(self.payload, &[])?)
             }
         };
         Ok(Event { at_ms: self.timestamp.0, ..event })
     }
 
-    fn without_id(&self, kind: Kind, session: &str, at: Option<&RawValue>, part: &str) -> Result<Event, String> {
-        let content = content_of(&self.event, part, &["_data"])?;
-        let at = at.map(RawValue::get).filter(|at| *at != "null").map(str::to_owned);
+    fn without_id(
+        &self,
+        tape: &Tape<'t>,
+        kind: Kind,
+        session: &str,
+        at: Option<Part<'t>>,
+        part: Option<Part<'t>>,
+    ) -> Result<Event, String> {
+        let content = content_of(&self.event, part.map_or("null", Part::get), &["_data"])?;
+        let at = at.map(|at| at.get().to_owned());
         let at = at.or_else(|| self.timestamp.0.map(|at| at.to_string()));
-        Ok(Event::without_id(NAME, kind, session, at.as_deref(), &content, fingerprint_of(part, VOLATILE)?))
+        Ok(Event::without_id(NAME, kind, session, at.as_deref(), &content, tape.fingerprint_or_null(part, VOLATILE)?))
     }
 }
 
@@ -314,7 +322,7 @@ fn status_of(ack: i64) -> Option<Status> {
 }
 
 /// Seconds, sometimes with a fraction.
-fn millis(timestamp: Option<&RawValue>) -> Option<i64> {
+fn millis(timestamp: Option<Part<'_>>) -> Option<i64> {
     let seconds: f64 = timestamp?.get().parse().ok()?;
     (seconds > 0.0 && seconds < 1e11).then_some((seconds * 1_000.0).round() as i64)
 }

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind, Status, fingerprint};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::NAME;
 use crate::lenient::{Flag, Object, Text};
-use crate::reading::{Reading, content_of, fingerprint_of, name, seconds_to_ms};
+use crate::reading::{Reading, content_of, name, seconds_to_ms};
+use crate::tape::{Part, Tape};
 use crate::whatsapp_web::{Named, People, whose, without_device};
 use crate::{Parsed, json};
 
@@ -35,7 +35,7 @@ struct Envelope<'a> {
     instance: Text<'a>,
     /// The same in the copies of one event, and otherwise not to be believed: local time that says it is UTC.
     date_time: Text<'a>,
-    data: Option<&'a RawValue>,
+    data: Option<Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -73,11 +73,11 @@ impl Key<'_> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Record<'a> {
     key: Object<Key<'a>>,
-    message: Option<&'a RawValue>,
+    message: Option<Part<'a>>,
     #[serde(rename = "messageType")]
     message_type: Text<'a>,
     #[serde(rename = "messageTimestamp")]
-    timestamp: Option<&'a RawValue>,
+    timestamp: Option<Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,79 +93,81 @@ struct Update<'a> {
 struct Protocol<'a> {
     key: Object<Key<'a>>,
     #[serde(rename = "type")]
-    sort: Option<&'a RawValue>,
+    sort: Option<Part<'a>>,
     #[serde(rename = "editedMessage")]
-    edited: Option<&'a RawValue>,
+    edited: Option<Part<'a>>,
     #[serde(rename = "timestampMs")]
-    timestamp_ms: Option<&'a RawValue>,
+    timestamp_ms: Option<Part<'a>>,
 }
 
 pub(super) fn read(body: &Bytes) -> Parsed {
     let mut reading = Reading::new(body);
-    let text = std::str::from_utf8(body).map_err(|_| "the body is not UTF-8".to_owned());
-    match text.and_then(json::object::<Envelope<'_>>) {
+    let read = Tape::of_bytes(body).and_then(|tape| {
+        let envelope: Envelope<'_> = tape.object(tape.root())?;
+        Ok((tape, envelope))
+    });
+    match read {
         // History, told again at every pairing, and typing notices: nothing that has just happened.
-        Ok(envelope)
+        Ok((_, envelope))
             if matches!(envelope.event.get(), Some("messages.set" | "chats.set" | "contacts.set" | "presence.update")) =>
         {
             reading.ignore();
         }
-        read => reading.take(body, || read.and_then(|envelope| envelope.event())),
+        read => reading.take(body, || read.and_then(|(tape, envelope)| envelope.event(&tape))),
     }
     reading.finish()
 }
 
-impl Envelope<'_> {
-    fn event(&self) -> Result<Event, String> {
+impl<'t> Envelope<'t> {
+    fn event(&self, tape: &Tape<'t>) -> Result<Event, String> {
         let word = name("event", self.event.get())?;
         let account = name("instance", self.instance.get())?;
-        let data = self.data.map(RawValue::get);
-        let of_data = || data.ok_or_else(|| "data is missing".to_owned());
+        let of_data = || self.data.ok_or_else(|| "data is missing".to_owned());
         match word {
-            "messages.upsert" | "send.message" => self.message(account, of_data()?),
-            "messages.update" => self.update(account, of_data()?),
-            "messages.edited" | "send.message.update" => self.edited(account, of_data()?, word),
-            "messages.delete" => self.deleted(account, of_data()?),
+            "messages.upsert" | "send.message" => self.message(tape, account, of_data()?),
+            "messages.update" => self.update(tape, account, of_data()?),
+            "messages.edited" | "send.message.update" => self.edited(tape, account, of_data()?, word),
+            "messages.delete" => self.deleted(tape, account, of_data()?),
             // Chats, contacts, groups, labels, calls, the connection, and what is yet to be invented.
-            _ => self.without_id(Kind::Notice, account, None, data.unwrap_or("null")),
+            _ => self.without_id(tape, Kind::Notice, account, None, self.data),
         }
     }
 
-    fn message(&self, account: &str, data: &str) -> Result<Event, String> {
-        let record: Record<'_> = json::object(data)?;
+    fn message(&self, tape: &Tape<'t>, account: &str, data: Part<'t>) -> Result<Event, String> {
+        let record: Record<'_> = tape.object(data)?;
         let key = record.key.0.as_ref().ok_or("data.key is missing")?;
         let people = key.people(key.from_me.0);
-        let content = record.message.map(RawValue::get).filter(|message| !is_empty(message));
+        let content = record.message.filter(|message| !is_empty(tape, *message));
         // A stub must not claim the message's key: the full message may follow under the same id.
         let (kind, tag) = match content {
             None => (Kind::Notice, Some("stub")),
             Some(_) => (kind_of(record.message_type.get().unwrap_or_default()), None),
         };
         let event = match key.id.name() {
-            None => self.without_id(kind, account, record.timestamp.map(RawValue::get), data)?,
+            None => self.without_id(tape, kind, account, record.timestamp.map(Part::get), Some(data))?,
             found => {
                 let id = name("the message's id", found)?;
                 let named = Named { provider: NAME, account, kind, id, from_me: key.from_me.0, tag };
-                let fingerprint = fingerprint_of(content.unwrap_or("null"), VOLATILE)?;
+                let fingerprint = tape.fingerprint_or_null(content, VOLATILE)?;
                 let event = Event::new(kind, account, id, named.key(people.sender()), fingerprint);
                 Event { guard: named.guard(people.lid()), ..event }
             }
         };
         let (peer, aliases) = people.peer()?;
-        let (at_ms, text) = (seconds(record.timestamp), content.and_then(wording));
+        let (at_ms, text) = (seconds(record.timestamp), content.and_then(|content| wording_in(tape, content)));
         Ok(Event { peer, aliases, echo: key.from_me.0, at_ms, text, ..event })
     }
 
     /// `keyId` is the message; `messageId` beside it is a row of Evolution's own database.
-    fn update(&self, account: &str, data: &str) -> Result<Event, String> {
-        let (update, key): (Update<'_>, Key<'_>) = (json::object(data)?, json::object(data)?);
+    fn update(&self, tape: &Tape<'t>, account: &str, data: Part<'t>) -> Result<Event, String> {
+        let (update, key): (Update<'_>, Key<'_>) = (tape.object(data)?, tape.object(data)?);
         let word = name("data.status", update.status.get())?;
         // What becomes of a message that came in is no word about one of ours, and a contact may have given it the same id.
         let status = status_of(word).filter(|_| key.from_me.0);
         let kind = if status.is_some() { Kind::Status } else { Kind::Notice };
         let participant = key.participant.name().map(without_device).unwrap_or_default();
         let event = match update.key_id.name() {
-            None => self.without_id(kind, account, None, data)?,
+            None => self.without_id(tape, kind, account, None, Some(data))?,
             found => {
                 let id = name("data.keyId", found)?;
                 let parts = [word, &*participant, whose(key.from_me.0)];
@@ -179,11 +181,11 @@ impl Envelope<'_> {
 
     /// A change to a message that is there already. It has no id of its own, and its key is written by whoever made the change, so all it says
     /// is part of what tells it apart.
-    fn edited(&self, account: &str, data: &str, word: &str) -> Result<Event, String> {
-        let change: Protocol<'_> = json::object(data)?;
+    fn edited(&self, tape: &Tape<'t>, account: &str, data: Part<'t>, word: &str) -> Result<Event, String> {
+        let change: Protocol<'_> = tape.object(data)?;
         let key = change.key.0.as_ref().ok_or("data.key is missing")?;
-        let edited = change.edited.map(RawValue::get).filter(|edited| !is_empty(edited));
-        let kind = match (edited, change.sort.map(RawValue::get)) {
+        let edited = change.edited.filter(|edited| !is_empty(tape, *edited));
+        let kind = match (edited, change.sort.map(Part::get)) {
             (Some(_), _) => Kind::Edit,
             // Zero, which many writers of JSON leave out.
             (None, None | Some("null" | "0" | "\"REVOKE\"")) => Kind::Delete,
@@ -192,30 +194,30 @@ impl Envelope<'_> {
         };
         let own = word == "send.message.update";
         let people = key.people(own);
-        let at = change.timestamp_ms.map(RawValue::get).map(unquoted).filter(|at| !matches!(*at, "" | "null" | "0"));
+        let at = change.timestamp_ms.map(Part::get).map(unquoted).filter(|at| !matches!(*at, "" | "null" | "0"));
         let event = match (key.id.name(), at) {
             (Some(id), Some(at)) => {
                 let id = name("data.key.id", Some(id))?;
-                let content = json::canonical(data, VOLATILE).ok_or("nested too deeply")?;
+                let content = json::canonical(data.get(), VOLATILE).ok_or("nested too deeply")?;
                 let event_key = EventKey::new(NAME, account, kind, id, &["edited", people.sender(), at]).with(&content);
-                Event::new(kind, account, id, event_key, fingerprint_of(data, VOLATILE)?)
+                Event::new(kind, account, id, event_key, tape.fingerprint(data, VOLATILE)?)
             }
-            (_, at) => self.without_id(kind, account, at, data)?,
+            (_, at) => self.without_id(tape, kind, account, at, Some(data))?,
         };
         let (peer, aliases) = people.peer()?;
-        let (at_ms, text) = (at.and_then(|at| at.parse().ok()), edited.and_then(wording));
+        let (at_ms, text) = (at.and_then(|at| at.parse().ok()), edited.and_then(|edited| wording_in(tape, edited)));
         // `fromMe` in this key is seen with the eyes of whoever made the change: it does not say that it was us.
         Ok(Event { peer, aliases, at_ms, text, echo: own, ..event })
     }
 
     /// A bare key when somebody took a message back, a whole record when we did so through the API.
-    fn deleted(&self, account: &str, data: &str) -> Result<Event, String> {
-        let record: Record<'_> = json::object(data)?;
-        let bare: Key<'_> = json::object(data)?;
+    fn deleted(&self, tape: &Tape<'t>, account: &str, data: Part<'t>) -> Result<Event, String> {
+        let record: Record<'_> = tape.object(data)?;
+        let bare: Key<'_> = tape.object(data)?;
         let key = record.key.0.as_ref().unwrap_or(&bare);
         let people = key.people(key.from_me.0);
         let event = match key.id.name() {
-            None => self.without_id(Kind::Delete, account, record.timestamp.map(RawValue::get), data)?,
+            None => self.without_id(tape, Kind::Delete, account, record.timestamp.map(Part::get), Some(data))?,
             found => {
                 let id = name("the message's id", found)?;
                 let parts = [people.sender(), whose(key.from_me.0), "deleted"];
@@ -233,10 +235,17 @@ impl Envelope<'_> {
     }
 
     /// Known by all that `data` says, and by the time; the envelope's own is the same in every copy.
-    fn without_id(&self, kind: Kind, account: &str, at: Option<&str>, data: &str) -> Result<Event, String> {
-        let content = content_of(&self.event, data, VOLATILE)?;
+    fn without_id(
+        &self,
+        tape: &Tape<'t>,
+        kind: Kind,
+        account: &str,
+        at: Option<&str>,
+        data: Option<Part<'t>>,
+    ) -> Result<Event, String> {
+        let content = content_of(&self.event, data.map_or("null", Part::get), VOLATILE)?;
         let at = at.filter(|at| *at != "null").or(self.date_time.name());
-        Ok(Event::without_id(NAME, kind, account, at, &content, fingerprint_of(data, VOLATILE)?))
+        Ok(Event::without_id(NAME, kind, account, at, &content, tape.fingerprint_or_null(data, VOLATILE)?))
     }
 }
 
@@ -263,17 +272,20 @@ fn status_of(word: &str) -> Option<Status> {
 }
 
 /// True when nothing in it could be content.
-fn is_empty(message: &str) -> bool {
-    let says_something = |raw: &RawValue| !matches!(raw.get(), "null" | "\"\"" | "{}" | "[]" | "false");
-    let members = json::members(message).unwrap_or_default();
-    !members.iter().any(|(name, raw)| name != "messageContextInfo" && says_something(raw))
+fn is_empty<'t>(tape: &Tape<'t>, message: Part<'t>) -> bool {
+    let says_something = |part: Part<'_>| !matches!(part.get(), "null" | "\"\"" | "{}" | "[]" | "false");
+    !tape.members(message).any(|(name, part)| name != "messageContextInfo" && says_something(part))
 }
 
 pub(crate) fn wording(message: &str) -> Option<String> {
+    let tape = Tape::of(message).ok()?;
+    wording_in(&tape, tape.root())
+}
+
+fn wording_in<'t>(tape: &Tape<'t>, message: Part<'t>) -> Option<String> {
     let at = |path: &&[&str]| {
-        let (last, outer) = path.split_last()?;
-        let inner = outer.iter().try_fold(message, |part, member| json::member(part, member).map(RawValue::get))?;
-        json::text(json::member(inner, last)).filter(|text| !text.is_empty())
+        let found = path.iter().try_fold(message, |part, member| tape.member(part, member));
+        tape.words(found).filter(|text| !text.is_empty())
     };
     WORDING.iter().find_map(at)
 }
@@ -283,6 +295,6 @@ fn unquoted(raw: &str) -> &str {
 }
 
 /// Seconds as a number, or as a text.
-fn seconds(timestamp: Option<&RawValue>) -> Option<i64> {
+fn seconds(timestamp: Option<Part<'_>>) -> Option<i64> {
     seconds_to_ms(unquoted(timestamp?.get()).parse().ok())
 }

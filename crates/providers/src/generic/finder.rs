@@ -52,7 +52,7 @@ impl<'r> Request<'r> {
 
     pub(super) fn fingerprint(&self) -> Result<u32, String> {
         match (&self.tape, self.text) {
-            (Some(tape), _) => tape.fingerprint(tape.root(), &[]),
+            (Some(tape), _) => tape.fingerprint_root(&[]),
             (None, Some(text)) if json::too_deep(text) => Err("nested too deeply".to_owned()),
             (None, _) => Ok(fingerprint::of_bytes(self.body)),
         }

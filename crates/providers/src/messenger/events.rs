@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind, Status, fingerprint};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::parts::{LISTS, Part, Place, entries, mids, parts_of};
 use crate::json;
 use crate::lenient::{Flag, Integer, Object, Text};
-use crate::reading::{Reading, fingerprint_of, name};
+use crate::reading::{Reading, name};
+use crate::tape::{self, Tape};
 use crate::whatsapp::handle;
 
 /// Reads every entry and item; what cannot be read becomes a problem and the rest goes on.
@@ -39,7 +39,7 @@ pub(super) fn read(platform: &str, body: &Bytes, reading: &mut Reading<'_>) {
 struct Entry<'a> {
     /// The page, or the Instagram account.
     id: Text<'a>,
-    time: Option<&'a RawValue>,
+    time: Option<tape::Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -47,7 +47,7 @@ struct Entry<'a> {
 struct Item<'a> {
     sender: Object<Person<'a>>,
     recipient: Object<Person<'a>>,
-    timestamp: Option<&'a RawValue>,
+    timestamp: Option<tape::Part<'a>>,
     message: Object<Message<'a>>,
     message_edit: Object<Message<'a>>,
     reaction: Object<Reaction<'a>>,
@@ -66,13 +66,13 @@ struct Person<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
     mid: Text<'a>,
-    text: Option<&'a RawValue>,
+    text: Option<tape::Part<'a>>,
     is_echo: Flag,
     is_deleted: Flag,
     num_edit: Integer,
-    quick_reply: Option<&'a RawValue>,
+    quick_reply: Option<tape::Part<'a>>,
     /// Kept raw: half an emoji in the caller's part must not cost the echo.
-    metadata: Option<&'a RawValue>,
+    metadata: Option<tape::Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -80,14 +80,14 @@ struct Message<'a> {
 struct Reaction<'a> {
     mid: Text<'a>,
     action: Text<'a>,
-    emoji: Option<&'a RawValue>,
+    emoji: Option<tape::Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Postback<'a> {
     mid: Text<'a>,
-    title: Option<&'a RawValue>,
+    title: Option<tape::Part<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -104,25 +104,29 @@ struct Reader<'p, 'a> {
     platform: &'p str,
     account: &'p str,
     part: &'p Part<'a>,
+    tape: Tape<'a>,
     item: Item<'a>,
     /// The entry's time, for what has none of its own.
     time: Option<&'a str>,
 }
 
 fn event(platform: &str, part: &Part<'_>) -> Result<Event, String> {
-    let entry: Entry<'_> = json::object(part.entry).map_err(|_| "an entry that is no object".to_owned())?;
+    let read = Tape::of(part.entry).and_then(|entry| entry.object::<Entry<'_>>(entry.root()));
+    let entry = read.map_err(|_| "an entry that is no object".to_owned())?;
     let account = name("the entry's id", entry.id.get())?;
-    let time = entry.time.map(RawValue::get).filter(|time| *time != "null");
+    let time = entry.time.map(tape::Part::get).filter(|time| *time != "null");
+    let tape = Tape::of(part.raw)?;
     let (list, mid) = match part.place {
         Place::OddList(list) => return Err(format!("{} is no array", LISTS[list])),
         // Comments, mentions, feeds: they name no event.
-        Place::Entry => return without_id(platform, Kind::Notice, account, time, part.raw),
+        Place::Entry => return without_id(&tape, platform, Kind::Notice, account, time),
         Place::Item { list, .. } if LISTS[list] == "changes" => {
-            return without_id(platform, Kind::Notice, account, time, part.raw);
+            return without_id(&tape, platform, Kind::Notice, account, time);
         }
         Place::Item { list, mid, .. } => (list, mid),
     };
-    let reader = Reader { platform, account, part, item: json::object(part.raw)?, time };
+    let item = tape.object(tape.root())?;
+    let reader = Reader { platform, account, part, tape, item, time };
     let standby = if LISTS[list] == "standby" { "standby" } else { "" };
     let item = &reader.item;
     if let Some(message) = &item.message.0 {
@@ -130,16 +134,16 @@ fn event(platform: &str, part: &Part<'_>) -> Result<Event, String> {
     } else if let Some(edit) = &item.message_edit.0 {
         let number = edit.num_edit.0.map(|number| number.to_string());
         let event = reader.named(Kind::Edit, &edit.mid, &[number.as_deref().or(reader.at()).unwrap_or_default(), standby])?;
-        Ok(Event { text: json::text(edit.text), ..event })
+        Ok(Event { text: reader.tape.words(edit.text), ..event })
     } else if let Some(reaction) = &item.reaction.0 {
-        let emoji = json::text(reaction.emoji);
+        let emoji = reader.tape.words(reaction.emoji);
         let parts =
             [reaction.action.get().unwrap_or_default(), emoji.as_deref().unwrap_or_default(), reader.at().unwrap_or_default()];
         let event = reader.named(Kind::Reaction, &reaction.mid, &[parts[0], parts[1], parts[2], standby])?;
         Ok(Event { text: emoji, ..event })
     } else if let Some(postback) = &item.postback.0 {
         let event = reader.named(Kind::Action, &postback.mid, &[standby])?;
-        Ok(Event { text: json::text(postback.title), ..event })
+        Ok(Event { text: reader.tape.words(postback.title), ..event })
     } else if let Some(delivery) = &item.delivery.0 {
         reader.receipt(delivery, Status::Delivered, mid)
     } else if let Some(read) = &item.read.0 {
@@ -158,9 +162,9 @@ impl Reader<'_, '_> {
         };
         let event = self.named(kind, &message.mid, &[standby])?;
         let echo = message.is_echo.0 || self.is_from_us();
-        let handle = json::text(message.metadata).filter(|_| echo).and_then(|value| Some(handle::read(&value)?.0));
+        let handle = self.tape.words(message.metadata).filter(|_| echo).and_then(|value| Some(handle::read(&value)?.0));
         let (peer, aliases) = self.peer(echo)?;
-        Ok(Event { text: json::text(message.text), echo, handle, peer, aliases, ..event })
+        Ok(Event { text: self.tape.words(message.text), echo, handle, peer, aliases, ..event })
     }
 
     /// A word about messages of ours: each that it names, or all up to a time, which moves none by itself.
@@ -191,11 +195,11 @@ impl Reader<'_, '_> {
         let sender = self.item.sender.0.as_ref().and_then(|sender| sender.id.name()).unwrap_or_default();
         let parts: Vec<&str> = std::iter::once(sender).chain(rest.iter().copied()).collect();
         let key = EventKey::new(self.platform, self.account, kind, id, &parts);
-        self.about(Event::new(kind, self.account, id, key, fingerprint_of(self.part.raw, &[])?))
+        self.about(Event::new(kind, self.account, id, key, self.tape.fingerprint_root(&[])?))
     }
 
     fn unnamed(&self, kind: Kind) -> Result<Event, String> {
-        self.about(without_id(self.platform, kind, self.account, self.at().or(self.time), self.part.raw)?)
+        self.about(without_id(&self.tape, self.platform, kind, self.account, self.at().or(self.time))?)
     }
 
     fn about(&self, event: Event) -> Result<Event, String> {
@@ -204,7 +208,7 @@ impl Reader<'_, '_> {
     }
 
     fn at(&self) -> Option<&str> {
-        self.item.timestamp.map(RawValue::get).filter(|at| *at != "null")
+        self.item.timestamp.map(tape::Part::get).filter(|at| *at != "null")
     }
 
     fn is_from_us(&self) -> bool {
@@ -218,7 +222,7 @@ impl Reader<'_, '_> {
     }
 }
 
-fn without_id(platform: &str, kind: Kind, account: &str, at: Option<&str>, part: &str) -> Result<Event, String> {
-    let content = json::canonical(part, &[]).ok_or("nested too deeply")?;
-    Ok(Event::without_id(platform, kind, account, at, &content, fingerprint_of(part, &[])?))
+fn without_id(tape: &Tape<'_>, platform: &str, kind: Kind, account: &str, at: Option<&str>) -> Result<Event, String> {
+    let content = json::canonical(tape.root().get(), &[]).ok_or("nested too deeply")?;
+    Ok(Event::without_id(platform, kind, account, at, &content, tape.fingerprint_root(&[])?))
 }

@@ -182,21 +182,30 @@ impl Scan<'_> {
         if self.at > start { Ok(()) } else { Err(start) }
     }
 
+    #[inline]
     fn text(&mut self) -> Result<(), Broken> {
         let start = self.at;
-        let mut kind = Kind::Text;
+        self.at = end_of_plain(self.bytes, start + 1);
+        if self.here() != b'"' {
+            return self.odd_text(start);
+        }
         self.at += 1;
+        self.push(Kind::Text, start);
+        Ok(())
+    }
+
+    /// A text in which something does not stand for itself.
+    fn odd_text(&mut self, start: usize) -> Result<(), Broken> {
         loop {
-            self.at += plain(&self.bytes[self.at..]);
             match self.here() {
                 b'"' => break,
                 b'\\' => self.escape()?,
                 _ => return Err(self.at),
             }
-            kind = Kind::EscapedText;
+            self.at = end_of_plain(self.bytes, self.at);
         }
         self.at += 1;
-        self.push(kind, start);
+        self.push(Kind::EscapedText, start);
         Ok(())
     }
 
@@ -218,25 +227,27 @@ impl Scan<'_> {
     }
 }
 
-/// How many bytes of a text stand for themselves: up to a quote, a backslash, a control character or the end.
-fn plain(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
-    // The lowest bit that is set is exact, and only that is asked for.
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    let mut chunks = bytes.chunks_exact(8);
-    let mut at = 0;
-    for chunk in chunks.by_ref() {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        let word = u64::from_le_bytes(word);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
-        let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\'))) | control;
+/// Where the bytes end that stand for themselves in a text: at a quote, a backslash, a control character or the end.
+#[inline]
+fn end_of_plain(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let found = special(u64::from_le_bytes(*word));
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
-    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    at + chunks.remainder().iter().position(ends).unwrap_or(chunks.remainder().len())
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..0x20)).count()
+}
+
+/// Marks the bytes of a text that do not stand for themselves. Only the first mark is to be believed.
+#[inline]
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const QUOTES: u64 = ONES * b'"' as u64;
+    const BACKSLASHES: u64 = ONES * b'\\' as u64;
+    let less = |word: u64, than: u64| word.wrapping_sub(ONES * than);
+    // A byte that is less than the other leaves its high bit set, and so does one that had it before: those are in the middle of a character.
+    (less(word ^ QUOTES, 1) | less(word ^ BACKSLASHES, 1) | less(word, 0x20)) & !word & (ONES << 7)
 }
