@@ -311,7 +311,7 @@ impl Server {
             reloads: self.reloads.clone(),
             post: Box::new(move |request| {
                 let webhooks = Arc::clone(&webhooks.now().ingress);
-                Box::pin(async move { webhooks.handle(request).await })
+                Box::pin(async move { webhooks.handle(request, None).await })
             }),
         })
     }
@@ -336,7 +336,7 @@ impl Server {
         ];
         for (listener, door, for_bots) in open {
             let (Some(listener), Some(door)) = (listener, door.cloned()) else { continue };
-            let handle = move |request| Arc::clone(&door).handle(request);
+            let handle = move |request, client| door.handle(request, client);
             let (allowance, telemetry) = (self.allowance(for_bots), Arc::clone(&self.telemetry));
             listening.set.spawn(accept_loop::serve(listener, allowance, handle, telemetry, closing.clone()));
         }

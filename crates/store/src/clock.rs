@@ -12,10 +12,22 @@ pub trait Clock: Send + Sync + 'static {
         self.now_ms()
     }
 
+    /// What both of these say at one moment.
+    fn both(&self) -> Both {
+        Both { now_ms: self.now_ms(), wall_ms: self.wall_ms() }
+    }
+
     /// Milliseconds since some moment of the past. Nobody sets it, and it counts the time that the machine was asleep.
     fn boot_ms(&self) -> i64 {
         self.now_ms()
     }
+}
+
+/// One moment by both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Both {
+    pub now_ms: i64,
+    pub wall_ms: i64,
 }
 
 /// A moment, to tell how long ago it was.
@@ -57,11 +69,16 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
+        self.both().now_ms
+    }
+
+    fn both(&self) -> Both {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = Instant::now();
         let passed = now.duration_since(last.0).as_secs_f64() * 1_000.0;
-        *last = (now, bend(last.1, passed, wall_ms()));
-        last.1 as i64
+        let wall_ms = wall_ms();
+        *last = (now, bend(last.1, passed, wall_ms));
+        Both { now_ms: last.1 as i64, wall_ms: wall_ms as i64 }
     }
 
     fn wall_ms(&self) -> i64 {

@@ -13,9 +13,12 @@ pub async fn in_time<T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(patience, call).await {
         Ok(answer) => answer,
-        Err(_) => {
-            let source = format!("no answer within {} ms", patience.as_millis()).into();
-            Err(StoreError::Failed { what, retryable: true, source })
-        }
+        Err(_) => Err(too_slow(what, patience)),
     }
+}
+
+/// The store did not answer within this time.
+pub fn too_slow(what: &'static str, patience: Duration) -> StoreError {
+    let source = format!("no answer within {} ms", patience.as_millis()).into();
+    StoreError::Failed { what, retryable: true, source }
 }

@@ -44,7 +44,7 @@ pub use accept::{Accepted, Arrival, Disposition, KeptHeaders, NewEvent, SUSPECTE
 pub use beside::{Beside, Reason, keep_beside, why_beside};
 pub use claims::{ClaimCounts, ClaimQuery};
 pub use deferred::DeferredStore;
-pub use in_time::in_time;
+pub use in_time::{in_time, too_slow};
 pub use kept::{read_replies, why_kept, write_replies};
 pub use lease::{
     Answer, InboxLease, LaneRef, LeaseRequest, LeasedEvent, LeasedPart, Outcome, Resting, Settled, end_after_set_back,

@@ -9,11 +9,13 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::alarm::Alarm;
+use super::client::Client;
 use super::patience::{Moved, Patience};
 use super::peer::{Peer, Proxies};
 use super::places::{HeldPlace, NoPlace, Places, Standing};
@@ -56,13 +58,12 @@ const FIRST_BYTES_LOOK: Duration = Duration::from_millis(5);
 /// Serves until it is told to stop, then finishes what is in flight until it is cut.
 pub async fn serve<H, F, B>(listener: TcpListener, allowance: Allowance, handle: H, telemetry: Arc<Telemetry>, closing: Closing)
 where
-    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    H: Fn(Request<Incoming>, Client) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let http = protocol(&allowance);
     let places = Arc::new(Places::new(allowance.connections, allowance.proxies.clone()));
     let open = TaskTracker::new();
     loop {
@@ -72,12 +73,10 @@ where
         };
         // Webhooks and their answers are small: waiting to fill a packet only adds latency.
         let _ = stream.set_nodelay(true);
-        let (handle, standing) = (handle.clone(), place.standing());
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            standing.asks();
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(standing.clone());
-            let (answer, standing) = (handle(request), standing.clone());
+        let (handle, client) = (handle.clone(), Client { peer, standing: place.standing(), alarm: Alarm::default() });
+        let service = service_fn(move |request: Request<Incoming>| {
+            client.standing.asks();
+            let (answer, standing) = (handle(request, client.clone()), client.standing.clone());
             async move {
                 let answer = answer.await;
                 standing.answered();
@@ -86,7 +85,7 @@ where
         });
         let stream = Patience::new(stream, allowance.write_timeout);
         let moved = stream.moved();
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = protocol(&allowance).serve_connection(TokioIo::new(stream), service);
         let (closing, telemetry, stillness) = (closing.clone(), Arc::clone(&telemetry), allowance.stillness);
         open.spawn(async move {
             telemetry.connection_opened();
@@ -145,10 +144,13 @@ async fn lies_still(standing: Standing, moved: &Moved, stillness: Duration) {
     }
 }
 
+/// Of one connection: it has an alarm of its own.
 fn protocol(allowance: &Allowance) -> http1::Builder {
     let mut http = http1::Builder::new();
     // Without a timer the header timeout would silently do nothing.
-    http.timer(TokioTimer::new())
+    http.timer(Alarm::default())
+        // Answers are short: put together they go out by one plain write.
+        .writev(false)
         .header_read_timeout(allowance.header_timeout)
         .max_headers(limits::HEADER_COUNT_MAX)
         .max_header_size(allowance.header_bytes);
@@ -215,7 +217,7 @@ mod tests {
     async fn a_request_that_is_on_its_way_when_it_stops_is_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = listener.local_addr().expect("an address");
-        let handle = |_: Request<Incoming>| async { Response::new(Full::new(Bytes::from_static(b"done"))) };
+        let handle = |_: Request<Incoming>, _: Client| async { Response::new(Full::new(Bytes::from_static(b"done"))) };
         let allowance = Allowance {
             connections: 10,
             header_bytes: limits::HEADER_MAX_BYTES,
@@ -244,11 +246,11 @@ mod tests {
         let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = {
             let (begun, finish) = (Arc::clone(&begun), Arc::clone(&finish));
-            move |request: Request<Incoming>| {
+            move |request: Request<Incoming>, client: Client| {
                 let (begun, finish) = (Arc::clone(&begun), Arc::clone(&finish));
                 async move {
                     if request.uri().path() != "/stranger" {
-                        request.extensions().get::<Standing>().expect("a standing").proved();
+                        client.standing.proved();
                     }
                     begun.notify_one();
                     match request.uri().path() {

@@ -230,12 +230,13 @@ impl Drop for HeldPlace {
 impl Standing {
     /// A request has begun.
     pub(crate) fn asks(&self) {
-        self.stand(|rank| if rank < Rank::Known { Rank::Asking } else { Rank::Known });
+        self.stand(self.turn(), |rank| if rank < Rank::Known { Rank::Asking } else { Rank::Known });
     }
 
     /// What was asked is believed: it is not cut off any more.
     pub fn proved(&self) {
-        self.stand(|_| Rank::AtWork);
+        // Who is at work makes no room, so it does not matter since when.
+        self.stand(None, |_| Rank::AtWork);
     }
 
     /// Whether a request that was believed has no answer yet.
@@ -245,19 +246,23 @@ impl Standing {
 
     /// The request was answered.
     pub(crate) fn answered(&self) {
-        self.stand(|rank| if rank < Rank::Known { Rank::Stranger } else { Rank::Known });
+        self.stand(self.turn(), |rank| if rank < Rank::Known { Rank::Stranger } else { Rank::Known });
     }
 
     fn spot(&self) -> Spot {
         Spot(self.0.spot.load(Ordering::Acquire))
     }
 
-    /// Puts it in line behind those of its rank; one that was cut stays so.
-    fn stand(&self, next: impl Fn(Rank) -> Rank) {
-        let turn = self.0.turns.fetch_add(1, Ordering::Relaxed);
+    /// The place behind all others. All connections share the count.
+    fn turn(&self) -> Option<u64> {
+        Some(self.0.turns.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Gives it another rank, and, if it has a turn, a place behind those of this rank; one that was cut stays so.
+    fn stand(&self, turn: Option<u64>, next: impl Fn(Rank) -> Rank) {
         let moved = |spot: u64| {
             let rank = Spot(spot).rank();
-            (rank != Rank::Cut).then(|| Spot::new(next(rank), turn).0)
+            (rank != Rank::Cut).then(|| Spot::new(next(rank), turn.unwrap_or(spot)).0)
         };
         let _ = self.0.spot.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
     }

@@ -2,11 +2,12 @@
 //! is believed, the address's. Where there is no room, the stranger that has been at it longest makes some.
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +16,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+/// A body that is so short is copied out of what it was read into: that can be read into again, while the body waits for the store.
+const COPIED_MAX: usize = 4_096;
 /// What one channel may take of the room, and what one address may before it has proved anything.
 const SHARE_OF_CHANNEL: usize = 2;
 const SHARE_OF_ADDRESS: usize = 4;
@@ -27,6 +30,8 @@ pub(super) struct BodyRoom {
     taken: AtomicUsize,
     limit: usize,
     strangers: Mutex<Strangers>,
+    /// How many wait for room. Whoever gives some back and whoever waits see each other's last step, so nobody is forgotten.
+    waiting: AtomicUsize,
     freed: Notify,
 }
 
@@ -66,7 +71,13 @@ pub(super) struct Share<'r> {
 
 impl BodyRoom {
     pub(super) fn new(limit: usize) -> Self {
-        Self { taken: AtomicUsize::new(0), limit, strangers: Mutex::default(), freed: Notify::new() }
+        Self {
+            taken: AtomicUsize::new(0),
+            limit,
+            strangers: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+        }
     }
 
     pub(super) fn channel(&self, max_body: usize) -> ChannelRoom {
@@ -98,7 +109,7 @@ impl ChannelRoom {
 
 /// Adds to a count unless that goes beyond the limit.
 fn add(taken: &AtomicUsize, more: usize, limit: usize) -> bool {
-    let added = taken.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= limit;
+    let added = taken.fetch_add(more, Ordering::SeqCst).saturating_add(more) <= limit;
     if !added {
         taken.fetch_sub(more, Ordering::Relaxed);
     }
@@ -133,22 +144,31 @@ impl Share<'_> {
     async fn grow_to(&mut self, bytes: usize) -> Result<(), BadBody> {
         let more = bytes.saturating_sub(self.bytes);
         self.count_for_address(more)?;
+        if self.take(more).is_ok() {
+            return Ok(());
+        }
         let deadline = tokio::time::Instant::now() + ROOM_PATIENCE;
+        let _waits = Waits::new(&self.room.waiting);
         loop {
             let freed = self.room.freed.notified();
-            let in_channel = add(&self.channel.taken, more, self.channel.limit);
-            if in_channel && add(&self.room.taken, more, self.room.limit) {
-                self.bytes += more;
-                return Ok(());
-            }
-            if in_channel {
-                self.channel.taken.fetch_sub(more, Ordering::Relaxed);
-            }
-            let which = (!in_channel).then(|| self.channel.id());
+            let Err(which) = self.take(more) else { return Ok(()) };
             if !self.room.cut_oldest(self.stranger, which) || tokio::time::timeout_at(deadline, freed).await.is_err() {
                 return Err(BadBody::NoRoom);
             }
         }
+    }
+
+    /// Takes more of the room, or says which channel has none left, if it is one alone.
+    fn take(&mut self, more: usize) -> Result<(), Option<usize>> {
+        if !add(&self.channel.taken, more, self.channel.limit) {
+            return Err(Some(self.channel.id()));
+        }
+        if !add(&self.room.taken, more, self.room.limit) {
+            self.channel.taken.fetch_sub(more, Ordering::Relaxed);
+            return Err(None);
+        }
+        self.bytes += more;
+        Ok(())
     }
 
     fn count_for_address(&mut self, more: usize) -> Result<(), BadBody> {
@@ -169,11 +189,27 @@ impl Share<'_> {
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.proved();
-        self.channel.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.room.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-        if self.bytes > 0 {
+        self.channel.taken.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.room.taken.fetch_sub(self.bytes, Ordering::SeqCst);
+        if self.bytes > 0 && self.room.waiting.load(Ordering::SeqCst) > 0 {
             self.room.freed.notify_waiters();
         }
+    }
+}
+
+/// One more that waits, until dropped.
+struct Waits<'r>(&'r AtomicUsize);
+
+impl<'r> Waits<'r> {
+    fn new(waiting: &'r AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -205,7 +241,7 @@ where
     if body.size_hint().exact().is_some_and(|announced| announced > channel.max_body as u64) {
         return Err(BadBody::TooLarge);
     }
-    let bytes = tokio::time::timeout(time, read_frames(body, from, &mut share)).await.map_err(|_| BadBody::Slow)??;
+    let bytes = in_time(time, read_frames(body, from, &mut share)).await?;
     Ok((bytes, share))
 }
 
@@ -229,7 +265,16 @@ where
         std::hint::black_box(hasher.finalize());
         Ok(())
     };
-    tokio::time::timeout(time, reading).await.map_err(|_| BadBody::Slow)?
+    in_time(time, reading).await
+}
+
+/// The usual body has come with its headers: no clock is asked for it.
+async fn in_time<T>(time: Duration, reading: impl Future<Output = Result<T, BadBody>>) -> Result<T, BadBody> {
+    let mut reading = std::pin::pin!(reading);
+    match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
+        Poll::Ready(read) => read,
+        Poll::Pending => tokio::time::timeout(time, reading).await.map_err(|_| BadBody::Slow)?,
+    }
 }
 
 async fn read_frames<B>(mut body: B, from: IpAddr, share: &mut Share<'_>) -> Result<Bytes, BadBody>
@@ -240,10 +285,10 @@ where
     if first.len() > share.channel.max_body {
         return Err(BadBody::TooLarge);
     }
-    // The usual webhook comes in one piece and is never copied.
+    // The usual webhook comes in one piece.
     if body.is_end_stream() {
         share.grow_to(first.len()).await?;
-        return Ok(first);
+        return Ok(if first.len() <= COPIED_MAX { Bytes::copy_from_slice(&first) } else { first });
     }
     let cut = share.register(from);
     tokio::select! {

@@ -28,7 +28,7 @@ pub(super) fn keep(headers: &HeaderMap, signatures: &[HeaderName]) -> KeptHeader
 /// the same webhook, with the same nonce.
 pub(super) fn keep_for_reading(headers: &HeaderMap, signatures: &[HeaderName], nonce: &Nonce) -> KeptHeaders {
     let mut kept = KeptHeaders::default();
-    kept.push(NONCE, hex::encode(nonce).as_bytes());
+    kept.push(NONCE, hex::encode(nonce.bytes()).as_bytes());
     for (name, value) in headers.iter().filter(|(name, _)| !is_secret(name.as_str()) && !signatures.contains(name)) {
         kept.push(name.as_str(), value.as_bytes());
     }
@@ -38,11 +38,11 @@ pub(super) fn keep_for_reading(headers: &HeaderMap, signatures: &[HeaderName], n
 /// The nonce of a kept webhook: the first of that name, because a provider's own comes later.
 pub(super) fn nonce(kept: &KeptHeaders) -> Nonce {
     let value = kept.iter().find(|(name, _)| *name == NONCE).map(|(_, value)| value);
-    let mut nonce = Nonce::default();
-    match hex::decode_to_slice(value.unwrap_or_default(), &mut nonce) {
-        Ok(()) => nonce,
+    let mut bytes = [0; 16];
+    match hex::decode_to_slice(value.unwrap_or_default(), &mut bytes) {
+        Ok(()) => Nonce(bytes.into()),
         // It was spooled by an earlier version.
-        Err(_) => rand::random(),
+        Err(_) => Nonce::default(),
     }
 }
 
@@ -144,8 +144,8 @@ mod tests {
             ("authorization", "Bearer x"),
             ("x-hub-signature-256", "sha256=00"),
         ]);
-        let kept = keep_for_reading(&sent, &[HeaderName::from_static("x-hub-signature-256")], &[7; 16]);
-        assert_eq!(nonce(&kept), [7; 16]);
+        let kept = keep_for_reading(&sent, &[HeaderName::from_static("x-hub-signature-256")], &Nonce([7; 16].into()));
+        assert_eq!(nonce(&kept).bytes(), &[7; 16]);
         let mut back = read_back(&kept);
         back.remove(NONCE);
         assert_eq!(back, headers(&[("idempotency-key", "one"), ("via", "a"), ("via", "b")]));

@@ -13,7 +13,7 @@ mod suspects;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,16 +28,17 @@ use self::body::{BadBody, BodyRoom, ChannelRoom, Within};
 use crate::api::Code;
 use hapax_domain::{ChannelKey, Coalesce, Event, EventId, EventKey, Identity, Kind, fingerprint, limits};
 use hapax_providers::{Parsed, Problem, Provider, RawRequest, Refused};
-use hapax_store::clock::Clock;
-use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Store, StoreError, in_time, keep_beside};
+use hapax_store::clock::{Both, Clock};
+use hapax_store::{Accepted, Arrival, Beside, Disposition, NewEvent, Reason, Store, StoreError, in_time, keep_beside, too_slow};
 
 pub use self::seen::Seen;
 use self::spool::{Gate, Spool};
 use self::store_failure::{RETRY_AFTER_S, STORE_PATIENCE, refuse};
 use self::suspects::Suspects;
 use crate::channels::{Channel, Channels};
-use crate::connections::peer::{Peer, Proxies};
-use crate::connections::places::Standing;
+use crate::connections::alarm::Alarm;
+use crate::connections::client::Client;
+use crate::connections::peer::Proxies;
 use crate::delivery::{Answers, Delivery, Verdict};
 use crate::settings::{Deliver, Limits, Mode, OnStoreFailure};
 use crate::telemetry::traces::Times;
@@ -111,8 +112,15 @@ struct IngressChannel {
     telemetry: ChannelTelemetry,
 }
 
-/// Told apart from every other webhook: what has no identity of its own gets this one's.
-pub(super) type Nonce = [u8; 16];
+/// Told apart from every other webhook: what has no identity of its own gets this one's. Drawn when it is asked for.
+#[derive(Default)]
+pub(super) struct Nonce(OnceLock<[u8; 16]>);
+
+impl Nonce {
+    fn bytes(&self) -> &[u8; 16] {
+        self.0.get_or_init(rand::random)
+    }
+}
 
 /// A key that nothing else has need not be remembered for long.
 const UNKNOWN_WINDOW_MS: i64 = 60_000;
@@ -164,11 +172,12 @@ impl Ingress {
     }
 
     /// Answers one request for `/in/{channel}`. Whoever has proved nothing cannot tell a channel that is not there from a wrong signature.
-    pub async fn handle<B>(&self, request: Request<B>) -> Reply
+    /// `client` is nobody where hapax itself asks.
+    pub async fn handle<B>(&self, request: Request<B>, client: Option<&Client>) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         let channel = head.uri.path().strip_prefix(PATH).and_then(|name| self.channels.get(name));
         if head.method != Method::POST && head.method != Method::GET {
             channel.inspect(|channel| channel.telemetry.refused(RefusedWhy::Method));
@@ -180,8 +189,7 @@ impl Ingress {
             self.telemetry.no_such_channel(head.uri.path().trim_start_matches(PATH));
         }
         let begun = Instant::now();
-        let standing = head.extensions.remove::<Standing>();
-        let peer = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let peer = client.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |client| client.peer.0);
         let from = self.proxies.origin(peer, &head.headers);
         let query = head.uri.query().map_or_else(String::new, str::to_owned);
         let mut request = RawRequest { method: head.method, query, headers: head.headers, body: Bytes::new() };
@@ -204,13 +212,16 @@ impl Ingress {
         }
         let believed = || {
             share.proved();
-            standing.inspect(Standing::proved);
+            client.inspect(|client| client.standing.proved());
         };
+        let alarm = client.map_or_else(Alarm::default, |client| client.alarm.clone());
         let traced = channel.telemetry.trace(&mut request.headers);
-        let reply = self.take_in(channel, &request, believed).await;
+        let reply = self.take_in(channel, &request, &alarm, believed).await;
         let took = begun.elapsed();
         channel.telemetry.answered(took);
-        channel.telemetry.traced(traced, reply.status().as_u16(), Times { wall_ms: self.clock.wall_ms(), took });
+        if traced.is_some() {
+            channel.telemetry.traced(traced, reply.status().as_u16(), Times { wall_ms: self.clock.wall_ms(), took });
+        }
         reply
     }
 
@@ -256,9 +267,9 @@ impl Ingress {
     }
 
     /// `believed` is called once the request has proved where it comes from.
-    async fn take_in(&self, channel: &IngressChannel, request: &RawRequest, believed: impl FnOnce()) -> Reply {
-        let now_ms = self.clock.now_ms();
-        let verified = match channel.provider.verify(request, self.clock.wall_ms()) {
+    async fn take_in(&self, channel: &IngressChannel, request: &RawRequest, alarm: &Alarm, believed: impl FnOnce()) -> Reply {
+        let Both { now_ms, wall_ms } = self.clock.both();
+        let verified = match channel.provider.verify(request, wall_ms) {
             Ok(verified) => verified,
             Err(refused) => return no_entry(Some(channel), disbelief(refused)),
         };
@@ -266,9 +277,9 @@ impl Ingress {
         if let Some(words) = channel.provider.challenge(&verified) {
             return spoken(words);
         }
-        let nonce: Nonce = rand::random();
+        let nonce = Nonce::default();
         let mut events = channel.sort_out(channel.provider.parse(&verified), verified.body(), &nonce);
-        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| self.clock.wall_ms() - signed_ms > channel.window_ms) {
+        if let Some(signed_ms) = verified.signed_ms().filter(|signed_ms| wall_ms - signed_ms > channel.window_ms) {
             events = events.into_iter().map(|new| channel.too_old(new, signed_ms, verified.body())).collect();
         }
         if events.is_empty() {
@@ -287,7 +298,8 @@ impl Ingress {
         let (window_ms, coalesce) = (channel.window_ms, channel.coalesce);
         let arrival = Arc::new(Arrival { channel: name, window_ms, headers, body, events, coalesce });
         let deadline = Instant::now() + STORE_PATIENCE;
-        let accepted = match in_time("taking in", STORE_PATIENCE, self.store.accept(Arc::clone(&arrival))).await {
+        let accepted = alarm.wait(deadline, self.store.accept(Arc::clone(&arrival))).await;
+        let accepted = match accepted.unwrap_or_else(|| Err(too_slow("taking in", STORE_PATIENCE))) {
             Ok(accepted) => accepted,
             Err(error) => return self.in_trouble(channel, &verified, &arrival, &nonce, &error).await,
         };
@@ -459,13 +471,14 @@ impl IngressChannel {
         let suspects_full = self.suspects.is_full();
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
-        events.extend(parsed.events.into_iter().map(|event| {
+        events.extend(parsed.events.into_iter().map(|mut event| {
             let wanted = self.deliver.kinds.contains(&event.kind) && (!event.echo || self.deliver.echoes);
             let (key, window_ms) = self.identify(&event, nonce, &mut alike);
             // An adapter's own guard is another name of the very message: what holds it is the same.
-            let guard_suppresses = event.guard.is_some() || suspects_full;
-            let guard = event.guard.or(signed).map(|guard| guard.in_channel(&self.key));
-            let event = Event { key: key.in_channel(&self.key), window_ms: Some(window_ms), guard, guard_suppresses, ..event };
+            event.guard_suppresses = event.guard.is_some() || suspects_full;
+            event.guard = event.guard.or(signed).map(|guard| guard.in_channel(&self.key));
+            event.key = key.in_channel(&self.key);
+            event.window_ms = Some(window_ms);
             NewEvent { disposition: if wanted { Disposition::Deliver } else { Disposition::Keep }, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
@@ -482,7 +495,7 @@ impl IngressChannel {
     fn identify(&self, event: &Event, nonce: &Nonce, alike: &mut HashMap<EventKey, u32>) -> (EventKey, i64) {
         match event.identity {
             Identity::Named => (event.key, self.window_ms),
-            Identity::Unknown => (event.key.with(nonce).with(&event.index.to_le_bytes()), self.unknown_window_ms()),
+            Identity::Unknown => (event.key.with(nonce.bytes()).with(&event.index.to_le_bytes()), self.unknown_window_ms()),
             Identity::Fallback => {
                 // Equal parts of one webhook are not copies of each other.
                 let before = alike.entry(event.key).or_default();

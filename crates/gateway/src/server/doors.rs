@@ -1,5 +1,6 @@
 //! What the listeners open to. A reload puts new fronts behind them; requests that are inside end with the one they met.
 
+use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use hyper::body::Incoming;
 
 use super::Beside;
 use super::front::Front;
+use crate::connections::client::Client;
 
 /// One listener's front, as long as it stands.
 pub(super) struct Door(RwLock<Arc<Front>>);
@@ -18,9 +20,13 @@ impl Door {
         Arc::new(Self(RwLock::new(Arc::new(front))))
     }
 
-    pub(super) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Either<Full<Bytes>, axum::body::Body>> {
+    pub(super) fn handle(
+        &self,
+        request: Request<Incoming>,
+        client: Client,
+    ) -> impl Future<Output = Response<Either<Full<Bytes>, axum::body::Body>>> + Send + use<> {
         let front = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        front.handle(request).await
+        front.handle(request, client)
     }
 
     fn put(&self, front: Front) {

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::api::{Auth, Problem, Scope, rfc3339};
+use crate::connections::client::Client;
 use crate::connections::peer::Peer;
 use crate::dropin::DropIns;
 use crate::ingress::spool::Spool;
@@ -36,13 +37,18 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> http::Response<Either<Full<Bytes>, Body>> {
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+        client: Client,
+    ) -> http::Response<Either<Full<Bytes>, Body>> {
         // Before the router: webhooks are nearly all there is, and need none of what it does.
         if let Some(ingress) = &self.ingress
             && request.uri().path().starts_with(ingress::PATH)
         {
-            return ingress.handle(request).await.map(Either::Left);
+            return ingress.handle(request, Some(&client)).await.map(Either::Left);
         }
+        client.sign(&mut request);
         let request = match &self.bots {
             Some(bots) => match Box::pin(Arc::clone(bots).handle(request)).await {
                 Ok(response) => return response.map(Either::Right),

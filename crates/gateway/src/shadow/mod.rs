@@ -81,7 +81,7 @@ impl Shadow {
     pub async fn serve(&self, webhooks: TcpListener, sends: Option<TcpListener>, closing: Closing) {
         let serve = |listener, forwarder: &Arc<Forwarder>| {
             let forwarder = Arc::clone(forwarder);
-            let handle = move |request| Arc::clone(&forwarder).handle(request);
+            let handle = move |request, _| Arc::clone(&forwarder).handle(request);
             accept_loop::serve(listener, allowance(), handle, Arc::clone(&self.telemetry), closing.clone())
         };
         let sending = async {

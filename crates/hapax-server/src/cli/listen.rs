@@ -124,7 +124,7 @@ async fn play_the_bot(stop: CancellationToken) -> Result<String, Failure> {
         stillness: std::time::Duration::ZERO,
     };
     let closing = Closing { stop: stop.clone(), cut: stop };
-    let take = |_request| async { Response::new(Full::new(bytes::Bytes::new())) };
+    let take = |_request, _client| async { Response::new(Full::new(bytes::Bytes::new())) };
     tokio::spawn(accept_loop::serve(listener, allowance, take, std::sync::Arc::new(Telemetry::new()), closing));
     Ok(format!("http://{address}/"))
 }

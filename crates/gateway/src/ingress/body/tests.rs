@@ -25,12 +25,15 @@ fn stalled(bytes: usize) -> impl Body<Data = Bytes, Error = std::io::Error> + Un
 }
 
 #[tokio::test]
-async fn one_piece_is_not_copied() {
-    let room = BodyRoom::new(100);
-    let channel = room.channel(10);
-    let sent = Bytes::from_static(b"hello");
-    let (read, _share) = read(Full::new(sent.clone()), within(&room, &channel, ONE)).await.expect("reads");
-    assert_eq!(read.as_ptr(), sent.as_ptr());
+async fn one_long_piece_is_not_copied_and_a_short_one_holds_nothing_else() {
+    let room = BodyRoom::new(100_000);
+    let channel = room.channel(10_000);
+    for (length, is_copied) in [(5, true), (COPIED_MAX, true), (COPIED_MAX + 1, false)] {
+        let sent = Bytes::from(vec![b'x'; length]);
+        let (read, _share) = read(Full::new(sent.clone()), within(&room, &channel, ONE)).await.expect("reads");
+        assert_eq!(read, sent);
+        assert_eq!(read.as_ptr() != sent.as_ptr(), is_copied, "{length}");
+    }
 }
 
 #[tokio::test]
