@@ -11,13 +11,12 @@ use std::time::Duration;
 use hapax_domain::{Kind, ThreadId};
 use hapax_providers::sending::{CallBody, Heard, Sending};
 use hapax_store::{InboxLease, Store, in_time};
-use reqwest::{Client, Request, Url};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
-use crate::http_client::{self, BadCalls, Content, Idle};
+use crate::http_client::{self, BadCalls, Base, Client, Content, Idle, Request};
 
 /// A handler that is done within this time shows nothing.
 const BEGINS_AFTER: Duration = Duration::from_secs(1);
@@ -36,13 +35,12 @@ const IDLE: Idle = Idle { most: CALLS_MAX, time: Duration::from_secs(10) };
 /// For the channels with `typing = true`.
 pub struct Typing {
     outlets: HashMap<Arc<str>, Outlet>,
-    client: Client,
     store: Arc<dyn Store>,
     at_work: Arc<Mutex<HashMap<Thread, CancellationToken>>>,
 }
 
 struct Outlet {
-    api_base: String,
+    api: Base,
     adapter: Arc<dyn Sending>,
     calls: Semaphore,
 }
@@ -59,13 +57,14 @@ struct AtWork<'t> {
 
 impl Typing {
     pub fn new(channels: &Channels, store: Arc<dyn Store>) -> Result<Self, BadCalls> {
-        let mut outlets = HashMap::new();
+        let (mut outlets, client) = (HashMap::new(), Client::new(IDLE)?);
         for channel in channels.iter().filter(|channel| channel.settings.typing) {
             let (Some(send), Some(adapter)) = (&channel.settings.send, &channel.sending) else { continue };
-            let (api_base, adapter) = (send.api_base.clone(), Arc::clone(adapter));
-            outlets.insert(Arc::clone(channel.name()), Outlet { api_base, adapter, calls: Semaphore::new(CALLS_MAX) });
+            let (name, adapter) = (Arc::clone(channel.name()), Arc::clone(adapter));
+            let api = client.base("api_base", &name, &send.api_base)?;
+            outlets.insert(name, Outlet { api, adapter, calls: Semaphore::new(CALLS_MAX) });
         }
-        Ok(Self { outlets, client: http_client::new(&IDLE)?, store, at_work: Arc::default() })
+        Ok(Self { outlets, store, at_work: Arc::default() })
     }
 
     /// What is said in a thread is heard by whoever works for it, also under an earlier config.
@@ -120,12 +119,12 @@ impl Typing {
             return None;
         }
         let call = outlet.adapter.typing(heard)?;
-        let mut request = Request::new(call.method, Url::parse(&format!("{}{}", outlet.api_base, call.path)).ok()?);
-        request.headers_mut().extend(call.headers);
+        let to = outlet.api.at(&call.path)?;
         let CallBody::Whole(body) = call.body else { return None };
-        *request.body_mut() = Some(body.into());
+        let headers = call.headers.into_iter().collect();
+        let request = Request { to, method: call.method, headers, body: http_client::whole(body) };
         let deadline = Instant::now() + PATIENCE;
-        let response = http_client::call(&self.client, request, deadline).await.ok()?;
+        let response = http_client::call(request, deadline).await.ok()?;
         let status = response.status();
         let whole = matches!(http_client::read(response, deadline).await, Content::Whole(_));
         tracing::debug!(channel, status = status.as_u16(), "showed that somebody is writing");

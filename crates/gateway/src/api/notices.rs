@@ -10,7 +10,6 @@ use std::time::Duration;
 use hapax_store::clock::Clock;
 use hapax_store::{PausedAccount, Promise, Stats, Store, StoreError, in_time};
 use http::{HeaderName, HeaderValue, header};
-use reqwest::{Client, Request, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -18,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rfc3339;
 use crate::delivery::StandardSigner;
-use crate::http_client::{self, BadCalls, Content, Idle};
+use crate::http_client::{self, BadCalls, Client, Content, Idle, Place, Request};
 use crate::settings::Notify;
 use crate::telemetry::{Telemetry, Troubles};
 
@@ -51,8 +50,7 @@ pub(crate) struct Notices {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) instance: String,
-    client: Client,
-    address: Url,
+    to: Place,
     signer: StandardSigner,
 }
 
@@ -102,11 +100,11 @@ impl Notices {
         telemetry: Arc<Telemetry>,
         instance: String,
     ) -> Result<Self, BadCalls> {
-        let client = http_client::new(&Idle { most: 1, time: Duration::from_secs(30) })?;
+        let client = Client::new(Idle { most: 1, time: Duration::from_secs(30) })?;
         let odd = || BadCalls::Address { setting: "notify", channel: "".into() };
-        let address = Url::parse(&notify.url).map_err(|_| odd())?;
+        let to = client.named("notify", &"".into(), &notify.url)?;
         let signer = StandardSigner::new(&notify.secret).ok_or_else(odd)?;
-        Ok(Self { store, clock, telemetry, instance, client, address, signer })
+        Ok(Self { store, clock, telemetry, instance, to, signer })
     }
 
     /// Looks and tells until `stop`.
@@ -194,19 +192,19 @@ impl Notices {
 
     /// True when it was taken.
     async fn tell(&self, notice: &Notice) -> bool {
-        let mut request = Request::new(http::Method::POST, self.address.clone());
+        let mut request = Request::new(http::Method::POST, self.to.clone());
         let at_s = self.clock.wall_ms() / 1_000;
         let id = HeaderValue::from_str(&notice.id).ok();
         let signature = self.signer.sign(&notice.id, at_s, notice.body.as_bytes());
         let headers =
             [("webhook-id", id), ("webhook-timestamp", Some(HeaderValue::from(at_s))), ("webhook-signature", signature)];
         for (name, value) in headers {
-            request.headers_mut().extend(value.map(|value| (HeaderName::from_static(name), value)));
+            request.headers.extend(value.map(|value| (HeaderName::from_static(name), value)));
         }
-        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *request.body_mut() = Some(notice.body.clone().into());
+        request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.body = http_client::whole(notice.body.clone());
         let deadline = Instant::now() + CALL_TIMEOUT;
-        let status = match http_client::call(&self.client, request, deadline).await {
+        let status = match http_client::call(request, deadline).await {
             Ok(answer) => {
                 let status = answer.status();
                 // Read to its end, so that the connection can be used again; what it says is nobody's business.

@@ -6,12 +6,11 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use hapax_store::{Outcome, Resting};
-use reqwest::Client;
 
 use super::places::Line;
 use super::target::{Target, client_for};
 use crate::channels::Channel;
-use crate::http_client::BadCalls;
+use crate::http_client::{BadCalls, Client};
 use crate::settings::{self, Mode};
 use crate::telemetry::Telemetry;
 

@@ -13,8 +13,8 @@ use hapax_providers::sending::Sending;
 use hapax_providers::settings::Settings;
 use hapax_store::{Answer, InboxLease, KeptHeaders};
 use http::{HeaderMap, HeaderValue, Method, header};
-use reqwest::{Client, Request, Url};
 use tokio::time::Instant;
+use url::Url;
 
 use super::circuit::Circuit;
 use super::composer::{Composer, Destination};
@@ -22,7 +22,7 @@ use super::judge::{Heard, retry_after_ms};
 use super::places::Places;
 use super::replies;
 use crate::channels::Channel;
-use crate::http_client::{self, BadCalls, Content, Idle, NoAnswer};
+use crate::http_client::{self, BadCalls, Client, Content, Idle, NoAnswer, Place, Request};
 use crate::settings::{self, Mode};
 use crate::telemetry::traces::Times;
 use crate::telemetry::{CallOfTarget, TargetTelemetry, Telemetry};
@@ -36,23 +36,23 @@ const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(90) };
 
 /// The client that all targets share which want no certificate to be shown.
 pub(super) fn client() -> Result<Client, BadCalls> {
-    http_client::new(&IDLE)
+    Client::new(IDLE)
 }
 
 /// The client for a channel's targets.
 pub(super) fn client_for(channel: &settings::Channel, shared: &Client) -> Result<Client, BadCalls> {
     match channel.access.tls.is_usual() {
         true => Ok(shared.clone()),
-        false => http_client::with_tls(&IDLE, &channel.access.tls),
+        false => Client::with_tls(IDLE, &channel.access.tls),
     }
 }
 
 pub(super) struct Target {
     /// Without a user and password: whoever logs an address would log them.
     url: Url,
+    to: Place,
     /// Made of the user and password that stood in it.
     login: Option<HeaderValue>,
-    client: Client,
     pub(super) composer: Composer,
     /// How replies go out; `None`: this channel only receives.
     pub(super) sending: Option<Arc<dyn Sending>>,
@@ -80,9 +80,9 @@ impl Target {
         let own_form = matches!(settings.provider, Settings::Telegram { .. });
         let reading = || build_sending(&settings.provider, None).filter(|_| own_form);
         Ok(Self {
+            to: client.named("target", &settings.name, url.as_str())?,
             url,
             login,
-            client: client.clone(),
             composer: Composer::new(provider, &settings),
             reading: sending.clone().or_else(reading),
             sending,
@@ -101,7 +101,7 @@ impl Target {
             self.composer.add_our_headers(headers, lease, body, wall_ms);
             traced.inspect(|span| span.context.put(headers));
         });
-        *request.body_mut() = Some(guarded);
+        request.body = guarded;
         let (event, begun) = (lease.events.first().map(|event| event.id), Instant::now());
         let exchanged = self.exchange(request, event, self.patience(), wall_ms).await;
         self.telemetry.traced(traced, call_of(event, lease.attempt, &exchanged.0), Times::since(begun, wall_ms));
@@ -128,7 +128,7 @@ impl Target {
     ) -> (Heard, Option<Answer>) {
         let deadline = Instant::now() + patience;
         let timed_out = Heard::TimedOut { after_ms: patience.as_millis() as i64 };
-        let response = match http_client::call(&self.client, request, deadline).await {
+        let response = match http_client::call(request, deadline).await {
             Ok(response) => response,
             Err(NoAnswer::Unreachable(why)) => {
                 return (Heard::Unreachable(format!("the target cannot be reached: {why}")), None);
@@ -182,10 +182,7 @@ impl Target {
         let (login, own) = (self.login.as_ref(), &self.settings.access.headers);
         let to = Destination { url: Some(self.url.as_str()), login, own: Some(own) };
         let headers = self.composer.headers(to, kept, &body, wall_ms, ours);
-        let mut request = Request::new(Method::POST, self.url.clone());
-        *request.headers_mut() = headers;
-        *request.body_mut() = Some(body.into());
-        request
+        Request { to: self.to.clone(), method: Method::POST, headers, body: http_client::whole(body) }
     }
 }
 

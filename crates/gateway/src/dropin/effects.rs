@@ -22,6 +22,7 @@ use super::runs::{Polled, Sought};
 use super::uploads::{Pieces, Taken};
 use super::written::{KeptAnswer, answer_name, refusal_name};
 use super::{DropIns, reply};
+use crate::http_client;
 
 /// How long the store may take to give a kept answer back.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -68,7 +69,7 @@ impl DropIns {
         }
         if !matches!(routed.what, What::Effect { .. }) {
             return match taken.whole() {
-                Some(bytes) => self.pass_through(&served, &head, Some(bytes.into())).await,
+                Some(bytes) => self.pass_through(&served, &head, http_client::whole(bytes)).await,
                 None => refuse(&Refusal::TooLarge),
             };
         }

@@ -47,7 +47,7 @@ use self::written::FailedRun;
 use crate::api::Auth;
 use crate::channels::Channels;
 use crate::connections::places::Standing;
-use crate::http_client::BadCalls;
+use crate::http_client::{BadCalls, Client};
 use crate::telemetry::Telemetry;
 
 /// What bots are served with. Made once; shared by the listeners.
@@ -57,7 +57,7 @@ pub struct DropIns {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
-    client: reqwest::Client,
+    client: Client,
     state: DropInState,
     polling: Arc<Polling>,
     /// How long a caller may lie still while it sends a body.

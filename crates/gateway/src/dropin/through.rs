@@ -11,12 +11,12 @@ use hapax_providers::dropin::Refusal;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Response, header};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use reqwest::{Client, Request, Url};
 use tokio::time::{Instant, Sleep};
+use url::Url;
 
 use super::admission::Served;
 use super::{DropIns, reply};
-use crate::http_client::{self, BadCalls, Idle, NoAnswer};
+use crate::http_client::{self, BadCalls, Client, Idle, NoAnswer, Request};
 
 /// Shorter than servers keep an idle connection.
 const IDLE: Idle = Idle { most: 256, time: Duration::from_secs(10) };
@@ -46,22 +46,24 @@ const NOT_PASSED_ON: [&str; 14] = [
 
 /// The client that all calls which pass through share.
 pub(super) fn client() -> Result<Client, BadCalls> {
-    http_client::new(&IDLE)
+    Client::new(IDLE)
 }
 
 /// The caller's body, as it comes.
-pub(super) fn streamed(body: Incoming, still: Duration) -> Option<reqwest::Body> {
-    let nothing = body.size_hint().exact() == Some(0);
-    (!nothing).then(|| reqwest::Body::wrap(Flowing::new(body, still)))
+pub(super) fn streamed(body: Incoming, still: Duration) -> http_client::Body {
+    match body.size_hint().exact() {
+        Some(0) => http_client::whole(Bytes::new()),
+        _ => http_client::flowing(Flowing::new(body, still)),
+    }
 }
 
 impl DropIns {
     /// Makes the same call at the provider, with the channel's own credentials, and hands back what it says.
-    pub(super) async fn pass_through(&self, served: &Served, head: &Parts, body: Option<reqwest::Body>) -> Response<Body> {
+    pub(super) async fn pass_through(&self, served: &Served, head: &Parts, body: http_client::Body) -> Response<Body> {
         let refuse = |why: Refusal| reply::of(served.adapter.reply(&why));
-        let Some(request) = request(served, head, body) else { return refuse(Refusal::Unavailable) };
+        let Some(request) = self.request(served, head, body) else { return refuse(Refusal::Unavailable) };
         served.telemetry.passed_through();
-        match http_client::call(&self.client, request, Instant::now() + HEAD_TIMEOUT).await {
+        match http_client::call(request, Instant::now() + HEAD_TIMEOUT).await {
             Ok(response) => answer(response),
             Err(NoAnswer::Unreachable(why) | NoAnswer::Broken(why)) => {
                 served.telemetry.not_reached(&why);
@@ -73,28 +75,25 @@ impl DropIns {
             }
         }
     }
+
+    fn request(&self, served: &Served, head: &Parts, body: http_client::Body) -> Option<Request> {
+        let forward = served.adapter.forward(&served.head(head)?).ok()?;
+        let to = self.client.place(&Url::parse(&format!("{}{}", served.send.api_base, forward.path)).ok()?)?;
+        let mut headers = passed_on(&head.headers);
+        // The body says by itself how long it is.
+        headers.remove(header::CONTENT_LENGTH);
+        for name in &forward.without {
+            headers.remove(name);
+        }
+        for (name, value) in forward.headers {
+            headers.insert(name, value);
+        }
+        Some(Request { to, method: head.method.clone(), headers, body })
+    }
 }
 
-fn request(served: &Served, head: &Parts, body: Option<reqwest::Body>) -> Option<Request> {
-    let forward = served.adapter.forward(&served.head(head)?).ok()?;
-    let url = Url::parse(&format!("{}{}", served.send.api_base, forward.path)).ok()?;
-    let mut headers = passed_on(&head.headers);
-    // The body says by itself how long it is.
-    headers.remove(header::CONTENT_LENGTH);
-    for name in &forward.without {
-        headers.remove(name);
-    }
-    for (name, value) in forward.headers {
-        headers.insert(name, value);
-    }
-    let mut request = Request::new(head.method.clone(), url);
-    *request.headers_mut() = headers;
-    *request.body_mut() = body;
-    Some(request)
-}
-
-fn answer(response: reqwest::Response) -> Response<Body> {
-    let (head, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+fn answer(response: http_client::Response) -> Response<Body> {
+    let (head, body) = response.into_parts();
     let mut answer = Response::new(Body::new(Flowing::new(body, STILL)));
     *answer.status_mut() = head.status;
     *answer.headers_mut() = passed_on(&head.headers);

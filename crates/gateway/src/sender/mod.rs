@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::{Client, Request};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use hapax_domain::Fence;
@@ -28,7 +27,7 @@ use self::pace::{Pace, Turn};
 use self::wakes::Wakes;
 use crate::channels::Channels;
 use crate::dropin::Outcomes;
-use crate::http_client::{BadCalls, read_address};
+use crate::http_client::{BadCalls, Base, Request};
 use crate::settings::{self, OnUnknown};
 use crate::telemetry::{SendTelemetry, Telemetry};
 use crate::typing::Typing;
@@ -39,7 +38,6 @@ const PAUSE_SETTLES_MS: i64 = 1_000;
 /// Sends the outbox of all channels that can send.
 pub struct Sender {
     outlets: HashMap<Arc<str>, Outlet>,
-    client: Client,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
@@ -52,6 +50,7 @@ pub struct Sender {
 /// One channel's sending side.
 struct Outlet {
     settings: settings::Send,
+    api: Base,
     adapter: Arc<dyn Sending>,
     pace: Pace,
     /// Calls at once; messages that wait for their turn hold none.
@@ -80,12 +79,12 @@ impl Sender {
         typing: Arc<Typing>,
         outcomes: Arc<Outcomes>,
     ) -> Result<Self, BadCalls> {
-        let mut outlets = HashMap::new();
+        let (mut outlets, client) = (HashMap::new(), wire::client()?);
         for channel in channels.iter() {
             let (Some(settings), Some(adapter)) = (channel.settings.send.clone(), channel.sending.clone()) else { continue };
             let name = Arc::clone(channel.name());
-            read_address("api_base", &name, &settings.api_base)?;
             let outlet = Outlet {
+                api: client.base("api_base", &name, &settings.api_base)?,
                 pace: Pace::new(settings.rate, settings.chat_rate),
                 calls: Semaphore::new(settings.concurrency.max(1)),
                 unsettled: AtomicUsize::new(0),
@@ -97,7 +96,7 @@ impl Sender {
             };
             outlets.insert(name, outlet);
         }
-        Ok(Self { outlets, client: wire::client()?, store, clock, telemetry, wakes: Wakes::default(), typing, outcomes })
+        Ok(Self { outlets, store, clock, telemetry, wakes: Wakes::default(), typing, outcomes })
     }
 
     /// Goes on from the turns that the sender of an earlier config has given out: a reload is no burst.
@@ -203,7 +202,7 @@ impl Sender {
         let mut said = None;
         let heard = tokio::select! {
             biased;
-            answer = wire::exchange(&self.client, request, outlet.settings.timeout_ms) => match answer {
+            answer = wire::exchange(request, outlet.settings.timeout_ms) => match answer {
                 Ok(answer) => Heard::Said(outlet.adapter.classify(&outgoing(lease), said.insert(answer))),
                 Err(silence) if silence.may_have_left && guard.let_go() => Heard::Nothing(silence.why),
                 // Its body was never asked for: there was no connection to write it to.
@@ -271,13 +270,13 @@ impl Sender {
             _ => None,
         };
         let Some(call) = lookup else { return Some(still_in_doubt(on_unknown, by)) };
-        let request = match wire::request(&outlet.settings.api_base, call, None, &self.store) {
+        let request = match wire::request(&outlet.api, call, None, &self.store) {
             Ok(request) => request,
             Err(why) => return Some(SendOutcome::Unknown { why, check_ms: None }),
         };
         let looking = async {
             let _call = outlet.turn(0).await;
-            match wire::exchange(&self.client, request, outlet.settings.timeout_ms).await {
+            match wire::exchange(request, outlet.settings.timeout_ms).await {
                 Ok(answer) => outlet.adapter.found(&message, &answer),
                 Err(silence) => Found::NoAnswer { why: silence.why },
             }
@@ -421,7 +420,7 @@ impl Outlet {
         if !kept::wants_answer(lease) {
             self.adapter.check(&lease.peer, &lease.payload)?;
         }
-        wire::request(&self.settings.api_base, self.adapter.call(&outgoing(lease))?, Some(guard), store)
+        wire::request(&self.api, self.adapter.call(&outgoing(lease))?, Some(guard), store)
     }
 
     /// Waits for the message's turn, then for the right to make a call. `None`: never comes.

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use hapax_domain::limits::ANSWER_MAX_BYTES;
 use hapax_providers::sending::{Call, CallAnswer, CallBody};
-use reqwest::{Client, Request, Url};
 use tokio::time::Instant;
 
-use crate::http_client::{self, BadCalls, Content, Idle, NoAnswer};
+use crate::http_client::{self, BadCalls, Base, Client, Content, Idle, NoAnswer, Request};
 use crate::worker::CallGuard;
 use hapax_store::Store;
 
@@ -19,21 +18,19 @@ const IDLE: Idle = Idle { most: 256, time: Duration::from_secs(10) };
 
 /// The client that all channels share.
 pub(super) fn client() -> Result<Client, BadCalls> {
-    http_client::new(&IDLE)
+    Client::new(IDLE)
 }
 
 /// Puts the call behind the channel's address. With a guard it looks at its lease before its first byte leaves.
-pub(super) fn request(base: &str, call: Call, guard: Option<&CallGuard>, store: &Arc<dyn Store>) -> Result<Request, String> {
-    let url = Url::parse(&format!("{base}{}", call.path)).map_err(|_| "its request has no valid address".to_owned())?;
-    let mut request = Request::new(call.method, url);
-    request.headers_mut().extend(call.headers);
-    *request.body_mut() = Some(match (call.body, guard) {
+pub(super) fn request(base: &Base, call: Call, guard: Option<&CallGuard>, store: &Arc<dyn Store>) -> Result<Request, String> {
+    let to = base.at(&call.path).ok_or("its request has no valid address")?;
+    let body = match (call.body, guard) {
         (CallBody::Whole(body), Some(guard)) => guard.body(body),
-        (CallBody::Whole(body), None) => body.into(),
-        (CallBody::Kept { name, length }, Some(guard)) => reqwest::Body::wrap(PiecesBody::new(store, &name, length, guard)),
+        (CallBody::Whole(body), None) => http_client::whole(body),
+        (CallBody::Kept { name, length }, Some(guard)) => http_client::flowing(PiecesBody::new(store, &name, length, guard)),
         (CallBody::Kept { .. }, None) => return Err("a look-up brings no file".to_owned()),
-    });
-    Ok(request)
+    };
+    Ok(Request { to, method: call.method, headers: call.headers.into_iter().collect(), body })
 }
 
 /// Why there is no whole answer.
@@ -44,11 +41,11 @@ pub(super) struct Silence {
 }
 
 /// Makes one call.
-pub(super) async fn exchange(client: &Client, request: Request, timeout_ms: i64) -> Result<CallAnswer, Silence> {
+pub(super) async fn exchange(request: Request, timeout_ms: i64) -> Result<CallAnswer, Silence> {
     let deadline = Instant::now() + Duration::from_millis(timeout_ms.max(1) as u64);
     let lost = |why| Silence { why, may_have_left: true };
     let timed_out = || lost(format!("no answer within {timeout_ms} ms"));
-    let response = http_client::call(client, request, deadline).await.map_err(|none| match none {
+    let response = http_client::call(request, deadline).await.map_err(|none| match none {
         NoAnswer::Unreachable(why) => Silence { why: format!("the provider cannot be reached: {why}"), may_have_left: false },
         NoAnswer::Broken(why) => lost(format!("the connection broke after the request may have been written: {why}")),
         NoAnswer::TimedOut => timed_out(),

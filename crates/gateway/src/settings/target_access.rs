@@ -1,9 +1,14 @@
 //! What a channel's targets want to see beside the webhook: headers of their own, and a client certificate.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderMap;
-use reqwest::{Certificate, ClientBuilder, Identity};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::Verifier;
 
 /// How targets are reached.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +21,14 @@ pub struct TargetAccess {
 /// Whom we show ourselves as, and whom we believe.
 #[derive(Clone, Default)]
 pub struct TargetTls {
-    identity: Option<Identity>,
+    identity: Option<Arc<Identity>>,
     /// Where there are any, only who is vouched for by these is believed.
-    authorities: Vec<Certificate>,
+    authorities: Vec<CertificateDer<'static>>,
+}
+
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
 }
 
 /// Which of the files is wrong, and why. No part of a key is repeated.
@@ -33,16 +43,14 @@ pub enum BadTargetTls {
 impl TargetTls {
     /// Reads a certificate with its key, and whom to believe, all in PEM.
     pub fn read(identity: Option<(&str, &str)>, authorities: Option<&str>) -> Result<Self, BadTargetTls> {
-        let identity = identity.map(|(cert, key)| Identity::from_pem(format!("{cert}\n{key}\n").as_bytes())).transpose();
-        let identity = identity.map_err(|_| BadTargetTls::Identity)?;
-        let authorities = authorities.map(|pem| Certificate::from_pem_bundle(pem.as_bytes())).transpose();
-        let authorities = authorities.map_err(|_| BadTargetTls::Authority)?;
+        let identity = identity.map(|(cert, key)| Identity::read(cert, key)).transpose()?;
+        let authorities = authorities.map(|pem| certificates(pem).ok_or(BadTargetTls::Authority)).transpose()?;
         if authorities.as_ref().is_some_and(Vec::is_empty) {
             return Err(BadTargetTls::Authority);
         }
-        let read = Self { identity, authorities: authorities.unwrap_or_default() };
+        let read = Self { identity: identity.map(Arc::new), authorities: authorities.unwrap_or_default() };
         // Whether a key belongs to its certificate shows only here.
-        read.on(ClientBuilder::new()).build().map_err(|_| BadTargetTls::Identity)?;
+        read.client_config().map_err(|_| BadTargetTls::Identity)?;
         Ok(read)
     }
 
@@ -51,17 +59,39 @@ impl TargetTls {
         self.identity.is_none() && self.authorities.is_empty()
     }
 
-    /// Makes a client that shows the certificate and believes these authorities.
-    pub fn on(&self, builder: ClientBuilder) -> ClientBuilder {
-        let builder = match &self.identity {
-            Some(identity) => builder.identity(identity.clone()),
-            None => builder,
+    /// What a client needs that shows the certificate and believes these authorities, or those of the system.
+    pub fn client_config(&self) -> Result<ClientConfig, rustls::Error> {
+        let provider = CryptoProvider::get_default().map_or_else(|| Arc::new(aws_lc_rs::default_provider()), Arc::clone);
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(rustls::ALL_VERSIONS)?;
+        let builder = match self.authorities.is_empty() {
+            true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier::new(provider)?)),
+            false => {
+                let mut roots = RootCertStore::empty();
+                self.authorities.iter().try_for_each(|authority| roots.add(authority.clone()))?;
+                builder.with_root_certificates(roots)
+            }
         };
-        match self.authorities.is_empty() {
-            true => builder,
-            false => builder.tls_certs_only(self.authorities.iter().cloned()),
+        match &self.identity {
+            Some(identity) => builder.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key()),
+            None => Ok(builder.with_no_client_auth()),
         }
     }
+}
+
+impl Identity {
+    fn read(cert: &str, key: &str) -> Result<Self, BadTargetTls> {
+        // Some have both in each of the two files.
+        let pem = format!("{cert}\n{key}\n");
+        let chain = certificates(&pem).filter(|chain| !chain.is_empty()).ok_or(BadTargetTls::Identity)?;
+        let keys: Result<Vec<_>, _> = PrivateKeyDer::pem_slice_iter(pem.as_bytes()).collect();
+        let key = keys.ok().and_then(|mut keys| keys.pop()).ok_or(BadTargetTls::Identity)?;
+        Ok(Self { chain, key })
+    }
+}
+
+/// All certificates of a file; `None` when one of them cannot be read.
+fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }
 
 impl fmt::Debug for TargetTls {

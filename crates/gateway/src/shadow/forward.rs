@@ -10,12 +10,12 @@ use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use reqwest::{Client, Url};
+use url::Url;
 
 use super::Eye;
 use super::tee::Tee;
 use super::watcher::{Asked, Came, Seen};
-use crate::http_client::{self, BadCalls, Idle};
+use crate::http_client::{self, AnswerBody, BadCalls, Client, Idle};
 
 const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(10) };
 
@@ -53,12 +53,12 @@ struct Ending<'f> {
     number: Option<u64>,
 }
 
-pub(super) type Answer = Response<Either<Full<Bytes>, reqwest::Body>>;
+pub(super) type Answer = Response<Either<Full<Bytes>, AnswerBody>>;
 
 impl Forwarder {
     pub(super) fn new(side: Side, to: &str, eye: Eye) -> Result<Self, BadCalls> {
         let base = http_client::read_address("to", &Arc::from("shadow"), to)?;
-        Ok(Self { side, base, client: http_client::new(&IDLE)?, eye, last: AtomicU64::new(0) })
+        Ok(Self { side, base, client: Client::new(IDLE)?, eye, last: AtomicU64::new(0) })
     }
 
     pub(super) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Answer {
@@ -66,25 +66,25 @@ impl Forwarder {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let watched = self.side == Side::Sends || head.method == Method::POST;
         let mut ending = Ending { forwarder: &self, number: (self.side == Side::Webhooks && watched).then_some(number) };
-        let Some(url) = self.address(&head.uri) else { return trouble("this path cannot be passed on") };
-        let mut onward = reqwest::Request::new(head.method.clone(), url);
-        *onward.headers_mut() = end_to_end(&head.headers);
+        let Some(to) = self.address(&head.uri).and_then(|url| self.client.place(&url)) else {
+            return trouble("this path cannot be passed on");
+        };
+        let (method, mut headers) = (head.method.clone(), end_to_end(&head.headers));
         if self.side == Side::Sends {
             // The bot wrote our name there; the bot's own name, and what signatures are made of, stays as it is.
-            onward.headers_mut().remove(header::HOST);
+            headers.remove(header::HOST);
         }
-        *onward.body_mut() = Some(if watched {
+        let body = if watched {
             let forwarder = Arc::clone(&self);
             let (method, headers, uri) = (head.method, head.headers, head.uri);
             let show = move |body: Bytes| forwarder.show(number, method, headers, &uri, body);
-            reqwest::Body::wrap(Tee::new(body, self.eye.clone(), Box::new(show)))
+            http_client::flowing(Tee::new(body, self.eye.clone(), Box::new(show)))
         } else {
-            reqwest::Body::wrap(body)
-        });
-        match self.client.execute(onward).await {
-            Ok(response) => {
+            http_client::flowing(body)
+        };
+        match http_client::call_patiently(http_client::Request { to, method, headers, body }).await {
+            Ok(mut response) => {
                 ending.answered(Some(response.status().as_u16()));
-                let mut response: Response<reqwest::Body> = response.into();
                 *response.headers_mut() = end_to_end(response.headers());
                 response.map(Either::Right)
             }

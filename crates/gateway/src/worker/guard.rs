@@ -13,6 +13,8 @@ use bytes::Bytes;
 use hapax_store::clock::{Clock, Moment};
 use hyper::body::{Body, Frame, SizeHint};
 
+use crate::http_client;
+
 /// This part of a lease is left over: nobody begins a call in it that would reach the other side when the lease is over.
 const MARGIN: i64 = 10;
 
@@ -55,8 +57,8 @@ impl CallGuard {
     }
 
     /// The body of the call: looks at the lease before it gives its bytes.
-    pub fn body(&self, bytes: Bytes) -> reqwest::Body {
-        reqwest::Body::wrap(GuardedBody { bytes: Some(bytes), guard: self.clone() })
+    pub(crate) fn body(&self, bytes: Bytes) -> http_client::Body {
+        http_client::flowing(GuardedBody { bytes: Some(bytes), guard: self.clone() })
     }
 
     /// True from when on the other side may have been reached.
@@ -118,8 +120,12 @@ impl Body for GuardedBody {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use hapax_testkit::hand_clock::HandClock;
+
+    use super::*;
+    use crate::http_client::{Client, Idle, Request};
 
     const HOLD_MS: i64 = 60_000;
 
@@ -178,7 +184,10 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let clock = HandClock::at(0);
         let guard = CallGuard::new(aged(&clock));
-        let call = reqwest::Client::new().post(url).body(guard.body(body)).send();
+        let client = Client::new(Idle { most: 1, time: Duration::from_secs(1) }).expect("a client");
+        let to = client.named("target", &"shop".into(), &url).expect("an address");
+        let request = Request { to, method: http::Method::POST, headers: http::HeaderMap::new(), body: guard.body(body) };
+        let call = http_client::call_patiently(request);
         // The process stands still while the connection is being made.
         clock.advance(HOLD_MS);
         let (answer, taken) = tokio::join!(call, listener.accept());

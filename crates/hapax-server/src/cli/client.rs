@@ -187,9 +187,12 @@ pub(super) fn http_client(base: &Url, tls: &TargetTls) -> Result<reqwest::Client
     let here = base.host_str().is_some_and(|host| {
         host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     });
-    let builder = tls.on(reqwest::Client::builder()).connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    let failed = |why: anyhow::Error| Failure::from(why.context("the HTTP client did not start"));
+    let trust = tls.client_config().map_err(|why| failed(why.into()))?;
+    let builder = reqwest::Client::builder().tls_backend_preconfigured(trust);
+    let builder = builder.connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none());
     let builder = if here { builder.no_proxy() } else { builder };
-    builder.build().map_err(|why| anyhow::Error::new(why).context("the HTTP client did not start").into())
+    builder.build().map_err(|why| failed(why.into()))
 }
 
 /// A server that listens everywhere is reached at this machine's own address.

@@ -1,5 +1,6 @@
 //! `hapax doctor`
 
+use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
@@ -288,10 +289,10 @@ async fn ask(base: &str, question: Call) -> Result<Response, String> {
 /// Makes one call. An address may hold a token: no error repeats it.
 async fn call(client: &reqwest::Client, mut request: Request) -> Result<Response, String> {
     *request.timeout_mut() = Some(PATIENCE);
-    client.execute(request).await.map_err(|error| match innermost(&error) {
+    client.execute(request).await.map_err(|error| match error.source() {
         _ if error.is_timeout() => format!("no answer within {} s", PATIENCE.as_secs()),
         None => "it cannot be reached".to_owned(),
-        Some(cause) => format!("it cannot be reached: {cause}"),
+        Some(cause) => format!("it cannot be reached: {}", innermost(cause)),
     })
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use metrics::Counter;
-use reqwest::{Client, Request, Url};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Span, otlp};
-use crate::http_client::{self, BadCalls, Idle, NoAnswer};
+use crate::http_client::{self, BadCalls, Client, Idle, NoAnswer, Place, Request};
 use crate::settings::Otel;
 use crate::telemetry::sparse::Sparse;
 
@@ -29,8 +28,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Exporter {
     waiting: mpsc::Receiver<Span>,
-    client: Client,
-    url: Url,
+    to: Place,
     headers: HeaderMap,
     service: String,
     instance: String,
@@ -56,14 +54,14 @@ impl Exporter {
         exported: Counter,
         dropped: Counter,
     ) -> Result<Self, BadCalls> {
-        let client = http_client::new(&Idle { most: 1, time: Duration::from_secs(60) })?;
+        let client = Client::new(Idle { most: 1, time: Duration::from_secs(60) })?;
         let address = format!("{}{PATH}", otel.endpoint.trim_end_matches('/').trim_end_matches(PATH));
-        let url = http_client::read_address("endpoint", &Arc::from("otel"), &address)?;
+        let to = client.named("endpoint", &Arc::from("otel"), &address)?;
         let mut headers = otel.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let (service, instance) = (otel.service_name.clone(), instance.to_owned());
         let failures = Sparse::default();
-        Ok(Self { waiting, client, url, headers, service, instance, exported, dropped, failures })
+        Ok(Self { waiting, to, headers, service, instance, exported, dropped, failures })
     }
 
     /// Runs until `stop`, then hands over what is left.
@@ -126,11 +124,10 @@ impl Exporter {
     }
 
     async fn post(&self, body: Vec<u8>) -> Taken {
-        let mut request = Request::new(Method::POST, self.url.clone());
-        *request.headers_mut() = self.headers.clone();
-        *request.body_mut() = Some(body.into());
+        let to = self.to.clone();
+        let request = Request { to, method: Method::POST, headers: self.headers.clone(), body: http_client::whole(body) };
         let deadline = Instant::now() + PATIENCE;
-        match http_client::call(&self.client, request, deadline).await {
+        match http_client::call(request, deadline).await {
             Ok(response) => {
                 let status = response.status().as_u16();
                 http_client::read(response, deadline).await;
