@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use hapax_store::StoreError;
 
+use super::pending::Reach;
 use super::writer::{StepError, Writer};
 
 /// Work for the writer.
@@ -15,8 +16,8 @@ pub(super) struct Job {
     call: Finish,
     /// It has a transaction to itself: what is large must not hold up the commit of others.
     pub(super) alone: bool,
-    /// What it writes may be written later in the batch, see `pending.rs`.
-    pub(super) gathers: bool,
+    /// What has to be written before it.
+    pub(super) reach: Reach,
     /// It takes a place in the line.
     pub(super) has_place: bool,
 }
@@ -61,7 +62,7 @@ where
 {
     let call = Arc::new(Call { what, state: Mutex::new(State::Waits(step)), caller: AtomicWaker::new() });
     (
-        Job { call: Finish(Some(Arc::clone(&call) as Arc<dyn Step>)), alone: false, gathers: false, has_place: false },
+        Job { call: Finish(Some(Arc::clone(&call) as Arc<dyn Step>)), alone: false, reach: Reach::All, has_place: false },
         Answer { call, patient },
     )
 }
@@ -71,8 +72,8 @@ impl Job {
         Self { alone: true, ..self }
     }
 
-    pub(super) fn gathers(self) -> Self {
-        Self { gathers: true, ..self }
+    pub(super) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     pub(super) fn placed(self) -> Self {

@@ -13,6 +13,7 @@ use rusqlite::{Connection, params};
 use super::SqliteStore;
 use super::claim_entry::{self, Entry, Short, short};
 use super::claim_index::unreadable;
+use super::pending::Reach;
 use super::writer::{StepError, Writer};
 
 /// What carries more than this is written in a transaction of its own.
@@ -43,12 +44,12 @@ impl Claims for SqliteStore {
         if bytes > LARGE_BYTES {
             return self.write_alone("claiming", step).await;
         }
-        self.write("claiming", false, step).await
+        self.write_with(Reach::Own, "claiming", false, step).await
     }
 
     async fn claim(&self, key: &ClaimKey) -> Result<Option<Claim>, StoreError> {
         let name = key.to_name();
-        self.write("looking at a claim", true, move |writer| {
+        self.write_with(Reach::Own, "looking at a claim", true, move |writer| {
             let found = writer.find_claim(&short(&name), &name)?;
             Ok(found.filter(|claim| !claim.is_over(writer.now_ms)))
         })

@@ -60,7 +60,7 @@ pub(super) struct Line {
 
 /// The lanes of all channels.
 pub(super) struct Lanes {
-    channels: HashMap<i64, ChannelLanes>,
+    channels: HashMap<i64, ChannelLanes, BuildHasherDefault<NumberHash>>,
     tables: Tables,
     /// How many items of a channel are held in memory before the rest is left on disk.
     window: usize,
@@ -76,7 +76,7 @@ struct ChannelLanes {
     /// In the order in which they are to be taken.
     lines: BTreeMap<Line, BTreeSet<Turn>>,
     /// The lanes of items that are leased.
-    leased: HashMap<i64, u64>,
+    leased: HashMap<i64, u64, BuildHasherDefault<NumberHash>>,
     last_lane: u64,
     items: usize,
     /// Every open item up to this number is in memory.
@@ -123,6 +123,16 @@ pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) leased: i64,
     pub(super) ends: i64,
+    /// Nothing where it was read from its table.
+    pub(super) origin: Option<Origin>,
+}
+
+/// Where an item of the inbox comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    /// Its first event.
+    pub(super) first: i64,
+    pub(super) received: i64,
 }
 
 impl Held {
@@ -136,6 +146,7 @@ impl Held {
             worker: worker.into(),
             leased: row.get(5)?,
             ends: row.get(6)?,
+            origin: None,
         })
     }
 }
@@ -166,7 +177,7 @@ impl Waiting {
 
 impl Lanes {
     pub(super) fn new(tables: Tables, window: usize) -> Self {
-        Self { channels: HashMap::new(), tables, window: window.max(2), touched: false, now_ms: 0 }
+        Self { channels: HashMap::default(), tables, window: window.max(2), touched: false, now_ms: 0 }
     }
 
     pub(super) fn committed(&mut self) {
@@ -319,6 +330,11 @@ impl Lanes {
         lanes.postpone(lane, item, due);
     }
 
+    /// Whether somebody has leased from the channel lately, so that its lanes are in memory.
+    pub(super) fn is_loaded(&self, channel: i64) -> bool {
+        self.channels.contains_key(&channel)
+    }
+
     /// False when it is certain that nothing waits in any lane of the channel.
     pub(super) fn may_hold(&self, channel: i64) -> bool {
         self.channels.get(&channel).is_none_or(|lanes| lanes.more_on_disk || !lanes.names.is_empty())
@@ -366,7 +382,7 @@ impl ChannelLanes {
             lanes: HashMap::default(),
             names: HashMap::default(),
             lines: BTreeMap::new(),
-            leased: HashMap::new(),
+            leased: HashMap::default(),
             last_lane: 0,
             items: 0,
             loaded_to: 0,
@@ -513,7 +529,7 @@ impl ChannelLanes {
     }
 
     fn take_all_held(&mut self, lane: u64) -> Vec<Held> {
-        let Some(of) = self.lanes.get_mut(&lane) else { return Vec::new() };
+        let Some(of) = self.lanes.get_mut(&lane).filter(|lane| !lane.held.is_empty()) else { return Vec::new() };
         let mut held = std::mem::take(&mut of.held);
         held.sort_by_key(|held| held.item);
         for held in &held {

@@ -11,9 +11,11 @@ use hapax_store::{
 };
 use rusqlite::params;
 
-use super::lanes::Held;
+use super::fresh::FreshItem;
+use super::lanes::{Held, Origin};
 use super::outbox::account_key;
 use super::rows::{event_id, fence_of, item_id, item_ref, kind_of, members_of, named_by, thread_of};
+use super::work_rows::Attempt;
 use super::writer::{StepError, Writer};
 
 /// An item, as its row says.
@@ -53,16 +55,21 @@ impl Writer {
                 resting.into_iter().flat_map(|all| &all.accounts).map(|account| account_key(account)).collect();
             let rests = |account: i64| account != 0 && named.contains(&account) != others;
             for (lane, item) in self.lanes.due(&self.db, channel, self.now_ms, *max, &rests)? {
-                if let Some((head, held)) = self.hold(channel, lane, item, ask)? {
-                    leases.push(self.leased(head, &held, name, &mut last_body)?);
-                }
+                leases.extend(self.lease_item((channel, name), lane, item, ask, &mut last_body)?);
             }
         }
         Ok(leases)
     }
 
     /// Takes the lane for this worker, away from whoever let the last lease run out.
-    fn hold(&mut self, channel: i64, lane: u64, item: i64, ask: &LeaseRequest) -> rusqlite::Result<Option<(Head, Held)>> {
+    fn lease_item(
+        &mut self,
+        (channel, name): (i64, &Arc<str>),
+        lane: u64,
+        item: i64,
+        ask: &LeaseRequest,
+        last_body: &mut LastBody,
+    ) -> rusqlite::Result<Option<InboxLease>> {
         for lost in self.lanes.take_held(&self.db, channel, lane)? {
             self.lose(&lost, "the lease ran out")?;
         }
@@ -70,29 +77,39 @@ impl Writer {
         if !self.lanes.is_due(channel, lane, self.now_ms) {
             return Ok(None);
         }
+        if let Some(fresh) = self.fresh.take(item) {
+            let peer = self.lanes.peer(channel, lane);
+            let origin = Origin { first: item, received: fresh.received };
+            let held = self.hold(lane, (channel, item, 1), origin, ask)?;
+            return Ok(Some(leased_fresh(fresh, &held, name, peer.as_ref())));
+        }
         let head = self.head(channel, lane, item)?;
+        let origin = Origin { first: head.first, received: head.received };
+        let held = self.hold(lane, (channel, item, head.attempt + 1), origin, ask)?;
+        self.leased(head, &held, name, last_body).map(Some)
+    }
+
+    fn hold(
+        &mut self,
+        lane: u64,
+        (channel, item, attempt): (i64, i64, u32),
+        origin: Origin,
+        ask: &LeaseRequest,
+    ) -> rusqlite::Result<Held> {
         let held = Held {
             channel,
             item,
-            attempt: head.attempt + 1,
+            attempt,
             fence: self.fence()? as i64,
             worker: Arc::clone(&ask.worker),
             leased: self.now_ms,
             ends: self.now_ms + ask.hold_ms,
+            origin: Some(origin),
         };
-        self.db.prepare_cached("INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
-            channel,
-            item,
-            held.attempt,
-            held.fence,
-            &*held.worker,
-            held.leased,
-            held.ends,
-            ask.outside
-        ])?;
+        self.pending.work.lease(held.clone(), ask.outside);
         self.close_turn_of(channel, item)?;
         self.lanes.lease(&self.db, lane, held.clone())?;
-        Ok(Some((head, held)))
+        Ok(held)
     }
 
     fn head(&self, channel: i64, lane: u64, item: i64) -> rusqlite::Result<Head> {
@@ -208,23 +225,34 @@ impl Writer {
     }
 
     /// Writes down an attempt that nobody ended; it counts.
-    fn lose(&self, held: &Held, why: &str) -> rusqlite::Result<()> {
+    fn lose(&mut self, held: &Held, why: &str) -> rusqlite::Result<()> {
         self.log_attempt(held, "lost", why)?;
         self.db.prepare_cached("UPDATE inbox SET attempt = ?3 WHERE channel = ?1 AND item = ?2")?.execute(params![
             held.channel,
             held.item,
             held.attempt
         ])?;
-        self.drop_lease(held)
-    }
-
-    fn drop_lease(&self, held: &Held) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM leases WHERE item = ?1")?.execute([held.item])?;
+        self.pending.work.end_lease(held.item);
         Ok(())
     }
 
-    fn log_attempt(&self, held: &Held, outcome: &str, detail: &str) -> rusqlite::Result<()> {
+    fn log_attempt(&mut self, held: &Held, outcome: &'static str, detail: &str) -> rusqlite::Result<()> {
         if !is_told(held.attempt, outcome) {
+            return Ok(());
+        }
+        if let Some(Origin { first, received }) = held.origin {
+            self.pending.work.note(Attempt {
+                first,
+                item: held.item,
+                fence: held.fence,
+                received,
+                attempt: held.attempt,
+                worker: Arc::clone(&held.worker),
+                leased: held.leased,
+                ended: self.now_ms,
+                outcome,
+                detail: detail.to_owned(),
+            });
             return Ok(());
         }
         self.db
@@ -250,7 +278,7 @@ impl Writer {
         let (channel, item) = named_by(lane);
         let ended = self.lanes.end(&self.db, channel, item, fence.0 as i64)?;
         let Some((lane, held)) = ended else { return Ok(Settled::Lost) };
-        self.drop_lease(&held)?;
+        self.pending.work.end_lease(held.item);
         match outcome {
             Outcome::Delivered { status, answer, replies } => {
                 self.log_attempt(&held, outcome.name(), &status.to_string())?;
@@ -259,18 +287,18 @@ impl Writer {
                 }
                 if let Some(full) = self.finds_no_room(replies)? {
                     self.park(&held, &why_kept(&full.account, replies.len()), 0, replies)?;
-                    self.leave_inbox(lane, &held)?;
+                    self.leave_inbox(lane, &held);
                     return Ok(Settled::Kept);
                 }
                 for reply in replies {
                     self.submit(reply)?;
                 }
-                self.leave_inbox(lane, &held)?;
+                self.leave_inbox(lane, &held);
             }
             Outcome::Parked { why, .. } => {
                 self.log_attempt(&held, outcome.name(), why)?;
                 self.park(&held, why, outcome.charge(), &[])?;
-                self.leave_inbox(lane, &held)?;
+                self.leave_inbox(lane, &held);
             }
             Outcome::Retry { wait_ms, why } => {
                 self.log_attempt(&held, outcome.name(), why)?;
@@ -317,10 +345,9 @@ impl Writer {
     }
 
     /// Takes the item out; the lane goes on with the next item, or ends.
-    fn leave_inbox(&mut self, lane: u64, held: &Held) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM inbox WHERE channel = ?1 AND item = ?2")?.execute([held.channel, held.item])?;
+    fn leave_inbox(&mut self, lane: u64, held: &Held) {
+        self.pending.work.leave(held.channel, held.item);
         self.work_made |= self.lanes.remove(held.channel, lane, held.item);
-        Ok(())
     }
 
     fn postpone(&mut self, lane: u64, held: &Held, wait_ms: i64) {
@@ -330,7 +357,7 @@ impl Writer {
 
     /// Ends the leases of the process that owned the file before: it is gone, or we would not own the file. Those of workers outside go on
     /// until they run out.
-    pub(super) fn end_old_leases(&self) -> rusqlite::Result<()> {
+    pub(super) fn end_old_leases(&mut self) -> rusqlite::Result<()> {
         self.lose_where("NOT outside", i64::MAX, "hapax stopped")?;
         self.lose_where("outside", self.now_ms, "the lease ran out")
     }
@@ -342,12 +369,32 @@ impl Writer {
         Ok(())
     }
 
-    fn lose_where(&self, whose: &str, ended_by: i64, why: &str) -> rusqlite::Result<()> {
+    fn lose_where(&mut self, whose: &str, ended_by: i64, why: &str) -> rusqlite::Result<()> {
         let sql = format!("SELECT channel, item, attempt, fence, worker, leased, ends FROM leases WHERE {whose} AND ends <= ?1");
         let left: Vec<Held> = self.db.prepare(&sql)?.query_map([ended_by], Held::read)?.collect::<Result<_, _>>()?;
         for held in left {
             self.lose(&held, why)?;
         }
-        Ok(())
+        self.write_pending()
+    }
+}
+
+/// What the worker needs of an item that was never leased before.
+fn leased_fresh(mut fresh: FreshItem, held: &Held, channel: &Arc<str>, peer: Option<&Arc<str>>) -> InboxLease {
+    InboxLease {
+        lane: item_ref(held.channel, held.item),
+        fence: fence_of(held.fence),
+        until_ms: held.ends,
+        item: item_id(fresh.received, held.item),
+        channel: Arc::clone(channel),
+        attempt: held.attempt,
+        failures: 0,
+        replay: None,
+        received_ms: fresh.received,
+        webhook_events: 1,
+        events: vec![fresh.take_event(held.item, peer)],
+        headers: fresh.headers,
+        body: fresh.body,
+        rest: Vec::new(),
     }
 }

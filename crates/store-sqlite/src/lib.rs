@@ -16,6 +16,7 @@ mod disk;
 mod export;
 mod filter;
 mod forget;
+mod fresh;
 mod import;
 mod joining;
 mod keys;
@@ -40,10 +41,13 @@ mod purge;
 mod reads;
 mod registers;
 mod rows;
+mod send_rows;
+mod sends;
 mod sync;
 mod thread_names;
 mod threads;
 mod turns;
+mod work_rows;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -68,6 +72,7 @@ use hapax_store::{
 pub use keys::PeriodSize;
 use line::Line;
 pub use open::Options;
+use pending::Reach;
 use sync::{Progress, SyncLog};
 use writer::{Gauges, StepError, Writer};
 
@@ -190,15 +195,27 @@ impl SqliteStore {
         })))
     }
 
-    /// Does a step in the writer's next batch. `patient` callers wait for a place in the line; the others are told it is full, and take
-    /// back what they brought when they give up before its turn has come.
+    /// Does a step that may look at all there is, and change it.
     async fn write<T: Send + 'static>(
         &self,
         what: &'static str,
         patient: bool,
         step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.write_with(Reach::All, what, patient, step).await
+    }
+
+    /// Does a step in the writer's next batch. `patient` callers wait for a place in the line; the others are told it is full, and take back what
+    /// they brought when they give up before its turn has come.
+    async fn write_with<T: Send + 'static>(
+        &self,
+        reach: Reach,
+        what: &'static str,
+        patient: bool,
+        step: impl FnOnce(&mut Writer) -> Result<T, StepError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (job, answer) = call::job(what, patient, step);
+        let job = job.reaching(reach);
         if patient {
             self.0.line.put(job).await?;
         } else {
@@ -246,7 +263,7 @@ impl SqliteStore {
     /// Has the last words of all threads written, so that whoever asks next reads them.
     async fn write_threads(&self) -> Result<(), StoreError> {
         let step = |writer: &mut Writer| Ok(writer.threads.write_some(&writer.db, writer.now_ms, writer.last_number, true)?);
-        self.write("writing threads", true, step).await
+        self.write_with(Reach::Own, "writing threads", true, step).await
     }
 
     fn gauges(&self) -> &Gauges {
@@ -311,9 +328,7 @@ fn high_marks(db: &Connection) -> rusqlite::Result<(u64, u64)> {
 impl Inbox for SqliteStore {
     async fn accept(&self, arrival: Arc<Arrival>) -> Result<Vec<Accepted>, StoreError> {
         let hashed = accept::hash(&arrival);
-        let (job, answer) = call::job("taking in", false, move |writer: &mut Writer| writer.accept(&arrival, &hashed));
-        self.0.line.try_put(job.gathers())?;
-        answer.await
+        self.write_with(Reach::TakesIn, "taking in", false, move |writer| writer.take_in(&arrival, &hashed)).await
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
@@ -321,7 +336,7 @@ impl Inbox for SqliteStore {
     }
 
     async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
-        self.write("leasing", true, move |writer| writer.lease(&ask)).await
+        self.write_with(Reach::Leases, "leasing", true, move |writer| writer.lease(&ask)).await
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
@@ -332,7 +347,7 @@ impl Inbox for SqliteStore {
     }
 
     async fn settle_inbox(&self, lane: LaneRef, fence: Fence, outcome: Outcome) -> Result<Settled, StoreError> {
-        self.write("settling", true, move |writer| writer.settle(lane, fence, &outcome)).await
+        self.write_with(Reach::Own, "settling", true, move |writer| writer.settle(lane, fence, &outcome)).await
     }
 
     async fn redrive(&self, which: Redrive, max: usize) -> Result<usize, StoreError> {
@@ -354,15 +369,15 @@ impl Inbox for SqliteStore {
 impl Outbox for SqliteStore {
     async fn submit(&self, message: NewMessage) -> Result<Submitted, StoreError> {
         let step = move |writer: &mut Writer| writer.submit_within_room(&message);
-        self.write("submitting", false, step).await
+        self.write_with(Reach::Own, "submitting", false, step).await
     }
 
     async fn lease_outbox(&self, ask: OutboxLeaseRequest) -> Result<Vec<OutboxLease>, StoreError> {
-        self.write("leasing messages", true, move |writer| writer.lease_outbox(&ask)).await
+        self.write_with(Reach::Own, "leasing messages", true, move |writer| writer.lease_outbox(&ask)).await
     }
 
     async fn begin(&self, lane: LaneRef, fence: Fence) -> Result<Settled, StoreError> {
-        self.write("beginning to send", true, move |writer| writer.begin(lane, fence)).await
+        self.write_with(Reach::Own, "beginning to send", true, move |writer| writer.begin(lane, fence)).await
     }
 
     async fn extend_outbox(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {
@@ -373,7 +388,7 @@ impl Outbox for SqliteStore {
     }
 
     async fn settle_outbox(&self, lane: LaneRef, fence: Fence, outcome: SendOutcome) -> Result<Settled, StoreError> {
-        self.write("settling a send", true, move |writer| writer.settle_outbox(lane, fence, &outcome)).await
+        self.write_with(Reach::Own, "settling a send", true, move |writer| writer.settle_outbox(lane, fence, &outcome)).await
     }
 
     async fn settle_late(&self, id: MessageId, attempt: u32, outcome: SendOutcome) -> Result<Changed, StoreError> {
@@ -414,7 +429,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.write("pinging", false, Writer::ping).await
+        self.write_with(Reach::Own, "pinging", false, Writer::ping).await
     }
 
     fn promise(&self) -> Promise {
@@ -430,5 +445,7 @@ impl Upkeep for SqliteStore {
     }
 }
 
+#[cfg(test)]
+mod at_hand_tests;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Rows that come into a table together: a statement costs about as much as the row that it writes, so one writes many.
 
-use rusqlite::{CachedStatement, Connection, ToSql};
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, Connection, ToSql, params_from_iter};
 
 /// Rows of one statement, and of those for what is left over.
 const AT_ONCE: [usize; 6] = [32, 16, 8, 4, 2, 1];
@@ -54,6 +55,23 @@ pub(super) fn insert_rows<R>(
     Ok(written)
 }
 
+/// Does something to the rows with these numbers, `first` being the value of what is asked for before them; leaves none in `numbers`.
+pub(super) fn on_all(db: &Connection, what: &str, first: Option<i64>, numbers: &mut Vec<i64>) -> rusqlite::Result<()> {
+    let mut left = numbers.as_slice();
+    for at_once in AT_ONCE {
+        if left.len() < at_once {
+            continue;
+        }
+        let mut statement = db.prepare_cached(&format!("{what} ({})", vec!["?"; at_once].join(", ")))?;
+        while let Some((some, later)) = left.split_at_checked(at_once) {
+            statement.execute(params_from_iter(first.iter().chain(some).copied().map(Value::Integer)))?;
+            left = later;
+        }
+    }
+    numbers.clear();
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +91,21 @@ mod tests {
             .expect("written");
             let count = "SELECT count(*) FROM t WHERE name = CAST(n AS TEXT) AND fixed = 7";
             assert_eq!(db.query_row(count, [], |row| row.get::<_, i64>(0)).expect("a count"), many);
+        }
+    }
+
+    #[test]
+    fn something_is_done_to_each_of_them_and_to_no_other() {
+        let db = Connection::open_in_memory().expect("a database");
+        for many in [0, 1, 3, 32, 75] {
+            db.execute_batch("DROP TABLE IF EXISTS t; CREATE TABLE t (n INTEGER PRIMARY KEY, k INTEGER)").expect("a table");
+            db.execute_batch("WITH RECURSIVE c(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM c WHERE n < 200) INSERT INTO t SELECT n, 0 FROM c")
+                .expect("rows");
+            let mut numbers: Vec<i64> = (1..=many).map(|n| n * 2).collect();
+            on_all(&db, "UPDATE t SET k = ? WHERE n IN", Some(7), &mut numbers).expect("written");
+            let count = "SELECT count(*) FROM t WHERE k = 7 AND n % 2 = 0";
+            assert_eq!(db.query_row(count, [], |row| row.get::<_, i64>(0)).expect("a count"), many);
+            assert!(numbers.is_empty());
         }
     }
 }

@@ -11,7 +11,10 @@ use rusqlite::{OptionalExtension, params};
 
 use super::accept::lane_name;
 use super::lanes::{Held, LaneName, Line, Tables, Waiting};
+use super::provider_feedback::Loaded;
 use super::rows::{fence_of, item_ref, message_id, named_by, priority_number, steps_text};
+use super::send_rows::Try;
+use super::sends::Content;
 use super::threads::Said;
 use super::writer::{StepError, Writer};
 
@@ -27,34 +30,50 @@ pub(super) const OUTBOX: Tables = Tables {
 
 impl Writer {
     /// Whether this would be one more than may wait.
-    pub(super) fn is_full_for(&self, new: &NewMessage) -> rusqlite::Result<bool> {
-        let Some(channel) = self.channels.get(&new.channel) else { return Ok(false) };
-        let waiting: Option<i64> = self
-            .db
-            .prepare_cached("SELECT waiting FROM outbox_counts WHERE channel = ?1 AND account_key = ?2 AND reply = ?3")?
-            .query_row(params![channel, account_key(&new.account), new.priority.is_reply()], |row| row.get(0))
-            .optional()?;
+    pub(super) fn is_full_for(&mut self, new: &NewMessage) -> rusqlite::Result<bool> {
+        let Some(&channel) = self.channels.get(&new.channel) else { return Ok(false) };
+        let line = (channel, account_key(&new.account), new.priority.is_reply());
+        let waiting = match self.sends.waiting.get(&line) {
+            Some(waiting) => *waiting,
+            None => self.count_waiting(line)?,
+        };
         let most = self.outbox_max.load(Ordering::Relaxed) as i64;
-        if waiting.unwrap_or_default() < most {
+        if waiting < most {
             return Ok(false);
         }
         Ok(self.known_request(new)?.is_err())
     }
 
+    fn count_waiting(&mut self, line: (i64, i64, bool)) -> rusqlite::Result<i64> {
+        self.write_sends()?;
+        let waiting: Option<i64> = self
+            .db
+            .prepare_cached("SELECT waiting FROM outbox_counts WHERE channel = ?1 AND account_key = ?2 AND reply = ?3")?
+            .query_row(line, |row| row.get(0))
+            .optional()?;
+        let waiting = waiting.unwrap_or_default();
+        self.sends.waiting.insert(line, waiting);
+        Ok(waiting)
+    }
+
     /// The message that was made for this request before, with its fingerprint, or the id under which the request is kept now.
     fn known_request(&self, new: &NewMessage) -> rusqlite::Result<Result<(MessageId, [u8; 32]), String>> {
-        let find = |request_id: &str| {
-            self.db
-                .prepare_cached("SELECT number, created, fingerprint, channel FROM messages WHERE request = ?1")?
-                .query_row([request_hash(&new.account, request_id)], |row| {
-                    let known = (message_id(row.get(1)?, row.get(0)?), row.get::<_, [u8; 32]>(2)?);
-                    Ok((known, row.get::<_, i64>(3)?))
-                })
-                .optional()
-        };
         let (apart, channel) = (new.request_id_apart(), self.channels.get(&new.channel).copied());
-        Ok(match (find(&apart)?, find(&new.request_id)?) {
-            (Some((known, _)), _) => Ok(known),
+        let hash_apart = request_hash(&new.account, &apart);
+        let (mut known_apart, mut known) = (None, None);
+        let mut find = self
+            .db
+            .prepare_cached("SELECT request, number, created, fingerprint, channel FROM messages WHERE request IN (?1, ?2)")?;
+        let mut found = find.query([hash_apart, request_hash(&new.account, &new.request_id)])?;
+        while let Some(row) = found.next()? {
+            let message = (message_id(row.get(2)?, row.get(1)?), row.get::<_, [u8; 32]>(3)?);
+            match row.get::<_, LaneName>(0)? == hash_apart {
+                true => known_apart = Some(message),
+                false => known = Some((message, row.get::<_, i64>(4)?)),
+            }
+        }
+        Ok(match (known_apart, known) {
+            (Some(known), _) => Ok(known),
             (None, Some((known, of))) if Some(of) == channel => Ok(known),
             (None, Some(_)) => Err(apart),
             (None, None) => Err(new.request_id.clone()),
@@ -62,7 +81,7 @@ impl Writer {
     }
 
     /// The first of these that finds no room.
-    pub(super) fn finds_no_room<'m>(&self, messages: &'m [NewMessage]) -> rusqlite::Result<Option<&'m NewMessage>> {
+    pub(super) fn finds_no_room<'m>(&mut self, messages: &'m [NewMessage]) -> rusqlite::Result<Option<&'m NewMessage>> {
         for new in messages {
             if self.is_full_for(new)? {
                 return Ok(Some(new));
@@ -91,7 +110,8 @@ impl Writer {
         let prev = self.threads.say(&self.db, thread, &said)?;
         self.write_message(new, &request_id, number, channel, thread, prev)?;
         let line = Line { priority: priority_number(new.priority), account: account_key(&new.account) };
-        let waiting = match new.held_until(self.now_ms) {
+        let held_until = new.held_until(self.now_ms);
+        let waiting = match held_until {
             Some(due) => Waiting::new(number, None, due, line),
             None => {
                 let lane = lane_name(&new.channel, &new.account, &peer);
@@ -100,6 +120,12 @@ impl Writer {
             }
         };
         self.put_out(channel, &new.account, waiting)?;
+        // What is to be sent later would only take room.
+        if held_until.is_none() {
+            let (state, account) = (Outgoing::new(self.now_ms, None), Arc::from(&*new.account));
+            let loaded = Loaded { state, channel, account, created: self.now_ms, line };
+            self.sends.enter(number, loaded, Content::of(new, request_id));
+        }
         Ok(Submitted::New(message_id(self.now_ms, number)))
     }
 
@@ -156,6 +182,7 @@ impl Writer {
             )?
             .execute(params![item, channel, account, line.account, lane, line.priority, due])?;
         self.outgoing.add(&self.db, channel, waiting)?;
+        self.sends.more_wait(channel, line, 1);
         self.work_made = true;
         Ok(())
     }
@@ -204,7 +231,7 @@ impl Writer {
         if any_left || !self.outgoing.is_due(channel, lane, self.now_ms) {
             return Ok(None);
         }
-        let was = self.load_message(number)?;
+        let was = self.message_now(number)?;
         let Some((was, place)) = was.and_then(|was| was.state.place.map(|place| (was, place))) else {
             self.outgoing.remove(channel, lane, number);
             return Ok(None);
@@ -231,19 +258,32 @@ impl Writer {
             worker: Arc::clone(&ask.worker),
             leased: self.now_ms,
             ends: self.now_ms + ask.hold_ms,
+            origin: None,
         };
-        self.db.prepare_cached("UPDATE outbox SET attempt = ?2 WHERE number = ?1")?.execute(params![number, attempt])?;
-        self.db.prepare_cached("INSERT INTO out_leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
-            channel,
-            number,
-            attempt,
-            fence,
-            &*held.worker,
-            held.leased,
-            held.ends
-        ])?;
+        self.pending.sends.lease(held.clone(), attempt != place.attempt);
+        if let Some(place) = self.sends.place(number) {
+            place.attempt = attempt;
+        }
         self.outgoing.lease(&self.db, lane, held.clone())?;
-        self.leased_message(&held, &place, name).map(Some)
+        match self.sends.take_content(number) {
+            Some(Content { request_id, peer, payload, text }) => Ok(Some(OutboxLease {
+                lane: item_ref(channel, number),
+                fence: fence_of(fence),
+                until_ms: held.ends,
+                message: message_id(was.created, number),
+                request_id,
+                channel: Arc::clone(name),
+                account: was.account.to_string(),
+                peer,
+                payload,
+                text,
+                attempt,
+                failures: place.failures,
+                created_ms: was.created,
+                in_doubt_since_ms: place.begun_ms,
+            })),
+            None => self.leased_message(&held, &place, name).map(Some),
+        }
     }
 
     fn leased_message(&self, held: &Held, place: &PendingSend, channel: &Arc<str>) -> rusqlite::Result<OutboxLease> {
@@ -272,32 +312,27 @@ impl Writer {
 
     /// Writes down a lease that nobody settled; true when the message has left the outbox because it was heard of.
     fn lose_try(&mut self, held: &Held, lane: Option<u64>, why: &str) -> rusqlite::Result<bool> {
-        self.drop_out_lease(held.item)?;
-        let Some(was) = self.load_message(held.item)? else { return Ok(false) };
-        self.log_try(held, &was.state, "lost", why)?;
+        self.write_sends()?;
+        self.pending.sends.end_lease(held.item);
+        let Some(was) = self.message_now(held.item)? else { return Ok(false) };
+        self.log_try(held, &was.state, "lost", why);
         let mut state = was.state.clone();
         state.lose_lease(self.now_ms);
         self.keep(held.item, &was, &state, lane)?;
         Ok(state.place.is_none())
     }
 
-    fn drop_out_lease(&self, number: i64) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM out_leases WHERE item = ?1")?.execute([number])?;
-        Ok(())
-    }
-
-    fn log_try(&self, held: &Held, state: &Outgoing, outcome: &str, detail: &str) -> rusqlite::Result<()> {
-        self.db.prepare_cached("INSERT INTO tries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
-            held.item,
-            held.fence,
-            state.place.map_or(held.attempt, |place| place.attempt),
-            &*held.worker,
-            held.leased,
-            self.now_ms,
+    fn log_try(&mut self, held: &Held, state: &Outgoing, outcome: &'static str, detail: &str) {
+        self.pending.sends.note(Try {
+            number: held.item,
+            fence: held.fence,
+            attempt: state.place.map_or(held.attempt, |place| place.attempt),
+            worker: Arc::clone(&held.worker),
+            leased: held.leased,
+            ended: self.now_ms,
             outcome,
-            detail
-        ])?;
-        Ok(())
+            detail: detail.to_owned(),
+        });
     }
 
     pub(super) fn begin(&mut self, lane: LaneRef, fence: Fence) -> Result<Settled, StepError> {
@@ -305,7 +340,7 @@ impl Writer {
         if !self.outgoing.is_held(&self.db, channel, number, fence.0 as i64)? {
             return Ok(Settled::Lost);
         }
-        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        let Some(was) = self.message_now(number)? else { return Ok(Settled::Lost) };
         let mut state = was.state.clone();
         if !state.begin(self.now_ms) {
             return Ok(Settled::Lost);
@@ -317,10 +352,11 @@ impl Writer {
     pub(super) fn settle_outbox(&mut self, lane: LaneRef, fence: Fence, outcome: &SendOutcome) -> Result<Settled, StepError> {
         let (channel, number) = named_by(lane);
         let Some((lane, held)) = self.outgoing.end(&self.db, channel, number, fence.0 as i64)? else { return Ok(Settled::Lost) };
-        self.drop_out_lease(number)?;
-        let Some(was) = self.load_message(number)? else { return Ok(Settled::Lost) };
+        self.pending.sends.end_lease(number);
+        let Some(was) = self.message_now(number)? else { return Ok(Settled::Lost) };
         let mut taken = Vec::new();
         if let SendOutcome::Found { provider_ids, .. } = outcome {
+            self.write_sends()?;
             for id in provider_ids {
                 let owner = self.by_provider_id(&was.account, id)?;
                 taken.extend(owner.filter(|owner| *owner != number).map(|_| id));
@@ -329,7 +365,7 @@ impl Writer {
         let outcome = outcome.clone().matched(|id| !taken.iter().any(|taken| *taken == id) && !was.state.past.was_called(id));
         let mut state = was.state.clone();
         if let Some(detail) = outcome.detail() {
-            self.log_try(&held, &state, outcome.name(), detail)?;
+            self.log_try(&held, &state, outcome.name(), detail);
         }
         if let SendOutcome::Sent { provider_id } = &outcome {
             let early = self.name(number, &was.account, provider_id)?;
@@ -365,7 +401,7 @@ impl Writer {
         for held in left {
             self.lose_try(&held, None, "hapax stopped")?;
         }
-        Ok(())
+        self.write_sends()
     }
 }
 

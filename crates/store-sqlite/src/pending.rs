@@ -1,8 +1,8 @@
-//! Events and items that the batch has taken in and not written yet. Written together, before anything looks for them: at the end of the batch, or
-//! before the first step of another kind.
+//! What the batch has gathered and not written yet: events and items that it has taken in, what leases and settles change of items, and what
+//! becomes of messages. Written together, before anything looks for it: at the end of the batch, or before a step that reaches for it.
 //!
-//! *Invariant:* nothing reads `events` or `inbox` in the writer while something is pending. Taking in decides in memory; where it has to look, it
-//! has what is pending written first.
+//! *Invariant:* nothing in the writer reads rows that are pending. Each step says how far it reaches, and what it may read is written before it;
+//! where a step that gathers has to look all the same, it has everything written first.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,12 +12,30 @@ use hapax_store::{Arrival, Disposition};
 use super::lanes::LaneName;
 use super::many_rows::{Insert, insert_rows};
 use super::rows::kind_number;
+use super::send_rows::SendRows;
+use super::work_rows::WorkRows;
 use super::writer::Writer;
 
+/// How far a step reaches.
+#[derive(Clone, Copy)]
+pub(super) enum Reach {
+    /// It takes in.
+    TakesIn,
+    /// It looks for items to lease: those that were taken in must be there.
+    Leases,
+    /// Its own items or messages alone, whose rows were there before the batch began; or tables in which nothing is ever pending.
+    Own,
+    /// All there is. Whatever is at hand of rows may be changed by it.
+    All,
+}
+
+/// In the order in which it is written: what was taken in before what became of it.
 #[derive(Default)]
 pub(super) struct Pending {
     events: Vec<EventRow>,
     items: Vec<ItemRow>,
+    pub(super) work: WorkRows,
+    pub(super) sends: SendRows,
 }
 
 pub(super) struct EventRow {
@@ -51,9 +69,9 @@ static ITEM: LazyLock<Insert> =
     LazyLock::new(|| Insert::new("INSERT OR FAIL INTO inbox VALUES", "(?, ?, ?, ?, ?, 0, NULL, ?, ?, NULL, 0, ?, NULL)", ""));
 
 impl Pending {
+    /// Forgets what a failed batch wanted written.
     pub(super) fn clear(&mut self) {
-        self.events.clear();
-        self.items.clear();
+        *self = Self::default();
     }
 }
 
@@ -67,9 +85,33 @@ impl Writer {
         self.pending.items.push(row);
     }
 
+    /// Does what must be done before a step that reaches so far.
+    pub(super) fn make_way(&mut self, reach: Reach) -> rusqlite::Result<()> {
+        match reach {
+            Reach::TakesIn | Reach::Own => {}
+            Reach::Leases => self.write_taken_in()?,
+            Reach::All => {
+                self.write_pending()?;
+                self.forget_at_hand();
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what is pending.
     pub(super) fn write_pending(&mut self) -> rusqlite::Result<()> {
-        let Pending { events, items } = &self.pending;
+        self.write_taken_in()?;
+        self.pending.work.write(&self.db)?;
+        self.write_sends()
+    }
+
+    /// Writes what is pending of messages, for a step that gathers and has to look at them.
+    pub(super) fn write_sends(&mut self) -> rusqlite::Result<()> {
+        self.pending.sends.write(&self.db)
+    }
+
+    fn write_taken_in(&mut self) -> rusqlite::Result<()> {
+        let Pending { events, items, .. } = &self.pending;
         if events.is_empty() && items.is_empty() {
             return Ok(());
         }
@@ -111,7 +153,8 @@ impl Writer {
             places.put(row.due_ms)?;
             places.put(&row.peer)
         })?;
-        self.pending.clear();
+        self.pending.events.clear();
+        self.pending.items.clear();
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! What becomes of our own messages: one is loaded as a whole, the rule of `domain` decides, and what it says is kept. And what a person
 //! says: retry, cancel, pause.
 
+use std::sync::Arc;
+
 use hapax_domain::{Changed, Event, MessageId, Outgoing, PendingSend, SendOutcome, Status, Steps, Word};
-use hapax_store::steps::records::{read_past, write_past};
+use hapax_store::steps::records::read_past;
 use rusqlite::{OptionalExtension, params};
 
 use super::lanes::{Line, Waiting};
@@ -11,12 +13,13 @@ use super::rows::{message_id, steps_of, steps_text};
 use super::writer::{StepError, Writer};
 
 /// A message as the rules see it, and what its place in a lane is made of.
+#[derive(Clone)]
 pub(super) struct Loaded {
     pub(super) state: Outgoing,
     pub(super) channel: i64,
-    pub(super) account: String,
-    created: i64,
-    line: Line,
+    pub(super) account: Arc<str>,
+    pub(super) created: i64,
+    pub(super) line: Line,
 }
 
 impl Writer {
@@ -47,7 +50,7 @@ impl Writer {
                     },
                     channel: row.get(4)?,
                     line: Line { priority: row.get(6)?, account: account_key(&account) },
-                    account,
+                    account: account.into(),
                     created: row.get(7)?,
                 })
             })
@@ -56,18 +59,39 @@ impl Writer {
 
     /// Keeps what became of a message, and moves it from lane to lane accordingly. `lane` is the one it was in, where that is known.
     pub(super) fn keep(&mut self, number: i64, was: &Loaded, state: &Outgoing, lane: Option<u64>) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("UPDATE messages SET steps = ?2, provider_id = ?3, why = ?4, past = ?5 WHERE number = ?1")?
-            .execute(params![number, steps_text(&state.steps), state.provider_id, state.why, write_past(&state.past)])?;
+        self.pending.sends.change(number, state);
+        self.sends.change(number, state);
         let (before, after) = (was.state.place, state.place);
         if before == after {
             return Ok(());
         }
         let Some(place) = after else {
-            self.db.prepare_cached("DELETE FROM outbox WHERE number = ?1")?.execute([number])?;
+            self.pending.sends.leave(number);
+            self.sends.more_wait(was.channel, was.line, -i64::from(before.is_some_and(|before| !before.unknown)));
             self.leave_lane(number, was.channel, lane);
             return Ok(());
         };
+        // Nearly all that happens to one that stays: its sending begins, for the first time.
+        if let (Some(before), Some(begun_ms)) = (before, place.begun_ms)
+            && before.begun_ms.is_none()
+            && place == (PendingSend { begun_ms: Some(begun_ms), ..before })
+        {
+            self.pending.sends.begin(number, begun_ms);
+            return Ok(());
+        }
+        self.write_sends()?;
+        self.sends.waiting.clear();
+        self.move_message(number, was, (before, place), lane)
+    }
+
+    /// Writes down where a message stands, in whichever way it has come there.
+    fn move_message(
+        &mut self,
+        number: i64,
+        was: &Loaded,
+        (before, place): (Option<PendingSend>, PendingSend),
+        lane: Option<u64>,
+    ) -> rusqlite::Result<()> {
         let moves = before.is_none_or(|before| before.is_alone() != place.is_alone());
         let name = if place.is_alone() || !moves { None } else { Some(self.lane_of_message(number)?) };
         if before.is_none() {
@@ -117,6 +141,7 @@ impl Writer {
     pub(super) fn hear_word(&mut self, event: &Event) -> rusqlite::Result<bool> {
         let Some(status) = event.says() else { return Ok(false) };
         let at_ms = event.at_ms.unwrap_or(self.now_ms);
+        self.write_sends()?;
         let by_handle = match event.handle {
             Some(id) => self.message_of_account(id, &event.account)?,
             None => None,
@@ -132,7 +157,7 @@ impl Writer {
             }
             return Ok(false);
         };
-        let Some(was) = self.load_message(number)? else { return Ok(true) };
+        let Some(was) = self.message_now(number)? else { return Ok(true) };
         let mut state = was.state.clone();
         let early = match state.is_named_by(&word) {
             true => self.name(number, &event.account, &event.id)?,
@@ -161,7 +186,7 @@ impl Writer {
     }
 
     /// Keeps a status for a message that is being sent under a name we do not know yet.
-    fn hear_early(&self, event: &Event, status: Status, at_ms: i64) -> rusqlite::Result<()> {
+    fn hear_early(&mut self, event: &Event, status: Status, at_ms: i64) -> rusqlite::Result<()> {
         let sending = self
             .db
             .prepare_cached("SELECT 1 FROM outbox WHERE account = ?1 AND begun IS NOT NULL LIMIT 1")?
@@ -171,6 +196,7 @@ impl Writer {
         }
         let mut steps = self.early(&event.account, &event.id)?.unwrap_or_default();
         steps.hear(status, at_ms);
+        self.any_early = Some(true);
         self.db.prepare_cached("INSERT OR REPLACE INTO early VALUES (?1, ?2, ?3, ?4)")?.execute(params![
             event.account,
             event.id,
@@ -178,6 +204,16 @@ impl Writer {
             steps_text(&steps)
         ])?;
         Ok(())
+    }
+
+    /// Whether anything was heard of under a name that we did not know.
+    fn any_early(&mut self) -> rusqlite::Result<bool> {
+        let any = match self.any_early {
+            Some(any) => any,
+            None => self.db.prepare_cached("SELECT 1 FROM early LIMIT 1")?.exists([])?,
+        };
+        self.any_early = Some(any);
+        Ok(any)
     }
 
     fn early(&self, account: &str, provider_id: &str) -> rusqlite::Result<Option<Steps>> {
@@ -190,12 +226,11 @@ impl Writer {
     }
 
     /// Makes a name lead to the message; gives what was heard under it before.
-    pub(super) fn name(&self, number: i64, account: &str, provider_id: &str) -> rusqlite::Result<Steps> {
-        self.db.prepare_cached("INSERT OR REPLACE INTO provider_names VALUES (?1, ?2, ?3)")?.execute(params![
-            account,
-            provider_id,
-            number
-        ])?;
+    pub(super) fn name(&mut self, number: i64, account: &str, provider_id: &str) -> rusqlite::Result<Steps> {
+        self.pending.sends.name(number, account, provider_id);
+        if !self.any_early()? {
+            return Ok(Steps::default());
+        }
         let Some(early) = self.early(account, provider_id)? else { return Ok(Steps::default()) };
         self.db.prepare_cached("DELETE FROM early WHERE account = ?1 AND provider_id = ?2")?.execute([account, provider_id])?;
         Ok(early)
@@ -208,7 +243,7 @@ impl Writer {
     /// Ends a try whose lease was another's by the time it was known what it came to.
     pub(super) fn settle_late(&mut self, id: MessageId, attempt: u32, outcome: &SendOutcome) -> Result<Changed, StepError> {
         let number = message_number(id);
-        let Some(was) = self.load_message(number)?.filter(|message| message_id(message.created, number) == id) else {
+        let Some(was) = self.message_now(number)?.filter(|message| message_id(message.created, number) == id) else {
             return Ok(Changed::NotFound);
         };
         let leased = self.is_leased(number)?;
@@ -233,7 +268,7 @@ impl Writer {
         change: impl Fn(&mut Outgoing, bool, i64) -> Changed,
     ) -> Result<Changed, StepError> {
         let number = message_number(id);
-        let Some(was) = self.load_message(number)?.filter(|message| message_id(message.created, number) == id) else {
+        let Some(was) = self.message_now(number)?.filter(|message| message_id(message.created, number) == id) else {
             return Ok(Changed::NotFound);
         };
         let mut state = was.state.clone();

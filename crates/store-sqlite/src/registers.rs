@@ -6,6 +6,7 @@ use hapax_store::{Registers, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::SqliteStore;
+use super::pending::Reach;
 use super::writer::{StepError, Writer};
 
 const LOOK: &str = "SELECT value FROM registers WHERE name = ?1 AND (ends IS NULL OR ends > ?2)";
@@ -27,7 +28,7 @@ impl Registers for SqliteStore {
     ) -> Result<Option<String>, StoreError> {
         let keep_ms = check(name, new, keep_ms)?;
         let (name, expected, new) = (name.to_owned(), expected.map(str::to_owned), new.map(str::to_owned));
-        self.write("amending a register", true, move |writer| writer.amend(&name, expected, new, keep_ms)).await
+        self.write_with(Reach::Own, "amending a register", true, move |writer| writer.amend(&name, expected, new, keep_ms)).await
     }
 }
 

@@ -14,12 +14,14 @@ use super::call::{Finish, Job, job};
 use super::claim_index::ClaimIndex;
 use super::clock::Mark;
 use super::disk::DiskFloor;
+use super::fresh::FreshItems;
 use super::keys::{self, KeySet};
 use super::lanes::Lanes;
 use super::line::{self, Line};
 use super::merge::LogMerger;
-use super::pending::Pending;
+use super::pending::{Pending, Reach};
 use super::purge::Sweep;
+use super::sends::Sends;
 use super::sync::{self, Committed, Progress};
 use super::threads::Threads;
 
@@ -33,12 +35,16 @@ pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) keys: KeySet,
     pub(super) lanes: Lanes,
+    pub(super) fresh: FreshItems,
+    pub(super) sends: Sends,
+    /// Whether a status was heard of under a name that we did not know, where that is known.
+    pub(super) any_early: Option<bool>,
     /// The lanes of what goes out.
     pub(super) outgoing: Lanes,
     pub(super) outbox_max: Arc<AtomicUsize>,
     pub(super) claims: ClaimIndex,
     pub(super) threads: Threads,
-    /// Taken in by this batch, and not written yet.
+    /// Gathered by this batch, and not written yet.
     pub(super) pending: Pending,
     /// The clock's time at the start of the job, never less than at an earlier one.
     pub(super) now_ms: i64,
@@ -122,6 +128,9 @@ impl Writer {
             db: start.db,
             keys: start.keys,
             lanes: start.lanes,
+            fresh: FreshItems::default(),
+            sends: Sends::default(),
+            any_early: None,
             outgoing: start.outgoing,
             outbox_max: start.outbox_max,
             claims: start.claims,
@@ -209,9 +218,8 @@ impl Writer {
             self.lanes.now_ms = self.now_ms;
             self.outgoing.now_ms = self.now_ms;
             let alone = job.alone && !refuse_all;
-            if !job.gathers {
-                let _ = self.run_step(|writer| Ok(writer.write_pending()?));
-            }
+            let reach = job.reach;
+            let _ = self.run_step(|writer| Ok(writer.make_way(reach)?));
             finishes.push(job.run(self));
             let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
             next = if more { self.next_of_batch(jobs, refuse_all) } else { None };
@@ -294,6 +302,7 @@ impl Writer {
             self.pending.clear();
             self.keys.rolled_back();
             self.lanes.rolled_back();
+            self.forget_at_hand();
             self.outgoing.rolled_back();
             self.threads.rolled_back();
             self.claims.rolled_back();
@@ -339,7 +348,7 @@ impl Writer {
         if self.keys.is_sealing() {
             // A full line means batches come anyway, and each asks again.
             let seal = |writer: &mut Writer| Ok(writer.keys.seal_some(&writer.db, SEAL_ROWS)?);
-            let _ = self.line.try_put(job("sealing", true, seal).0);
+            let _ = self.line.try_put(job("sealing", true, seal).0.reaching(Reach::Own));
         }
     }
 
@@ -352,8 +361,14 @@ impl Writer {
                 writer.keys.take_sorted(sorted);
                 Ok(())
             };
-            let _ = line.push(job("taking in what was sorted", true, take).0);
+            let _ = line.push(job("taking in what was sorted", true, take).0.reaching(Reach::Own));
         });
+    }
+
+    pub(super) fn forget_at_hand(&mut self) {
+        self.fresh.forget_all();
+        self.sends.forget_all();
+        self.any_early = None;
     }
 
     fn load_channels(&mut self) -> rusqlite::Result<()> {
