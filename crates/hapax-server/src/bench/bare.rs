@@ -1,6 +1,7 @@
 //! The yardstick: HTTP, one HMAC, one parse, and nothing else. All that hapax does beyond it shows against it.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::post;
@@ -12,12 +13,13 @@ use serde::Deserialize;
 use sha2::Sha256;
 use tokio::net::TcpListener;
 
-use super::requests;
+use super::{bare_sender, requests};
 
-/// Serves until it is killed.
-pub(super) async fn serve(listener: TcpListener) -> std::io::Result<()> {
+/// Serves until it is killed; where there is a provider, it sends as well.
+pub(super) async fn serve(listener: TcpListener, provider: Option<SocketAddr>) -> std::io::Result<()> {
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    axum::serve(listener, Router::new().route("/in/{channel}", post(take))).await
+    let routes = Router::new().route("/in/{channel}", post(take));
+    axum::serve(listener, routes.merge(provider.map(bare_sender::route).unwrap_or_default())).await
 }
 
 async fn take(headers: HeaderMap, body: Bytes) -> (StatusCode, &'static str) {
@@ -93,7 +95,7 @@ mod tests {
     async fn it_takes_what_is_signed_and_nothing_else() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let serving = tokio::spawn(serve(listener));
+        let serving = tokio::spawn(serve(listener, None));
         let taken = load::run(address, requests::fresh("t", 2, 10)).await.expect("all were taken");
         assert_eq!(taken.requests, 10);
         assert!(load::run(address, requests::forged("t", 1, 1)).await.is_err(), "the last byte of the body was changed");

@@ -152,7 +152,8 @@ pub async fn serve_child(
     let addresses = format!("{} {}", public.local_addr()?, door.local_addr()?);
     if bare {
         writeln!(said, "{addresses}")?;
-        return Ok(bare::serve(public).await?);
+        let provider = api_base.as_deref().and_then(|base| base.strip_prefix("http://")).map(str::parse).transpose()?;
+        return Ok(bare::serve(public, provider).await?);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let url = std::env::var(STORE).ok().map(|text| StoreUrl::read(&text)).transpose()?;

@@ -1,12 +1,13 @@
 //! `hapax bench`: how fast this machine takes in webhooks, as ratios to a bare server that checks
 //! the signature, parses and does nothing else. The ingress without a store stands beside it, so that the loss before the store shows.
 //!
-//! What is sent is compared with the same calls made to the provider itself.
+//! What is sent is compared with a bare sender, which makes the same calls and keeps nothing.
 //!
 //! Everything is started here and ends here: servers as child processes on loopback, the load and the bot in this process. Rounds are
 //! repeated and the phases of a round run one after the other, so that a ratio compares neighbours in time.
 
 mod bare;
+mod bare_sender;
 mod bot;
 mod child;
 mod claims;
@@ -102,6 +103,7 @@ const BARE_64: &str = "bare server, 64 connections";
 const BARE_256: &str = "bare server, 256 connections";
 const NO_STORE_64: &str = "no store, 64 connections";
 const NO_STORE_256: &str = "no store, 256 connections";
+const BARE_SENDER: &str = "bare sender, 64 connections";
 const BARE_LOOP: &str = "bare sending loop, 64 connections";
 /// The longest that what was taken in may take to be delivered or sent.
 const DRAINED: Duration = Duration::from_secs(300);
@@ -262,32 +264,39 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Submitting and sending, against a client that makes the same calls to the provider itself, one after the other per connection.
+    /// Submitting and sending, against a server that takes the same and sends it on. Beside it stands what load and provider can do by
+    /// themselves: the same calls, written beforehand, one after the other per connection.
     async fn sent(&mut self, subject: Subject<'_>, progress: Progress<'_>) -> Result<(), BenchError> {
         self.say(&subject.line("sending"), progress);
         let provider = bot::Bot::start(|n| format!(r#"{{"messages":[{{"id":"wamid.{n}"}}]}}"#)).await?;
         let requests = self.plan.requests / 4;
         let tag = format!("{:x}", rand::random::<u32>());
-        let bare = load::run(provider.address, requests::direct_sends(&tag, 64, requests)).await?;
+        let api = format!("http://{}", provider.address);
+        let mut before = 0;
         if subject.server.is_none() {
-            self.note(BARE_LOOP, BARE_LOOP, &bare, 0);
+            let server = Child::start(StoreKind::Bare, Side::Provider(&api)).await?;
+            let sender = server.load(requests::submits(&tag, 64, requests)).await?;
+            self.note(BARE_SENDER, BARE_SENDER, &sender, server.peak_mb());
+            drop(server);
+            let bare = load::run(provider.address, requests::direct_sends(&tag, 64, requests)).await?;
+            self.note(BARE_LOOP, BARE_SENDER, &bare, 0);
+            before = sender.requests + bare.requests;
         }
         let file = self.new_store();
-        let api = format!("http://{}", provider.address);
         let server = Child::start(subject.kind(&file), Side::Provider(&api)).await?;
         let submits = requests::submits(&tag, 64, requests);
         let count: usize = submits.iter().map(|connection| connection.len()).sum();
-        let (started, before) = (Instant::now(), server.cpu());
+        let (started, cpu) = (Instant::now(), server.cpu());
         let measured = load::run(server.address, submits).await?;
-        self.note(&subject.line("submit, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
-        tokio::time::timeout(DRAINED, provider.handled(bare.requests + count)).await?;
-        let measured = load::Measured { seconds: started.elapsed().as_secs_f64(), ..server.with_cpu(measured, before) };
-        self.note(&subject.line("submit + send + settle, 64 connections"), BARE_LOOP, &measured, server.peak_mb());
+        self.note(&subject.line("submit, 64 connections"), BARE_SENDER, &measured, server.peak_mb());
+        tokio::time::timeout(DRAINED, provider.handled(before + count)).await?;
+        let measured = load::Measured { seconds: started.elapsed().as_secs_f64(), ..server.with_cpu(measured, cpu) };
+        self.note(&subject.line("submit + send + settle, 64 connections"), BARE_SENDER, &measured, server.peak_mb());
         drop(server);
         self.sent_by_dropin(subject, &api, requests, progress).await
     }
 
-    /// The bare loop's own calls, made to hapax in place of the provider: each is answered with what the provider has answered.
+    /// The provider's own calls, made to hapax in place of the provider: each is answered with what the provider has answered.
     async fn sent_by_dropin(
         &mut self,
         subject: Subject<'_>,
@@ -301,7 +310,7 @@ impl Stage<'_> {
         let server = Child::start(subject.kind(&file), Side::Provider(api)).await?;
         let tag = format!("{:x}", rand::random::<u32>());
         let measured = server.load(requests::direct_sends(&tag, 64, requests)).await?;
-        self.note(&name, BARE_LOOP, &measured, server.peak_mb());
+        self.note(&name, BARE_SENDER, &measured, server.peak_mb());
         Ok(())
     }
 
@@ -316,7 +325,7 @@ impl Stage<'_> {
 
     /// About how many measurements a round has.
     fn steps_in_all(&self) -> f64 {
-        23.0 + 11.0 * self.plan.stores.len() as f64
+        24.0 + 11.0 * self.plan.stores.len() as f64
     }
 
     async fn fresh(
