@@ -16,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::SqliteStore;
 use super::message_reads;
+use super::pending::Reach;
 use super::rows::{event_id, fence_of, item_id, kind_number, kind_of};
 
 #[async_trait]
@@ -35,7 +36,7 @@ impl Reads for SqliteStore {
     /// Asked of the writer, in whose memory the lanes are.
     async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
         let channel = channel.to_owned();
-        self.write_apart("looking who is with the bot", true, move |writer| writer.with_bot(&channel)).await
+        self.write_with(Reach::Leases, "looking who is with the bot", true, move |writer| writer.with_bot(&channel)).await
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
