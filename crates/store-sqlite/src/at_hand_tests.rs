@@ -93,7 +93,7 @@ fn all_in_one(first: &InboxLease, fails: bool) -> impl FnOnce(&mut Writer) -> Re
     move |writer| {
         writer.take_in(&arrival, &super::accept::hash(&arrival))?;
         writer.settle(lane, fence, &delivered())?;
-        writer.make_way(Reach::Leases)?;
+        writer.make_way(Reach::Looks)?;
         let leased = writer.lease(&ask(9))?.len();
         if fails { Err(StepError::Sql(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(leased) }
     }

@@ -263,7 +263,7 @@ impl SqliteStore {
     /// Has the last words of all threads written, so that whoever asks next reads them.
     async fn write_threads(&self) -> Result<(), StoreError> {
         let step = |writer: &mut Writer| Ok(writer.threads.write_some(&writer.db, writer.now_ms, writer.last_number, true)?);
-        self.write_with(Reach::Own, "writing threads", true, step).await
+        self.write_with(Reach::Looks, "writing threads", true, step).await
     }
 
     fn gauges(&self) -> &Gauges {
@@ -332,11 +332,11 @@ impl Inbox for SqliteStore {
     }
 
     async fn note_copies(&self, copies: Vec<Copies>) -> Result<(), StoreError> {
-        self.write("counting copies", true, move |writer| writer.note_copies(&copies)).await
+        self.write_with(Reach::Looks, "counting copies", true, move |writer| writer.note_copies(&copies)).await
     }
 
     async fn lease_inbox(&self, ask: LeaseRequest) -> Result<Vec<InboxLease>, StoreError> {
-        self.write_with(Reach::Leases, "leasing", true, move |writer| writer.lease(&ask)).await
+        self.write_with(Reach::Looks, "leasing", true, move |writer| writer.lease(&ask)).await
     }
 
     async fn extend(&self, leases: Vec<(LaneRef, Fence)>, hold_ms: i64) -> Result<Vec<bool>, StoreError> {

@@ -21,8 +21,8 @@ use super::writer::Writer;
 pub(super) enum Reach {
     /// It takes in.
     TakesIn,
-    /// It looks for items to lease: those that were taken in must be there.
-    Leases,
+    /// It looks for what was taken in, which must be there, and changes nothing that is at hand.
+    Looks,
     /// Its own items or messages alone, whose rows were there before the batch began; or tables in which nothing is ever pending.
     Own,
     /// All there is. Whatever is at hand of rows may be changed by it.
@@ -89,7 +89,7 @@ impl Writer {
     pub(super) fn make_way(&mut self, reach: Reach) -> rusqlite::Result<()> {
         match reach {
             Reach::TakesIn | Reach::Own => {}
-            Reach::Leases => self.write_taken_in()?,
+            Reach::Looks => self.write_taken_in()?,
             Reach::All => {
                 self.write_pending()?;
                 self.forget_at_hand();

@@ -36,7 +36,7 @@ impl Reads for SqliteStore {
     /// Asked of the writer, in whose memory the lanes are.
     async fn with_bot(&self, channel: &str) -> Result<Vec<WithBot>, StoreError> {
         let channel = channel.to_owned();
-        self.write_with(Reach::Leases, "looking who is with the bot", true, move |writer| writer.with_bot(&channel)).await
+        self.write_with(Reach::Looks, "looking who is with the bot", true, move |writer| writer.with_bot(&channel)).await
     }
 
     async fn answer(&self, id: EventId) -> Result<Option<Answer>, StoreError> {
