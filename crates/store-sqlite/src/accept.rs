@@ -78,8 +78,12 @@ impl Writer {
             return Err(StepError::Refused(StoreError::Full { floor_mb: self.disk.floor_mb() }));
         }
         let channel = self.channel(&arrival.channel)?;
-        if arrival.coalesce.is_some() {
+        // Where lanes were joined or have turns, it looks into the tables.
+        let looks = arrival.coalesce.is_some();
+        if looks || self.has_joins {
             self.write_pending()?;
+        }
+        if looks {
             // Whether something waits in a lane must be known for sure.
             self.lanes.load(&self.db, channel)?;
         }
@@ -126,8 +130,7 @@ impl Writer {
             accepted.push(if suspect.is_some() { Accepted::Suspected(id) } else { Accepted::New(id) });
         }
         self.queue(channel, gathered, arrival.coalesce)?;
-        // Where lanes were joined or have turns, what comes next looks into the tables.
-        if self.has_joins || arrival.coalesce.is_some() {
+        if self.pending.is_large() {
             self.write_pending()?;
         }
         Ok(accepted)
@@ -314,6 +317,7 @@ impl Writer {
             // What was joined within this webhook was put into the lane it came to first.
             let waiting = if is_moved { Waiting { put_into: item.under, ..waiting } } else { waiting };
             let (peer, received_ms) = (waiting.peer.clone(), self.now_ms);
+            self.lanes.will_be_written(channel, &waiting);
             self.hold_item(ItemRow { channel, number, lane: waiting.put_into, members, received_ms, due_ms: due, peer });
             if self.has_joins || turn.is_some() || self.lanes.looks_up(channel) {
                 self.write_pending()?;

@@ -9,6 +9,7 @@
 //! `joined_lanes` says which it is now.
 
 mod accounts;
+mod in_memory;
 mod joined;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -64,6 +65,8 @@ pub(super) struct Lanes {
     tables: Tables,
     /// How many items of a channel are held in memory before the rest is left on disk.
     window: usize,
+    /// Items of channels that are not in memory, whose rows are not written yet: whoever loads their channel would not find them there.
+    unwritten: Vec<(i64, Waiting)>,
     /// Changed since the last commit.
     touched: bool,
     /// The store's time, for what is read from disk.
@@ -177,7 +180,7 @@ impl Waiting {
 
 impl Lanes {
     pub(super) fn new(tables: Tables, window: usize) -> Self {
-        Self { channels: HashMap::default(), tables, window: window.max(2), touched: false, now_ms: 0 }
+        Self { channels: HashMap::default(), tables, window: window.max(2), unwritten: Vec::new(), touched: false, now_ms: 0 }
     }
 
     pub(super) fn committed(&mut self) {
@@ -186,6 +189,7 @@ impl Lanes {
 
     /// Forgets what the failed batch may have changed; it is read from disk again when it is needed.
     pub(super) fn rolled_back(&mut self) {
+        self.unwritten.clear();
         if std::mem::take(&mut self.touched) {
             self.channels.clear();
         }
@@ -201,7 +205,9 @@ impl Lanes {
         match self.channels.entry(channel) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(gap) => {
-                Ok(gap.insert(ChannelLanes::load(db, self.tables, channel, self.window, self.now_ms)?))
+                let lanes = gap.insert(ChannelLanes::load(db, self.tables, channel, self.window, self.now_ms)?);
+                in_memory::take(&mut self.unwritten, channel).for_each(|item| lanes.add(item, self.window));
+                Ok(lanes)
             }
         }
     }
@@ -216,11 +222,6 @@ impl Lanes {
             lanes.add(item, self.window);
         }
         Ok(())
-    }
-
-    /// True when taking note of an item looks into the tables.
-    pub(super) fn looks_up(&self, channel: i64) -> bool {
-        self.channels.get(&channel).is_some_and(|lanes| lanes.by_account)
     }
 
     /// The lanes whose turn it is, with their first items; at most `max`, and none of accounts that rest.
@@ -340,22 +341,12 @@ impl Lanes {
         self.channels.get(&channel).is_none_or(|lanes| lanes.more_on_disk || !lanes.names.is_empty())
     }
 
-    /// Reads the channel's lanes, if that was not done yet.
-    pub(super) fn load(&mut self, db: &Connection, channel: i64) -> rusqlite::Result<()> {
-        self.of(db, channel).map(drop)
-    }
-
     /// The lane that something goes into which is to be put into this one, and whose that is, where something in it tells; `None` when
     /// nothing in memory waits there.
     pub(super) fn speaker(&self, channel: i64, lane: LaneName) -> Option<(LaneName, Option<Arc<str>>)> {
         let lanes = self.channels.get(&channel)?;
         let speaks = lanes.lanes.get(lanes.names.get(&lane)?)?;
         Some((speaks.name.unwrap_or(lane), speaks.peer.clone()))
-    }
-
-    /// True when everything that waits in the channel is in memory.
-    pub(super) fn is_all_in_memory(&self, channel: i64) -> bool {
-        self.channels.get(&channel).is_some_and(|lanes| !lanes.more_on_disk)
     }
 
     /// Whose a lane is, where something in it is from another name of theirs.

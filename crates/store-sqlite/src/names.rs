@@ -137,7 +137,10 @@ impl Threads {
                 }
                 self.put_aside(db, known, true)?;
             }
-            self.lead(account, name, *hash, thread, known.is_some());
+            // It may have come along with the others of its thread.
+            if self.names.get(hash).is_none_or(|leads| leads.thread() != thread) {
+                self.lead(account, name, *hash, thread, known.is_some());
+            }
             if **name != *person.peer {
                 person.joined.push(((*name).to_owned(), known.is_some()));
             }
@@ -226,6 +229,8 @@ impl Threads {
         let mut shared: Option<Arc<str>> = None;
         match self.talks.get_mut(&thread).map(|talk| (&talk.peer, talk.new.as_mut())) {
             Some((peer, Some(_))) if **peer == *name => shared = Some(Arc::clone(peer)),
+            // Lessons of a crash may say it twice.
+            Some((_, Some(new))) if new.names.iter().any(|known| **known == *name) => {}
             Some((_, Some(new))) => new.names.push(Arc::clone(shared.insert(name.into()))),
             _ => self.learned.add_to_thread(thread, hash, Arc::clone(shared.insert(name.into()))),
         }
@@ -389,5 +394,50 @@ fn end_of(db: &Connection, account: &str, from: i64) -> rusqlite::Result<i64> {
         let Some(next) = next.filter(|next| *next != at) else { return Ok(at) };
         way.push((peer, at));
         at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_came_along_with_others_stands_once_among_its_threads() {
+        let db = Connection::open_in_memory().expect("a database");
+        for migration in super::super::open::MIGRATIONS {
+            db.execute_batch(migration).expect("the schema");
+        }
+        for written in [false, true] {
+            let (mut threads, mut last) = (Threads::new(), if written { 20 } else { 0 });
+            let mut learn = |threads: &mut Threads, names: &[&str]| {
+                let names: Vec<(&str, NameHash)> = names.iter().map(|name| (*name, name_hash("acc", name))).collect();
+                let mut next = || {
+                    last += 1;
+                    last
+                };
+                threads.learn(&db, 1, "acc", &names, &mut next).expect("learned").thread
+            };
+            let account = if written { "w" } else { "n" };
+            let called = |name: &str| format!("{account}-{name}");
+            let (ana, lid, user, jo) = (called("ana"), called("lid"), called("user"), called("jo"));
+            let first = learn(&mut threads, &[&ana]);
+            learn(&mut threads, &[&lid, &user]);
+            if written {
+                threads.write_some(&db, 1, 30, true).expect("written");
+            }
+            assert_eq!(learn(&mut threads, &[&ana, &lid, &user]), first);
+            assert_eq!(learn(&mut threads, &[&jo, &lid]), first);
+            threads.write_some(&db, 2, 40, true).expect("written");
+            let names: Option<String> = db
+                .query_row("SELECT names FROM threads WHERE thread = ?1", [first], |row| row.get(0))
+                .expect("the thread is there");
+            let mut names: Vec<&str> = thread_names::read(names.as_deref()).collect();
+            names.sort_unstable();
+            assert_eq!(names, [&*jo, &*lid, &*user]);
+            for name in [&ana, &lid, &user, &jo] {
+                let leads: i64 = db.query_row(LEADS_TO, ["acc", name.as_str()], |row| row.get(0)).expect("the name is there");
+                assert_eq!(leads, first, "{name}");
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use hapax_domain::Event;
 use hapax_store::{Arrival, Disposition};
+use rusqlite::Connection;
 
 use super::lanes::LaneName;
 use super::many_rows::{Insert, insert_rows};
@@ -33,6 +34,8 @@ pub(super) enum Reach {
 #[derive(Default)]
 pub(super) struct Pending {
     events: Vec<EventRow>,
+    /// What the events hold, in bytes.
+    bytes: usize,
     items: Vec<ItemRow>,
     pub(super) work: WorkRows,
     pub(super) sends: SendRows,
@@ -68,7 +71,31 @@ static EVENT: LazyLock<Insert> = LazyLock::new(|| {
 static ITEM: LazyLock<Insert> =
     LazyLock::new(|| Insert::new("INSERT OR FAIL INTO inbox VALUES", "(?, ?, ?, ?, ?, 0, NULL, ?, ?, NULL, 0, ?, NULL)", ""));
 
+/// Bodies of one statement, which has a copy of each; and those that are kept until the end of a batch.
+const STATEMENT_BYTES: usize = 1 << 20;
+const BYTES_MAX: usize = 8 << 20;
+
+impl EventRow {
+    /// Headers and body, where it holds them: the first event of a webhook does for all, and a part that could not be read holds itself.
+    fn held(&self) -> Option<(&Vec<u8>, &[u8])> {
+        match &self.arrival.events[self.at].disposition {
+            Disposition::Quarantine { part, .. } => Some((&self.arrival.headers.0, part)),
+            _ if self.webhook == self.number => Some((&self.arrival.headers.0, &self.arrival.body)),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.held().map_or(0, |(headers, body)| headers.len() + body.len())
+    }
+}
+
 impl Pending {
+    /// It holds so much that it is to be written.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes > BYTES_MAX
+    }
+
     /// Forgets what a failed batch wanted written.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -78,6 +105,7 @@ impl Pending {
 impl Writer {
     pub(super) fn hold_event(&mut self, row: EventRow) {
         self.count.in_batch += 1;
+        self.pending.bytes += row.bytes();
         self.pending.events.push(row);
     }
 
@@ -115,34 +143,19 @@ impl Writer {
         if events.is_empty() && items.is_empty() {
             return Ok(());
         }
-        insert_rows(&self.db, &EVENT, events, |row, places| {
-            let new = &row.arrival.events[row.at];
-            // The first event of a webhook holds the body for all; a part that could not be read holds itself.
-            let (headers, body) = match &new.disposition {
-                Disposition::Quarantine { part, .. } => (Some(&row.arrival.headers.0), Some(&**part)),
-                _ if row.webhook == row.number => (Some(&row.arrival.headers.0), Some(&*row.arrival.body)),
-                _ => (None, None),
+        let mut left = events.as_slice();
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fits = |row: &&EventRow| {
+                let before = bytes;
+                bytes += row.bytes();
+                before <= STATEMENT_BYTES
             };
-            let Event { kind, account, id, peer, echo, at_ms, index, text, .. } = &new.event;
-            places.put(row.number as i64)?;
-            places.put(row.received_ms)?;
-            places.put(row.channel)?;
-            places.put(kind_number(*kind))?;
-            places.put(echo)?;
-            places.put(index)?;
-            places.put(row.webhook as i64)?;
-            places.put(row.arrival.events.len() as i64)?;
-            places.put(row.item.map(|item| item as i64))?;
-            places.put(account)?;
-            places.put(id)?;
-            places.put(peer)?;
-            places.put(at_ms)?;
-            places.put(text.as_ref().filter(|_| row.said.is_some()))?;
-            places.put(row.said.map(|(thread, _)| thread))?;
-            places.put(row.said.map(|(_, prev)| prev))?;
-            places.put(headers)?;
-            places.put(body)
-        })?;
+            let fit = left.iter().take_while(fits).count();
+            let (some, later) = left.split_at(fit);
+            insert_events(&self.db, some)?;
+            left = later;
+        }
         insert_rows(&self.db, &ITEM, items, |row, places| {
             places.put(row.channel)?;
             places.put(row.number)?;
@@ -155,6 +168,33 @@ impl Writer {
         })?;
         self.pending.events.clear();
         self.pending.items.clear();
+        self.pending.bytes = 0;
+        self.lanes.are_written();
         Ok(())
     }
+}
+
+fn insert_events(db: &Connection, events: &[EventRow]) -> rusqlite::Result<usize> {
+    insert_rows(db, &EVENT, events, |row, places| {
+        let Event { kind, account, id, peer, echo, at_ms, index, text, .. } = &row.arrival.events[row.at].event;
+        let held = row.held();
+        places.put(row.number as i64)?;
+        places.put(row.received_ms)?;
+        places.put(row.channel)?;
+        places.put(kind_number(*kind))?;
+        places.put(echo)?;
+        places.put(index)?;
+        places.put(row.webhook as i64)?;
+        places.put(row.arrival.events.len() as i64)?;
+        places.put(row.item.map(|item| item as i64))?;
+        places.put(account)?;
+        places.put(id)?;
+        places.put(peer)?;
+        places.put(at_ms)?;
+        places.put(text.as_ref().filter(|_| row.said.is_some()))?;
+        places.put(row.said.map(|(thread, _)| thread))?;
+        places.put(row.said.map(|(_, prev)| prev))?;
+        places.put(held.map(|(headers, _)| headers))?;
+        places.put(held.map(|(_, body)| body))
+    })
 }
