@@ -149,8 +149,6 @@ fn protocol(allowance: &Allowance) -> http1::Builder {
     let mut http = http1::Builder::new();
     // Without a timer the header timeout would silently do nothing.
     http.timer(Alarm::default())
-        // Answers are short: put together they go out by one plain write.
-        .writev(false)
         .header_read_timeout(allowance.header_timeout)
         .max_headers(limits::HEADER_COUNT_MAX)
         .max_header_size(allowance.header_bytes);

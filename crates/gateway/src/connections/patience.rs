@@ -75,7 +75,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        let stream = Pin::new(&mut self.stream);
+        let written = match together(pieces, &mut [0; SHORT]) {
+            Some(bytes) => stream.poll_write(context, bytes),
+            None => stream.poll_write_vectored(context, pieces),
+        };
         self.mind(written, context)
     }
 
@@ -92,6 +96,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
     }
 }
 
+/// The head and the body of most answers fit in so much.
+const SHORT: usize = 512;
+
+/// Puts short pieces into one: a plain write costs the kernel less than one of several pieces.
+fn together<'s>(pieces: &[io::IoSlice<'_>], short: &'s mut [u8; SHORT]) -> Option<&'s [u8]> {
+    let mut filled = 0;
+    for piece in pieces {
+        let end = filled + piece.len();
+        short.get_mut(filled..end)?.copy_from_slice(piece);
+        filled = end;
+    }
+    short.get(..filled)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +120,21 @@ mod tests {
         let (ours, _theirs) = tokio::io::duplex(4);
         let error = Patience::new(ours, Duration::from_millis(1)).write_all(b"too much").await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// The pipe takes the first of several pieces at a time.
+    #[tokio::test]
+    async fn short_pieces_go_out_as_one() {
+        let (ours, mut theirs) = tokio::io::duplex(4 * SHORT);
+        let mut ours = Patience::new(ours, Duration::from_secs(60));
+        let long = [b'x'; SHORT];
+        let pieces = |first, second| [io::IoSlice::new(first), io::IoSlice::new(second)];
+        assert_eq!(ours.write_vectored(&pieces(b"head", b"body")).await.expect("room"), 8);
+        assert_eq!(ours.write_vectored(&pieces(b"head", &long)).await.expect("room"), 4);
+        assert_eq!(ours.write_vectored(&pieces(&long, b"")).await.expect("room"), SHORT);
+        let mut heard = [0; 12];
+        theirs.read_exact(&mut heard).await.expect("both");
+        assert_eq!(&heard, b"headbodyhead");
     }
 
     #[tokio::test]
