@@ -10,6 +10,8 @@ pub const EVENTS_PER_WEBHOOK: usize = 1_000;
 pub const NAME_MAX_BYTES: usize = 8 << 10;
 /// Deepest JSON an adapter follows.
 pub const JSON_DEPTH: usize = 64;
+/// Values and names in the JSON of one webhook: as many as in 25 MB of what GitHub posts. Each takes 16 bytes while it is read.
+pub const JSON_VALUES_MAX: usize = 1 << 20;
 /// All request headers kept for the target, together.
 pub const KEPT_HEADERS_MAX_BYTES: usize = 8 << 10;
 /// Request line and headers of any request.

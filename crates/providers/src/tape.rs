@@ -6,8 +6,10 @@ mod value;
 use std::borrow::Cow;
 
 use hapax_domain::fingerprint;
+use hapax_domain::limits::JSON_VALUES_MAX;
 use serde::de::Deserialize;
 
+use self::scan::Broken;
 pub(super) use self::value::Part;
 use self::value::Value;
 use super::lenient::Object;
@@ -50,7 +52,8 @@ impl<'t> Tape<'t> {
     pub(super) fn of(text: &'t str) -> Result<Self, String> {
         match scan::nodes(text) {
             Ok(nodes) => Ok(Self { text, nodes }),
-            Err(at) => Err(not_readable(text, at)),
+            Err(Broken::At(at)) => Err(not_readable(text, at)),
+            Err(Broken::TooLarge) => Err(format!("JSON of more than {JSON_VALUES_MAX} values")),
         }
     }
 
@@ -77,10 +80,12 @@ impl<'t> Tape<'t> {
         self.decoded(part?.at).map(Cow::into_owned)
     }
 
-    /// The members of an object in their order, doubles included; nothing when it is no object. A name that is not Unicode is empty.
+    /// The members of an object in their order, doubles included; nothing when it is no object, or has a name that is not Unicode.
     pub(super) fn members(&self, part: Part<'t>) -> impl Iterator<Item = (Cow<'t, str>, Part<'t>)> {
         let is_object = self.node(part.at).kind == Kind::Object;
-        let mut names = self.inside(part.at, is_object);
+        let odd = |name| self.node(name).kind == Kind::EscapedText && self.decoded(name).is_none();
+        let is_read = is_object && !self.inside(part.at, true).step_by(2).any(odd);
+        let mut names = self.inside(part.at, is_read);
         std::iter::from_fn(move || {
             let name = names.next()?;
             let value = names.next()?;
@@ -99,13 +104,20 @@ impl<'t> Tape<'t> {
         self.inside(part.at, is_array).map(|at| self.part(at))
     }
 
+    /// The items of the last member of this name.
+    pub(super) fn items_of(&self, part: Part<'t>, name: &str) -> impl Iterator<Item = Part<'t>> {
+        self.member(part, name).into_iter().flat_map(|list| self.items(list))
+    }
+
     /// Fingerprints a part; only nesting beyond the limit makes it unreadable.
     pub(super) fn fingerprint(&self, part: Part<'t>, volatile: &[&str]) -> Result<u32, String> {
+        // Of the whole, the blanks around it too.
+        let text = || if part.at == 0 { self.text } else { part.get() };
         match fingerprint::of_value(self.value(part), volatile) {
             Some(fingerprint) => Ok(fingerprint),
-            None if super::json::too_deep(part.get()) => Err("nested too deeply".to_owned()),
+            None if super::json::too_deep(text()) => Err("nested too deeply".to_owned()),
             // Half an emoji, or a number no float can hold: odd, but a copy of it is still byte for byte the same.
-            None => Ok(fingerprint::of_bytes(part.get().as_bytes())),
+            None => Ok(fingerprint::of_bytes(text().as_bytes())),
         }
     }
 

@@ -53,8 +53,13 @@ impl<'r> Request<'r> {
     pub(super) fn fingerprint(&self) -> Result<u32, String> {
         match (&self.tape, self.text) {
             (Some(tape), _) => tape.fingerprint_root(&[]),
-            (None, Some(text)) if json::too_deep(text) => Err("nested too deeply".to_owned()),
-            (None, _) => Ok(fingerprint::of_bytes(self.body)),
+            // What begins with JSON, as lines of it do, is known by its first value.
+            (None, Some(text)) => match fingerprint::of_json(text, &[]) {
+                Some(fingerprint) => Ok(fingerprint),
+                None if json::too_deep(text) => Err("nested too deeply".to_owned()),
+                None => Ok(fingerprint::of_bytes(self.body)),
+            },
+            (None, None) => Ok(fingerprint::of_bytes(self.body)),
         }
     }
 

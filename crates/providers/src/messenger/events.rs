@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hapax_domain::{Event, EventKey, Kind, Status, fingerprint};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::parts::{LISTS, Part, Place, entries, mids, parts_of};
 use crate::json;
@@ -25,12 +26,33 @@ pub(super) fn read(platform: &str, body: &Bytes, reading: &mut Reading<'_>) {
     if parts.is_empty() {
         reading.ignore();
     }
+    let (mut entry, mut item) = (None, None);
     for part in parts {
-        let shown = match part.place {
-            Place::Item { mid: Some(mid), .. } => mids(part.raw).and_then(|mids| mids.get(mid).map(|mid| mid.get())),
+        let entry = kept(&mut entry, part.entry, || Tape::of(part.entry).and_then(|entry| entry.object(entry.root())));
+        let item = kept(&mut item, part.raw, || ItemText::read(part.raw));
+        let mid = match part.place {
+            Place::Item { mid: Some(mid), .. } => item.mids.get(mid).copied(),
             _ => None,
         };
-        reading.take(shown.unwrap_or(part.raw).as_bytes(), || event(platform, &part));
+        reading.take(mid.map_or(part.raw, RawValue::get).as_bytes(), || event(platform, &part, entry, item, mid));
+    }
+}
+
+/// What several parts have in common is read for the first of them.
+fn kept<'k, 'a, T>(last: &'k mut Option<(&'a str, T)>, raw: &'a str, read: impl FnOnce() -> T) -> &'k T {
+    let same = last.take().filter(|(of, _)| std::ptr::eq(*of, raw));
+    &last.insert(same.unwrap_or_else(|| (raw, read()))).1
+}
+
+struct ItemText<'a> {
+    tape: Result<Tape<'a>, String>,
+    /// The messages that a delivery names.
+    mids: Vec<&'a RawValue>,
+}
+
+impl<'a> ItemText<'a> {
+    fn read(raw: &'a str) -> Self {
+        Self { tape: Tape::of(raw), mids: mids(raw).unwrap_or_default() }
     }
 }
 
@@ -103,30 +125,34 @@ struct Receipt<'a> {
 struct Reader<'p, 'a> {
     platform: &'p str,
     account: &'p str,
-    part: &'p Part<'a>,
-    tape: Tape<'a>,
+    tape: &'p Tape<'a>,
     item: Item<'a>,
     /// The entry's time, for what has none of its own.
     time: Option<&'a str>,
 }
 
-fn event(platform: &str, part: &Part<'_>) -> Result<Event, String> {
-    let read = Tape::of(part.entry).and_then(|entry| entry.object::<Entry<'_>>(entry.root()));
-    let entry = read.map_err(|_| "an entry that is no object".to_owned())?;
+fn event<'a>(
+    platform: &str,
+    part: &Part<'a>,
+    entry: &Result<Entry<'a>, String>,
+    text: &ItemText<'a>,
+    mid: Option<&RawValue>,
+) -> Result<Event, String> {
+    let entry = entry.as_ref().map_err(|_| "an entry that is no object".to_owned())?;
     let account = name("the entry's id", entry.id.get())?;
     let time = entry.time.map(tape::Part::get).filter(|time| *time != "null");
-    let tape = Tape::of(part.raw)?;
-    let (list, mid) = match part.place {
+    let tape = text.tape.as_ref().map_err(String::clone)?;
+    let list = match part.place {
         Place::OddList(list) => return Err(format!("{} is no array", LISTS[list])),
         // Comments, mentions, feeds: they name no event.
-        Place::Entry => return without_id(&tape, platform, Kind::Notice, account, time),
+        Place::Entry => return without_id(tape, platform, Kind::Notice, account, time),
         Place::Item { list, .. } if LISTS[list] == "changes" => {
-            return without_id(&tape, platform, Kind::Notice, account, time);
+            return without_id(tape, platform, Kind::Notice, account, time);
         }
-        Place::Item { list, mid, .. } => (list, mid),
+        Place::Item { list, .. } => list,
     };
     let item = tape.object(tape.root())?;
-    let reader = Reader { platform, account, part, tape, item, time };
+    let reader = Reader { platform, account, tape, item, time };
     let standby = if LISTS[list] == "standby" { "standby" } else { "" };
     let item = &reader.item;
     if let Some(message) = &item.message.0 {
@@ -168,9 +194,8 @@ impl Reader<'_, '_> {
     }
 
     /// A word about messages of ours: each that it names, or all up to a time, which moves none by itself.
-    fn receipt(&self, receipt: &Receipt<'_>, status: Status, mid: Option<usize>) -> Result<Event, String> {
-        let named = mid.and_then(|mid| mids(self.part.raw)?.get(mid).copied());
-        let in_list = match named {
+    fn receipt(&self, receipt: &Receipt<'_>, status: Status, mid: Option<&RawValue>) -> Result<Event, String> {
+        let in_list = match mid {
             Some(raw) => Some(json::text(Some(raw)).ok_or("a message id that is no text")?),
             None => receipt.mid.name().map(str::to_owned),
         };
@@ -199,7 +224,7 @@ impl Reader<'_, '_> {
     }
 
     fn unnamed(&self, kind: Kind) -> Result<Event, String> {
-        self.about(without_id(&self.tape, self.platform, kind, self.account, self.at().or(self.time))?)
+        self.about(without_id(self.tape, self.platform, kind, self.account, self.at().or(self.time))?)
     }
 
     fn about(&self, event: Event) -> Result<Event, String> {

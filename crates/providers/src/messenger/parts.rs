@@ -1,5 +1,6 @@
 //! The parts of a webhook, numbered once: reading and re-wrapping both go by it, so they cannot disagree.
 
+use hapax_domain::limits::EVENTS_PER_WEBHOOK;
 use serde_json::value::RawValue;
 
 use crate::json::{items, member, members, with_member_replaced, write_array, write_object};
@@ -31,33 +32,29 @@ pub(super) fn entries(body: &str) -> Option<Vec<&RawValue>> {
     items(member(body, "entry")?.get())
 }
 
+/// All parts up to the limit on events, and one more that stands for the rest.
 pub(super) fn parts_of<'a>(entries: &[&'a RawValue]) -> Vec<Part<'a>> {
-    let mut parts = Vec::new();
-    for (entry_at, entry) in entries.iter().enumerate() {
+    let parts = entries.iter().enumerate().flat_map(|(entry_at, entry)| {
         let entry = entry.get();
-        let mut take = |raw, place| parts.push(Part { entry, raw, place, entry_at });
         let lists = LISTS.map(|list| member(entry, list).filter(|list| list.get() != "null"));
-        if lists.iter().all(Option::is_none) {
-            take(entry, Place::Entry);
-        }
-        for (list, raw) in lists.into_iter().enumerate().filter_map(|(list, raw)| Some((list, raw?))) {
-            let Some(found) = items(raw.get()) else {
-                take(raw.get(), Place::OddList(list));
-                continue;
-            };
-            for (at, item) in found.into_iter().enumerate() {
-                match mids(item.get()) {
-                    Some(mids) if !mids.is_empty() => {
-                        for mid in 0..mids.len() {
-                            take(item.get(), Place::Item { list, at, mid: Some(mid) });
-                        }
-                    }
-                    _ => take(item.get(), Place::Item { list, at, mid: None }),
-                }
-            }
-        }
-    }
-    parts
+        let whole = lists.iter().all(Option::is_none).then_some((entry, Place::Entry));
+        let in_lists = lists.into_iter().enumerate().filter_map(|(list, raw)| Some((list, raw?)));
+        let parts = whole.into_iter().chain(in_lists.flat_map(|(list, raw)| parts_of_list(list, raw)));
+        parts.map(move |(raw, place)| Part { entry, raw, place, entry_at })
+    });
+    parts.take(EVENTS_PER_WEBHOOK + 1).collect()
+}
+
+fn parts_of_list(list: usize, raw: &RawValue) -> impl Iterator<Item = (&str, Place)> {
+    let found = items(raw.get());
+    let odd = found.is_none().then_some((raw.get(), Place::OddList(list)));
+    let items = found.into_iter().flatten().enumerate().flat_map(move |(at, item)| {
+        let mids = mids(item.get()).map_or(0, |mids| mids.len());
+        let alone = (mids == 0).then_some(None);
+        let places = alone.into_iter().chain((0..mids).map(Some));
+        places.map(move |mid| (item.get(), Place::Item { list, at, mid }))
+    });
+    odd.into_iter().chain(items)
 }
 
 /// The messages that a delivery names.

@@ -1,5 +1,7 @@
 //! One pass over a JSON text. It takes what `serde_json` takes when it skips a value, and nothing else.
 
+use hapax_domain::limits::JSON_VALUES_MAX;
+
 use super::{Kind, Node};
 
 /// The parent of the root.
@@ -16,21 +18,28 @@ struct Scan<'b> {
 }
 
 /// Where it is no JSON.
-type Broken = usize;
+type At = usize;
 
-/// The nodes of a text, or where it is no JSON.
+/// Why a text has no nodes.
+pub(super) enum Broken {
+    At(usize),
+    /// It holds more than [`JSON_VALUES_MAX`], or is longer than a place can say.
+    TooLarge,
+}
+
 pub(super) fn nodes(text: &str) -> Result<Vec<Node>, Broken> {
     if u32::try_from(text.len()).is_err() {
-        return Err(0);
+        return Err(Broken::TooLarge);
     }
     let nodes = Vec::with_capacity(text.len() / BYTES_PER_NODE + 8);
     let mut scan = Scan { bytes: text.as_bytes(), at: 0, nodes, open: NOWHERE };
     loop {
-        if scan.value()? {
-            // A container was opened, and something stands in it.
-            continue;
+        let is_opened = scan.value().map_err(Broken::At)?;
+        if scan.nodes.len() > JSON_VALUES_MAX {
+            return Err(Broken::TooLarge);
         }
-        if !scan.goes_on()? {
+        // In a container that was opened something stands.
+        if !is_opened && !scan.goes_on().map_err(Broken::At)? {
             return Ok(scan.nodes);
         }
     }
@@ -38,7 +47,7 @@ pub(super) fn nodes(text: &str) -> Result<Vec<Node>, Broken> {
 
 impl Scan<'_> {
     /// Reads a value; true when it is a container that is not empty, and its first value comes next.
-    fn value(&mut self) -> Result<bool, Broken> {
+    fn value(&mut self) -> Result<bool, At> {
         let start = self.at_next();
         match self.here() {
             b'"' => self.text()?,
@@ -69,7 +78,7 @@ impl Scan<'_> {
     }
 
     /// Closes what ends here; true when another value follows, false at the end of the text.
-    fn goes_on(&mut self) -> Result<bool, Broken> {
+    fn goes_on(&mut self) -> Result<bool, At> {
         loop {
             let at = self.at_next();
             let Some(container) = self.nodes.get(self.open as usize) else {
@@ -135,7 +144,7 @@ impl Scan<'_> {
     }
 
     /// A member's name and its colon.
-    fn name(&mut self) -> Result<(), Broken> {
+    fn name(&mut self) -> Result<(), At> {
         let at = self.at_next();
         if self.here() != b'"' {
             return Err(at);
@@ -144,7 +153,7 @@ impl Scan<'_> {
         if self.next_is(b':') { Ok(()) } else { Err(self.at) }
     }
 
-    fn word(&mut self, word: &[u8], kind: Kind) -> Result<(), Broken> {
+    fn word(&mut self, word: &[u8], kind: Kind) -> Result<(), At> {
         let start = self.at;
         if !self.bytes[start..].starts_with(word) {
             return Err(start);
@@ -154,7 +163,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), Broken> {
+    fn number(&mut self) -> Result<(), At> {
         let start = self.at;
         self.at += usize::from(self.here() == b'-');
         match self.here() {
@@ -174,7 +183,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), Broken> {
+    fn digits(&mut self) -> Result<(), At> {
         let start = self.at;
         while self.here().is_ascii_digit() {
             self.at += 1;
@@ -183,7 +192,7 @@ impl Scan<'_> {
     }
 
     #[inline]
-    fn text(&mut self) -> Result<(), Broken> {
+    fn text(&mut self) -> Result<(), At> {
         let start = self.at;
         self.at = end_of_plain(self.bytes, start + 1);
         if self.here() != b'"' {
@@ -195,7 +204,7 @@ impl Scan<'_> {
     }
 
     /// A text in which something does not stand for itself.
-    fn odd_text(&mut self, start: usize) -> Result<(), Broken> {
+    fn odd_text(&mut self, start: usize) -> Result<(), At> {
         loop {
             match self.here() {
                 b'"' => break,
@@ -209,7 +218,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn escape(&mut self) -> Result<(), Broken> {
+    fn escape(&mut self) -> Result<(), At> {
         self.at += 1;
         let hex = match self.here() {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 0,

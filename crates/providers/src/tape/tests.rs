@@ -29,11 +29,11 @@ fn agree(text: &str) {
     assert_eq!(serde_json::Value::deserialize(tape.value(tape.root())).ok(), of_text, "{text}");
     let from_text = serde_json::from_str::<Vec<Kept<'_>>>(text).is_ok();
     assert_eq!(Vec::<Kept<'_>>::deserialize(tape.value(tape.root())).is_ok(), from_text, "{text}");
-    parts_agree(&tape, tape.root(), text.trim_ascii());
+    assert_eq!(tape.root().get(), text.trim_ascii());
+    parts_agree(&tape, tape.root(), text);
 }
 
 fn parts_agree(tape: &Tape<'_>, part: Part<'_>, text: &str) {
-    assert_eq!(part.get(), text);
     for volatile in [&[][..], &["id", "timestamp", "ack"]] {
         let of_text = match fingerprint::of_json(text, volatile) {
             Some(fingerprint) => Some(fingerprint),
@@ -45,17 +45,18 @@ fn parts_agree(tape: &Tape<'_>, part: Part<'_>, text: &str) {
     assert_eq!(tape.words(Some(part)), json::text(Some(raw)), "{text}");
     let members = json::members(text).unwrap_or_default();
     let found: Vec<_> = tape.members(part).collect();
-    if !members.is_empty() {
-        assert_eq!(found.len(), members.len());
-    }
+    assert_eq!(found.len(), members.len(), "{text}");
     for ((name, part), (expected, raw)) in found.iter().zip(&members) {
-        assert_eq!(name, expected);
+        assert_eq!((name, part.get()), (expected, raw.get()));
         parts_agree(tape, *part, raw.get());
     }
     if let Ok(items) = Vec::<Part<'_>>::deserialize(tape.value(part)) {
         let expected = json::items(text).expect("an array");
         assert_eq!(items.len(), expected.len());
-        items.iter().zip(expected).for_each(|(part, raw)| parts_agree(tape, *part, raw.get()));
+        items.iter().zip(expected).for_each(|(part, raw)| {
+            assert_eq!(part.get(), raw.get());
+            parts_agree(tape, *part, raw.get());
+        });
     }
 }
 
@@ -89,14 +90,26 @@ const ODD: &str = r##"
 "" " """ "\"" "\x" "\u12" "\u12G4" "\ud800" "\ud83d\ude00" "\/\b\f\n\r\t\\" "1234567" "12345678" "1234567é8😀"
 {"a":1,"a":2} {"\ud800":1} [{"id":"\ud800"}] [{"other":"\ud800"}] [{"id":1,"id":2}] [{"\u0069d":1,"id":2}]
 [{"n":1e999}] [{"other":1e999}] [{"list":{"a":[1e999]}}] [{"list":null,"flag":[]}] [{"list":[null,{},7]}]
+[{"n":{"\ud800":1}}] [{"id":{"\ud800":1}}] [{"flag":{"\ud800":1}}] [{"list":{"\ud800":1}}] [{"list":[{"\ud800":1}]}]
+{"\ud800":1,"conversation":"x"} {"":1} {"\u0061":1,"a":2}
 "##;
 
 #[test]
 fn odd_texts_are_read_alike() {
     ODD.split_whitespace().for_each(agree);
-    for text in
-        ["", " ", " false ", "[1 2]", "{\"a\" 1}", "{\"a\":1 \"b\":2}", " { \"a\" : [ 1 , 2 ] }\r\n\t", "\u{a0}1", "\u{b}1"]
-    {
+    for text in [
+        "",
+        " ",
+        " false ",
+        "[1 2]",
+        "{\"a\" 1}",
+        "{\"a\":1 \"b\":2}",
+        " { \"a\" : [ 1 , 2 ] }\r\n\t",
+        "\u{a0}1",
+        "\u{b}1",
+        " \"\\ud800\"\n",
+        "[1e999]\n",
+    ] {
         agree(text);
     }
     for text in
@@ -110,6 +123,15 @@ fn odd_texts_are_read_alike() {
         agree(&format!(r#"{{"a":{}}}"#, nested(depth)));
     }
     agree(&"[".repeat(100_000));
+}
+
+#[test]
+fn what_holds_too_much_is_not_read() {
+    let many = |values: usize| format!("[{}1]", "1,".repeat(values - 2));
+    assert!(Tape::of(&many(JSON_VALUES_MAX)).is_ok());
+    let why = Tape::of(&many(JSON_VALUES_MAX + 1)).err();
+    assert_eq!(why.as_deref(), Some("JSON of more than 1048576 values"));
+    assert_eq!(Tape::of(&"[".repeat(4 << 20)).err(), why);
 }
 
 #[test]

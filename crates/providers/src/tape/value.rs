@@ -77,11 +77,13 @@ pub(super) struct Value<'t, 'n> {
     tape: &'n Tape<'t>,
     at: u32,
     depth: u8,
+    /// A name is decoded even where nobody wants it.
+    is_name: bool,
 }
 
 impl<'t, 'n> Value<'t, 'n> {
     pub(super) fn new(tape: &'n Tape<'t>, at: u32) -> Self {
-        Self { tape, at, depth: DEPTH }
+        Self { tape, at, depth: DEPTH, is_name: false }
     }
 
     /// Of what is odd without a place of its own, this is the place.
@@ -141,7 +143,7 @@ impl<'de> Deserializer<'de> for Value<'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Odd> {
-        visitor.visit_unit()
+        if self.is_name { self.deserialize_any(visitor) } else { visitor.visit_unit() }
     }
 
     forward_to_deserialize_any! {
@@ -163,7 +165,7 @@ impl<'t, 'n> Inside<'t, 'n> {
         let at = self.next;
         (at < self.end).then(|| {
             self.next = self.tape.node(at).next;
-            Value { tape: self.tape, at, depth: self.depth }
+            Value { tape: self.tape, at, depth: self.depth, is_name: false }
         })
     }
 }
@@ -180,7 +182,7 @@ impl<'t> MapAccess<'t> for Inside<'t, '_> {
     type Error = Odd;
 
     fn next_key_seed<K: DeserializeSeed<'t>>(&mut self, seed: K) -> Result<Option<K::Value>, Odd> {
-        self.next().map(|name| seed.deserialize(name)).transpose()
+        self.next().map(|name| seed.deserialize(Value { is_name: true, ..name })).transpose()
     }
 
     fn next_value_seed<V: DeserializeSeed<'t>>(&mut self, seed: V) -> Result<V::Value, Odd> {

@@ -29,43 +29,41 @@ fn read_envelope(body: &[u8], reading: &mut Reading<'_>) -> Result<(), String> {
     if entries.is_empty() {
         reading.ignore();
     }
-    for (at, entry) in entries.iter().enumerate() {
+    for (entry, part) in entries.iter().zip(tape.items_of(tape.root(), "entry")) {
         match entry {
-            Object(Some(entry)) => read_entry(&tape, at, entry, reading),
-            Object(None) => odd(reading, &tape, &[("entry", at)], "an entry that is no object"),
+            Object(Some(entry)) => read_entry(&tape, part, entry, reading),
+            Object(None) => odd(reading, part, "an entry that is no object"),
         }
     }
     Ok(())
 }
 
-fn read_entry(tape: &Tape<'_>, entry_at: usize, entry: &Entry<'_>, reading: &mut Reading<'_>) {
+fn read_entry<'t>(tape: &Tape<'t>, part: Part<'t>, entry: &Entry<'t>, reading: &mut Reading<'_>) {
     let List::Items(changes) = &entry.changes else {
-        return odd(reading, tape, &[("entry", entry_at)], "an entry without changes");
+        return odd(reading, part, "an entry without changes");
     };
     if changes.is_empty() {
         reading.ignore();
     }
-    for (at, change) in changes.iter().enumerate() {
-        let place = [("entry", entry_at), ("changes", at)];
+    for (change, part) in changes.iter().zip(tape.items_of(part, "changes")) {
         match change {
-            Object(Some(change)) => read_change(tape, &place, entry, change, reading),
-            Object(None) => odd(reading, tape, &place, "a change that is no object"),
+            Object(Some(change)) => read_change(tape, part, entry, change, reading),
+            Object(None) => odd(reading, part, "a change that is no object"),
         }
     }
 }
 
-fn read_change<'t>(tape: &Tape<'t>, place: &JsonPath<'_>, entry: &Entry<'t>, change: &Change<'t>, reading: &mut Reading<'_>) {
+fn read_change<'t>(tape: &Tape<'t>, part: Part<'t>, entry: &Entry<'t>, change: &Change<'t>, reading: &mut Reading<'_>) {
     match change.shape() {
         Shape::Empty => reading.ignore(),
-        Shape::Odd(why) => odd(reading, tape, place, why),
+        Shape::Odd(why) => odd(reading, part, why),
         Shape::Whole => {
-            let part = part_at(tape, place);
             reading.take(part.get().as_bytes(), || notice(tape, entry.id.get().unwrap_or_default(), entry, part));
         }
         Shape::Lists(value) => {
             for (list_name, list) in value.lists() {
                 if let List::Odd = list {
-                    odd(reading, tape, place, "a list of messages, statuses or errors that is no array");
+                    odd(reading, part, "a list of messages, statuses or errors that is no array");
                 }
                 for element in list.items().iter().copied() {
                     reading.take(element.get().as_bytes(), || read_element(tape, entry, value, list_name, element));
@@ -218,17 +216,6 @@ fn seconds(timestamp: &Text<'_>) -> Option<i64> {
     seconds_to_ms(timestamp.get()?.parse().ok())
 }
 
-/// Where a part stands: (member, position in its array), from the outside in.
-type JsonPath<'p> = [(&'p str, usize)];
-
-fn odd(reading: &mut Reading<'_>, tape: &Tape<'_>, place: &JsonPath<'_>, why: &'static str) {
-    reading.take(part_at(tape, place).get().as_bytes(), || Err(why.to_owned()));
-}
-
-/// Finds a part again as it stands in the body. Rarely needed, so views do not keep track of it.
-fn part_at<'t>(tape: &Tape<'t>, place: &JsonPath<'_>) -> Part<'t> {
-    place.iter().fold(tape.root(), |part, (member, at)| {
-        let found = tape.member(part, member).and_then(|list| tape.items(list).nth(*at));
-        found.unwrap_or(part)
-    })
+fn odd(reading: &mut Reading<'_>, part: Part<'_>, why: &'static str) {
+    reading.take(part.get().as_bytes(), || Err(why.to_owned()));
 }
