@@ -111,3 +111,35 @@ async fn batches_that_write_the_same_names_never_wait_in_a_circle() {
     assert_eq!(count("SELECT count(*) FROM hapax_events").await, 12 * 15 * 10);
     assert_eq!(count("SELECT sum(deadlocks)::int8 FROM pg_stat_database").await, 0, "circles that the server had to break");
 }
+
+/// People who are known by two names: one instance hears of them by the name that leads to their thread, the other by both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_by_another_name_and_who_comes_by_both_do_not_wait_in_a_circle() {
+    let Some(private) = Engine::Postgres.private().await else { return };
+    let url = private.fresh().await;
+    let stores = [open(Engine::Postgres, &url).await.expect("opens"), open(Engine::Postgres, &url).await.expect("opens")];
+    let both =
+        |id: String, person: u64| Event { aliases: vec![format!("lid{person}")], ..message(&id, &format!("phone{person}")) };
+    for person in 0..10 {
+        accept_one(&*stores[0], both(format!("first.{person}"), person)).await;
+    }
+    let mut callers = tokio::task::JoinSet::new();
+    for (caller, store) in stores.iter().enumerate() {
+        let store = Arc::clone(store);
+        callers.spawn(async move {
+            for n in 0..200_u64 {
+                let (id, person) = (format!("{caller}.{n}"), n % 10);
+                let event = if caller == 0 { message(&id, &format!("lid{person}")) } else { both(id, person) };
+                accept_one(&*store, event).await;
+            }
+        });
+    }
+    callers.join_all().await;
+    drop(stores);
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("it answers");
+    tokio::spawn(connection);
+    let count = async |sql: &str| client.query_one(sql, &[]).await.expect("it answers").get::<_, i64>(0);
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    crate::rig::eventually("the others have left", async || count(others).await == 0).await;
+    assert_eq!(count("SELECT sum(deadlocks)::int8 FROM pg_stat_database").await, 0, "circles that the server had to break");
+}

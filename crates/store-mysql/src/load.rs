@@ -29,8 +29,6 @@ pub(super) enum Part {
     Names,
     Threads,
     SureNames,
-    /// Threads, and the names that they go by.
-    Peers,
     Sending,
     ProviderNames,
     Messages,
@@ -53,7 +51,8 @@ impl Asked {
         asked.by::<EventRec, _>(Part::Events, "PRIMARY", "number", &wanted.locked_events, lock);
         asked.rows(&EventRec::texts().with_body, Part::Events, EventRec::TABLE, ("PRIMARY", "number"), &wanted.bodies, "");
         asked.names(Part::Names, &wanted.names);
-        asked.peers(wanted, lock);
+        asked.threads(&wanted.threads, lock);
+        asked.names(Part::SureNames, &wanted.sure_names);
         asked.by::<NameRec, _>(Part::Names, "of_thread", "thread", &wanted.named, "");
         for account in &wanted.sending {
             let sending =
@@ -119,14 +118,16 @@ impl Asked {
         }
     }
 
-    /// Threads, with the names that they go by where just these are wanted. A row is locked whatever half of it is there.
-    fn peers(&mut self, wanted: &Wanted, lock: &str) {
-        let in_threads = |(account, name): &(String, String)| wanted.threads.binary_search(&thread_hash(account, name)).is_ok();
-        let together = !wanted.sure_names.is_empty() && wanted.sure_names.iter().all(in_threads);
-        let part = if together { Part::Peers } else { Part::Threads };
-        self.rows(&peers::COLUMNS, part, ThreadRec::TABLE, ("PRIMARY", "hash"), &wanted.threads, lock);
-        if !together {
-            self.names(Part::SureNames, &wanted.sure_names);
+    /// A name that leads elsewhere is not locked: who comes by it locks the thread it leads to later, and would wait in a circle for who comes by
+    /// both.
+    fn threads(&mut self, threads: &[Hash], lock: &str) {
+        let mut of = threads.to_vec();
+        of.sort_unstable();
+        of.dedup();
+        for some in of.chunks(ROWS_MAX) {
+            let threads = "SELECT ? FROM hapax_peers FORCE INDEX (PRIMARY)
+                           WHERE hash IN ? AND (last_ms IS NOT NULL OR thread = hash) ORDER BY hash?";
+            self.add(Part::Threads, threads, &[&Raw(ThreadRec::columns()), &List(some), &Raw(lock)]);
         }
     }
 
@@ -183,8 +184,7 @@ fn read_part(part: Part, sets: &mut Sets, loaded: &mut Loaded) -> Result<(), Sto
             let names = sets.records::<NameRec>()?.into_iter();
             loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
-        Part::Threads => peers::read(sets, loaded, false)?,
-        Part::Peers => peers::read(sets, loaded, true)?,
+        Part::Threads => loaded.threads.extend(peers::threads(sets)?.into_iter().map(|thread| (thread.key(), thread))),
         Part::Sending => loaded.sending.extend(sets.read(|fields| fields.next::<String>())?),
         Part::ProviderNames => loaded.provider_names.extend(keyed::<ProviderNameRec>(sets)?),
         Part::Messages => loaded.messages.extend(keyed::<MessageRec>(sets)?),

@@ -7,38 +7,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
 use hapax_store::StoreError;
+use hapax_store::steps::Changes;
 use hapax_store::steps::record::{Field, Record, Value};
 use hapax_store::steps::records::{Hash, NameRec, ThreadRec, thread_hash};
-use hapax_store::steps::{Changes, Loaded};
 
 use super::link::Sets;
 use super::rows::{InTable, name_of, put, written};
 use super::save::in_order;
 use super::sql::{List, ROWS_MAX, Sql, Values};
 
-/// The columns of the name half, and behind them those of the thread half.
-pub(super) static COLUMNS: LazyLock<String> = LazyLock::new(|| format!("{},{}", NameRec::columns(), ThreadRec::columns()));
-
-/// Takes in rows of [`COLUMNS`]; the names as those that were looked at under the lock, where they were `asked` for.
-pub(super) fn read(sets: &mut Sets, loaded: &mut Loaded, asked: bool) -> Result<(), StoreError> {
-    let (names, leads, said) = (NameRec::plain_fields().len(), place::<NameRec>("peer"), place::<ThreadRec>("last_ms"));
-    let rows = sets.read(|fields| {
-        let (has_name, has_thread) = (!fields.is_null(leads), !fields.is_null(names + said));
-        let name = if asked && has_name { Some(NameRec::read(fields)?) } else { None };
-        fields.go_to(names);
-        let thread = if has_thread { Some(ThreadRec::read(fields)?) } else { None };
-        Ok((name, thread))
-    })?;
-    for (name, thread) in rows {
-        loaded.sure_names.extend(name.map(|name| ((name.account, name.name), name.peer)));
-        loaded.threads.extend(thread.map(|thread| (thread.key(), thread)));
-    }
-    Ok(())
-}
-
-/// Where a column stands among those of its record.
-fn place<R: InTable>(name: &str) -> usize {
-    R::plain_fields().iter().position(|field| field.column.name == name).unwrap_or_default()
+/// Those of the rows that have the half of a thread.
+pub(super) fn threads(sets: &mut Sets) -> Result<Vec<ThreadRec>, StoreError> {
+    let last = ThreadRec::plain_fields().iter().position(|field| field.column.name == "last_ms").unwrap_or_default();
+    let rows = sets.read(|fields| if fields.is_null(last) { Ok(None) } else { ThreadRec::read(fields).map(Some) })?;
+    Ok(rows.into_iter().flatten().collect())
 }
 
 /// A name that is new, and the thread that goes by it where that is new too.

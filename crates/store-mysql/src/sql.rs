@@ -256,11 +256,6 @@ impl Fields {
         self.row.as_ref(at).is_none_or(|value| *value == mysql_async::Value::NULL)
     }
 
-    /// Goes on with this field, counted from the first.
-    pub(super) fn go_to(&mut self, at: usize) {
-        self.at = at;
-    }
-
     pub(super) fn hash(&mut self) -> Result<Hash, StoreError> {
         self.next::<Vec<u8>>()?.try_into().map_err(|_| unreadable("a hash that has not 32 bytes".to_owned()))
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use deadpool_postgres::ClientWrapper;
 use hapax_store::steps::record::Record;
 use hapax_store::steps::records::{
-    ClaimRec, EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, name_hash, thread_hash,
+    ClaimRec, EventRec, Hash, ItemRec, LaneRec, MessageRec, NameRec, OutRec, ProviderNameRec, ThreadRec, name_hash,
 };
 use hapax_store::steps::{Loaded, Wanted};
 use tokio_postgres::Row;
@@ -82,9 +82,11 @@ static NAMED: LazyLock<String> = LazyLock::new(|| {
          UNION ALL SELECT {columns} FROM hapax_peers WHERE hash = ANY($1) AND thread = hash"
     )
 });
-/// Locked whatever half of it is there.
-static PEERS: LazyLock<Reading> = LazyLock::new(|| {
-    let plain = format!("SELECT {} FROM hapax_peers WHERE hash = ANY($1::bytea[]) ORDER BY hash", peers::columns());
+/// A name that leads elsewhere is not locked: who comes by it locks the thread it leads to later, and would wait in a circle for who comes by both.
+static THREADS: LazyLock<Reading> = LazyLock::new(|| {
+    let columns = plain_columns::<ThreadRec>("");
+    let own = "(last_ms IS NOT NULL OR thread = hash)";
+    let plain = format!("SELECT {columns} FROM hapax_peers WHERE hash = ANY($1::bytea[]) AND {own} ORDER BY hash");
     let locked = format!("{plain} FOR UPDATE");
     Reading { plain, locked }
 });
@@ -114,8 +116,6 @@ pub(super) enum Part {
     Names,
     Threads,
     SureNames,
-    /// Threads, and the names that they go by.
-    Peers,
     Sending,
     ProviderNames,
     Messages,
@@ -135,9 +135,6 @@ pub(super) async fn load(client: &ClientWrapper, wanted: &Wanted, lock: bool, mu
 }
 
 pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
-    let in_threads = |(account, name): &(String, String)| wanted.threads.binary_search(&thread_hash(account, name)).is_ok();
-    let together = !wanted.sure_names.is_empty() && wanted.sure_names.iter().all(in_threads);
-    let (threads, sure_names) = if together { (Part::Peers, &[][..]) } else { (Part::Threads, &wanted.sure_names[..]) };
     let all = [
         (Part::Lanes, LANES.get(lock), some(&wanted.lanes, hashes)),
         (Part::Items, &**ITEMS, some(&wanted.items, numbers)),
@@ -146,8 +143,8 @@ pub(super) fn asks(wanted: &Wanted, lock: bool) -> Vec<(Part, SqlCall<'_>)> {
         (Part::Events, EVENTS.get(lock), some(&wanted.locked_events, numbers)),
         (Part::Events, &**BODIES, some(&wanted.bodies, numbers)),
         (Part::Names, &**NAMES, some(&wanted.names, peers::name_hashes)),
-        (threads, PEERS.get(lock), some(&wanted.threads, hashes)),
-        (Part::SureNames, &**NAMES, some(sure_names, peers::name_hashes)),
+        (Part::Threads, THREADS.get(lock), some(&wanted.threads, hashes)),
+        (Part::SureNames, &**NAMES, some(&wanted.sure_names, peers::name_hashes)),
         (Part::Names, &**NAMED, some(&wanted.named, hashes)),
         (Part::Sending, SENDING, some(&wanted.sending, texts)),
         (Part::ProviderNames, PROVIDER_NAMES.get(lock), some(&wanted.provider_names, name_hashes)),
@@ -200,8 +197,7 @@ pub(super) fn put(loaded: &mut Loaded, part: Part, rows: &[Row]) -> Result<(), F
             let names = read_all::<NameRec>(rows)?.into_iter();
             loaded.sure_names.extend(names.map(|name| ((name.account, name.name), name.peer)));
         }
-        Part::Threads => peers::put(loaded, rows, false)?,
-        Part::Peers => peers::put(loaded, rows, true)?,
+        Part::Threads => loaded.threads.extend(peers::threads(rows)?.into_iter().map(|thread| (thread.key(), thread))),
         Part::Sending => {
             for row in rows {
                 loaded.sending.insert(Fields::new(row).text()?);

@@ -6,44 +6,28 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
+use hapax_store::steps::Changes;
 use hapax_store::steps::record::{Field, Record, Type, Value};
 use hapax_store::steps::records::{Hash, NameRec, ThreadRec, thread_hash};
-use hapax_store::steps::{Changes, Loaded};
 use tokio_postgres::Row;
 
 use super::even::value_of_all;
 use super::failure::Failure;
 use super::rows::{
-    Fields, InTable, Param, array_of, arrays, hashes, in_order, insert, insert_into, name_of, plain_columns, rows_with, type_of,
-    update, written,
+    Fields, InTable, Param, array_of, arrays, hashes, in_order, insert, insert_into, name_of, rows_with, type_of, update, written,
 };
 use super::sql_call::SqlCall;
 
-/// The columns of the name half, and behind them those of the thread half.
-pub(super) fn columns() -> String {
-    format!("{}, {}", plain_columns::<NameRec>(""), plain_columns::<ThreadRec>(""))
-}
-
-/// Takes in rows of [`columns`]; the names as those that were looked at under the lock, where they were `asked` for.
-pub(super) fn put(loaded: &mut Loaded, rows: &[Row], asked: bool) -> Result<(), Failure> {
-    let names = NameRec::plain_fields().len();
-    let (leads, said) = (place::<NameRec>("peer"), place::<ThreadRec>("last_ms"));
+/// Those of the rows that have the half of a thread.
+pub(super) fn threads(rows: &[Row]) -> Result<Vec<ThreadRec>, Failure> {
+    let last = ThreadRec::plain_fields().iter().position(|field| field.column.name == "last_ms").unwrap_or_default();
+    let mut threads = Vec::with_capacity(rows.len());
     for row in rows {
-        if asked && row.try_get::<_, Option<&str>>(leads)?.is_some() {
-            let name = NameRec::read(&mut Fields::new(row))?;
-            loaded.sure_names.insert((name.account, name.name), name.peer);
-        }
-        if row.try_get::<_, Option<i64>>(names + said)?.is_some() {
-            let thread = ThreadRec::read(&mut Fields::from(row, names))?;
-            loaded.threads.insert(thread.key(), thread);
+        if row.try_get::<_, Option<i64>>(last)?.is_some() {
+            threads.push(ThreadRec::read(&mut Fields::new(row))?);
         }
     }
-    Ok(())
-}
-
-/// Where a column stands among those of its record.
-fn place<R: InTable>(name: &str) -> usize {
-    R::plain_fields().iter().position(|field| field.column.name == name).unwrap_or_default()
+    Ok(threads)
 }
 
 /// A name that is new, and the thread that goes by it where that is new too.

@@ -198,12 +198,7 @@ pub(super) struct Fields<'r> {
 
 impl<'r> Fields<'r> {
     pub(super) fn new(row: &'r Row) -> Self {
-        Self::from(row, 0)
-    }
-
-    /// Those from a column on.
-    pub(super) fn from(row: &'r Row, next: usize) -> Self {
-        Self { row, next }
+        Self { row, next: 0 }
     }
 
     pub(super) fn take<T: FromSqlOwned>(&mut self) -> Result<T, Failure> {
