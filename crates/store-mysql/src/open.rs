@@ -38,6 +38,7 @@ const MIGRATE_TURNS: u32 = 10;
 const MIGRATE_STATEMENT: Duration = Duration::from_secs(3_600);
 /// The version since which names and threads are one table.
 const ONE_TABLE_SINCE: usize = 9;
+const THREADS_AT_ONCE: usize = 2_000;
 /// The version that lists events.
 const LISTED_SINCE: usize = 3;
 
@@ -231,6 +232,7 @@ async fn migrate_locked(link: &mut Link) -> Result<(), StoreError> {
             list_events(link).await?;
         }
         if done + 1 == ONE_TABLE_SINCE {
+            bring_threads(link).await?;
             bring_names(link).await?;
         }
         if version > 0 && done + 1 == ONE_LANE_SINCE {
@@ -271,6 +273,27 @@ async fn list_events(link: &mut Link) -> Result<(), StoreError> {
         let mut sql = Sql::default();
         sql.add_rows(&format!("INSERT INTO hapax_event_lists ({LISTED}) VALUES "), &listed, &over(LISTED), put_listed);
         link.ask(sql).await.map_err(cannot_open)?;
+    }
+}
+
+/// Brings threads to the table that they share with names; some at a time, since the server may have bounds for one transaction.
+async fn bring_threads(link: &mut Link) -> Result<(), StoreError> {
+    let mut after: Hash = [0; 32];
+    loop {
+        let mut sql = Sql::default();
+        let page = "SELECT MAX(hash) FROM (SELECT hash FROM hapax_threads WHERE hash > ? ORDER BY hash LIMIT ?) AS page";
+        sql.add(page, &[&after, &THREADS_AT_ONCE]);
+        let last = link.ask(sql).await.map_err(cannot_open)?.one(|fields| fields.next::<Option<Vec<u8>>>())?;
+        let Some(last) = last.and_then(|last| Hash::try_from(last).ok()) else { return Ok(()) };
+        let mut sql = Sql::default();
+        let columns = "channel, last_ms, last_text, last_out, unread, purged_to, read_to, channel_key, account_key";
+        let bring = format!(
+            "INSERT INTO hapax_peers (hash, account, name, {columns}) SELECT hash, account, peer, {columns} FROM hapax_threads
+             WHERE hash > ? AND hash <= ?"
+        );
+        sql.add(&bring, &[&after, &last]);
+        link.ask(sql).await.map_err(cannot_open)?;
+        after = last;
     }
 }
 
@@ -412,6 +435,13 @@ mod tests {
             let put = "INSERT INTO hapax_names (hash, account, name, peer, thread) VALUES (?, '7', ?, ?, ?)";
             sql.add(put, &[&name_hash("7", name), &name, &peer, &thread_hash("7", peer)]);
         }
+        // It was begun before, and the version before went on.
+        let begun = MIGRATIONS[ONE_TABLE_SINCE - 1].split(";\n").filter(|statement| !statement.trim().is_empty());
+        begun.for_each(|statement| sql.add(statement, &[]));
+        let stale = "INSERT INTO hapax_peers (hash, account, name, channel, last_ms, last_text, last_out, unread, purged_to)
+                     VALUES (?, '7', ?, 'shop', 9, 'forgotten', 0, 7, 0)";
+        sql.add(stale, &[&thread_hash("7", "phone"), &"phone"]);
+        sql.add(stale, &[&thread_hash("7", "purged"), &"purged"]);
         link.ask(sql).await.expect("it is filled");
         let store = crate::open(&url, None).await.expect("it is brought up");
         let engine = store.engine();
@@ -422,6 +452,7 @@ mod tests {
         let threads = engine.list_threads(&hapax_store::ThreadQuery::default(), 10).await.expect("threads");
         let peers: Vec<&str> = threads.iter().map(|thread| &*thread.peer).collect();
         assert_eq!(peers, ["quiet", "phone", "lid"]);
+        assert!(threads.iter().all(|thread| thread.last_text.is_none() && thread.last_ms == 5), "{threads:?}");
         server.remove(&url).await;
     }
 }

@@ -85,10 +85,11 @@ fn remove(sql: &mut Sql, gone: &[Hash]) {
     gone.sort_unstable();
     for some in gone.chunks(ROWS_MAX) {
         let some = List(some);
-        let leave = "UPDATE hapax_peers SET peer = NULL, thread = NULL
+        let leave = "UPDATE hapax_peers FORCE INDEX (of_thread) SET peer = NULL, thread = NULL
                      WHERE thread IN ? AND thread <> hash AND last_ms IS NOT NULL AND hash NOT IN ?";
         sql.add(leave, &[&some, &some]);
-        sql.add("DELETE FROM hapax_peers WHERE thread IN ? AND thread <> hash", &[&some]);
+        let leading = "DELETE p FROM hapax_peers AS p FORCE INDEX (of_thread) WHERE p.thread IN ? AND p.thread <> p.hash";
+        sql.add(leading, &[&some]);
         sql.add("DELETE FROM hapax_peers WHERE hash IN ? AND (thread IS NULL OR thread = hash)", &[&some]);
         let silence = "UPDATE hapax_peers SET channel = NULL, last_ms = NULL, last_text = NULL, last_out = NULL, unread = NULL,
                        purged_to = NULL, read_to = NULL, channel_key = NULL, account_key = NULL WHERE hash IN ?";

@@ -1,6 +1,8 @@
 -- Version 9. A name of a peer and the thread that goes by it are one row: the name half says which thread the name leads to, the thread half
 -- what was said in it, and either may be missing. Both are found by the hash of account and name, so whoever learns a name meets whoever begins a
--- thread that goes by it. Names are brought here in `open.rs`, which can make their hashes.
+-- thread that goes by it. Threads and names are brought here in `open.rs`, which can make the hashes of names. What was brought before a
+-- migration was cut off may be old by now.
+DROP TABLE IF EXISTS hapax_peers;
 CREATE TABLE IF NOT EXISTS hapax_peers (
     hash BINARY(32) NOT NULL PRIMARY KEY,
     account TEXT NOT NULL,
@@ -18,7 +20,4 @@ CREATE TABLE IF NOT EXISTS hapax_peers (
     account_key BINARY(16),
     KEY newest (last_ms, channel_key, account_key),
     KEY of_thread (thread)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-INSERT INTO hapax_peers (hash, account, name, channel, last_ms, last_text, last_out, unread, purged_to, read_to, channel_key, account_key)
-    SELECT hash, account, peer, channel, last_ms, last_text, last_out, unread, purged_to, read_to, channel_key, account_key
-    FROM hapax_threads ON DUPLICATE KEY UPDATE hash = VALUES(hash)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin

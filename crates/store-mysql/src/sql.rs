@@ -1,9 +1,8 @@
 //! Statements as text, many to a packet: the driver does not pipeline, and a packet of statements costs one round trip.
 //!
-//! Every text and every byte string is written as a hex literal. That doubles its size and leaves nothing to escape: whatever the server's
-//! `sql_mode` or character set makes of a quote or a backslash, a value can never end where its statement goes on. Texts of letters and digits
-//! have nothing that could be taken for an end, and are written as they are. What is large goes beside
-//! the text, as a parameter ([`super::link::Packet::Body`]).
+//! Byte strings and texts are written as hex literals. That doubles their size and leaves nothing to escape: whatever the server's `sql_mode` or
+//! character set makes of a quote or a backslash, a value can never end where its statement goes on. Texts of letters, digits and a few signs have
+//! nothing that could be taken for an end, and stand between quotes as they are. What is large goes beside the text, as a parameter ([`super::link::Packet::Body`]).
 
 use std::fmt::Write as _;
 

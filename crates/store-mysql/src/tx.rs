@@ -432,6 +432,7 @@ fn failed(why: String) -> TxError {
 mod tests {
     use super::super::open;
     use super::*;
+    use hapax_store::steps::records::thread_hash;
     use hapax_testkit::servers::Engine as Servers;
 
     /// The server dies between a draw and its sync, and draws the same again for somebody else.
@@ -464,5 +465,35 @@ mod tests {
         let mut made = begin().await;
         (made.id, made.nonce) = (id, nonce);
         assert_eq!(made.took_place(&links).await, Ok(true), "the one that was made is known");
+    }
+
+    /// Whoever comes by that name later waits for the thread it leads to, and must not be waited for.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn looking_for_a_thread_does_not_lock_a_name_that_leads_elsewhere() {
+        let Some(server) = Servers::Mariadb.shared().await else { return };
+        let url = server.fresh().await;
+        let opened = open::server(&url).await.expect("tables");
+        let links = Links::new(opened.opts.clone(), opened.setup.clone(), 4);
+        let (own, other) = (thread_hash("7", "phone"), thread_hash("7", "lid"));
+        let mut sql = Sql::default();
+        let put = "INSERT INTO hapax_peers (hash, account, name, peer, thread) VALUES (?, '7', ?, 'phone', ?)";
+        sql.add(put, &[&own, &"phone", &own]);
+        sql.add(put, &[&other, &"lid", &own]);
+        links.ask_on_new(&sql.into_packets().concat()).await.expect("names");
+        let (first, copies) = (First::default(), Arc::default());
+        let how =
+            Beginning { links: &links, numbers: 1, first: &first, now: "0", packet_max: opened.packet_max, copies: &copies };
+        for threads in [vec![other], vec![own, other]] {
+            let mut tx = MysqlTx::begin(&how).await.expect("begun");
+            tx.load(&Wanted { threads: threads.clone(), ..Wanted::default() }).await.expect("looked for");
+            for (name, is_locked) in [(own, threads.contains(&own)), (other, false)] {
+                let mut sql = Sql::default();
+                sql.add("SELECT 1 FROM hapax_peers WHERE hash = ? FOR UPDATE NOWAIT", &[&name]);
+                let asked = links.ask_on_new(&sql.into_packets().concat()).await;
+                assert_eq!(asked.is_err(), is_locked, "of {} threads", threads.len());
+            }
+            drop(tx);
+        }
+        server.remove(&url).await;
     }
 }

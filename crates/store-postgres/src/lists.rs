@@ -29,7 +29,7 @@ fn events_sql(of: &str) -> String {
 
 static EVENTS: LazyLock<String> = LazyLock::new(|| events_sql(""));
 static EVENTS_OF_CHANNEL: LazyLock<String> =
-    LazyLock::new(|| events_sql(" AND left(channel, 64) = left($4::text, 64) AND channel = $4"));
+    LazyLock::new(|| events_sql(" AND left(channel, 64) COLLATE \"C\" = left($4::text, 64) AND channel = $4"));
 /// Those in the thread that goes by this very name, and the others.
 static EVENTS_OF_PEER: LazyLock<String> = LazyLock::new(|| {
     let own = "AND ($4::text IS NULL OR channel = $4) AND account = $5::text AND peer = $6::text";

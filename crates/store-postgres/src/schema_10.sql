@@ -1,6 +1,8 @@
 -- Version 10. A name of a peer and the thread that goes by it are one row: the name half says which thread the name leads to, the thread half
 -- what was said in it, and either may be missing. Both are found by the hash of account and name, so whoever learns a name meets whoever begins a
 -- thread that goes by it.
+-- An instance of the version before that still runs waits, and finds its tables gone.
+LOCK TABLE hapax_names, hapax_threads IN ACCESS EXCLUSIVE MODE;
 CREATE TABLE hapax_peers (
     hash BYTEA PRIMARY KEY,
     account TEXT COLLATE "C" NOT NULL,

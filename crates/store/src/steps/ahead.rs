@@ -29,12 +29,17 @@ impl Ahead {
     }
 
     /// `won` are those of the claimed keys that nobody had, `loaded` what was there of what was wanted.
+    ///
+    /// Names are read after the threads: one that leads to a thread which was not there may be of somebody who has begun it since.
     pub fn new(first: &First, won: HashSet<Hash>, wanted: &Wanted, mut loaded: Loaded) -> Self {
+        let led: HashSet<Hash> = loaded.sure_names.iter().map(|((account, _), peer)| thread_hash(account, peer)).collect();
+        let is_sure = |thread: &&Hash| loaded.threads.contains_key(*thread) || !led.contains(*thread);
+        let sure: Vec<Hash> = wanted.threads.iter().filter(is_sure).copied().collect();
         Self {
             claimed: first.claimed.iter().map(|key| key.key).collect(),
             won,
             lanes: wanted.lanes.iter().map(|lane| (*lane, loaded.lanes.remove(lane))).collect(),
-            threads: wanted.threads.iter().map(|thread| (*thread, loaded.threads.remove(thread))).collect(),
+            threads: sure.into_iter().map(|thread| (thread, loaded.threads.remove(&thread))).collect(),
             names: wanted.sure_names.iter().map(|name| (name.clone(), loaded.sure_names.remove(name))).collect(),
         }
     }
@@ -131,6 +136,21 @@ mod tests {
         let asked = Wanted { threads: vec![thread_hash("acc", "lid")], sure_names: sure_names.clone(), ..Wanted::default() };
         let (seen, left) = ahead.answer(&asked);
         assert_eq!((seen.sure_names.len(), left.threads, left.sure_names), (0, asked.threads, sure_names));
+    }
+
+    /// Somebody else has begun the thread after it was looked for and before its name was.
+    #[test]
+    fn a_thread_that_a_name_leads_to_is_looked_for_again_where_it_was_not_there() {
+        let first = First { names: vec![name("phone"), name("stranger")], ..First::default() };
+        let wanted = Ahead::wanted(&first);
+        let names = HashMap::from([(name("phone"), "phone".to_owned())]);
+        let ahead = Ahead::new(&first, HashSet::new(), &wanted, Loaded { sure_names: names, ..Loaded::default() });
+
+        let threads = vec![thread_hash("acc", "phone"), thread_hash("acc", "stranger")];
+        let asked = Wanted { threads: threads.clone(), sure_names: first.names.clone(), ..Wanted::default() };
+        let (seen, left) = ahead.answer(&asked);
+        assert_eq!((seen.threads.len(), left.threads), (0, vec![threads[0]]), "nobody has told of the other");
+        assert_eq!(left.sure_names, first.names, "once it is locked");
     }
 
     #[test]
