@@ -108,9 +108,16 @@ impl LivePages {
         let (by_channel, much) = (came.by_channel.clone(), came.much);
         drop(came);
         let stirs = api.telemetry.stirs_by_channel();
-        let moment = Arc::new(Moment { at: Instant::now(), came: by_channel, much, stirs });
-        *self.moment.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&moment));
-        moment
+        self.newest(Moment { at: Instant::now(), came: by_channel, much, stirs })
+    }
+
+    /// This moment, unless another page has heard of a later one meanwhile.
+    fn newest(&self, moment: Moment) -> Arc<Moment> {
+        let mut last = self.moment.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(later) if later.at > moment.at => Arc::clone(later),
+            _ => Arc::clone(last.insert(Arc::new(moment))),
+        }
     }
 
     /// Looks what has come in, here or by another instance. What cannot be read now is seen at the next look.
@@ -264,4 +271,21 @@ impl Open {
 fn told(channels: &BTreeSet<&str>) -> Bytes {
     let names: Vec<&str> = channels.iter().copied().collect();
     Bytes::from(format!("event: news\ndata: {}\n\n", names.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages look at once, and the one that looked first is done last.
+    #[test]
+    fn what_was_told_of_never_goes_back() {
+        let (live, early) = (LivePages::default(), Instant::now());
+        let late = early + Duration::from_millis(1);
+        let moment = |at| Moment { at, came: BTreeMap::new(), much: 0, stirs: BTreeMap::new() };
+        live.newest(moment(late));
+        assert_eq!(live.newest(moment(early)).at, late, "it hears of the later one too");
+        assert_eq!(live.told_of(), Some(late));
+        assert_eq!(live.newest(moment(late + Duration::from_millis(1))).at, late + Duration::from_millis(1));
+    }
 }
