@@ -98,10 +98,16 @@ impl Door {
         let Closing { stop, cut } = closing;
         let cut = cut.child_token();
         let closing = Closing { stop, cut: cut.clone() };
-        serve_on_thread(listener, cut, move |listener| async move {
-            let passing_on = tokio::spawn(Arc::clone(&self).pass_on());
-            self.serve(listener, allowance, telemetry, closing).await;
+        let door = Arc::clone(&self);
+        let serving = serve_on_thread(listener, cut, move |listener| async move {
+            let passing_on = tokio::spawn(Arc::clone(&door).pass_on());
+            door.serve(listener, allowance, telemetry, closing).await;
             passing_on.abort();
+        })?;
+        Ok(async move {
+            if !serving.await {
+                self.telemetry.broke_off();
+            }
         })
     }
 

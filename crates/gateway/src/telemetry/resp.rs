@@ -64,6 +64,11 @@ impl RespTelemetry {
         }
     }
 
+    /// Its thread has ended, and nobody wanted that.
+    pub fn broke_off(&self) {
+        tracing::error!("the Redis door broke off: its thread panicked; it is closed until hapax is started again");
+    }
+
     pub fn store_unavailable(&self, error: &StoreError) {
         self.store_failed.increment(1);
         if let Some(held_back) = self.failures.pass() {
