@@ -454,6 +454,13 @@ async fn a_newer_schema_and_a_read_only_database_are_refused() {
     server.remove(&url).await;
 }
 
+/// Goes back to the two tables that names and threads had before version 10.
+const PART_NAMES_FROM_THREADS: &str = "
+    CREATE TABLE hapax_threads AS SELECT hash, account, name AS peer, channel, last_ms, last_text, last_out, unread, purged_to, read_to
+        FROM hapax_peers WHERE last_ms IS NOT NULL;
+    CREATE TABLE hapax_names AS SELECT hash, account, name, peer, thread FROM hapax_peers WHERE thread IS NOT NULL;
+    DROP TABLE hapax_peers";
+
 /// Back to the first version, and forth again: what is dropped was there, each time.
 #[tokio::test]
 async fn tables_of_the_first_version_are_brought_up_to_date() {
@@ -463,6 +470,7 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
         drop(postgres::open(&url, None).await.expect("it opens"));
         let back = "DROP INDEX hapax_provider_names_by_age, hapax_events_of_channel, hapax_events_of_peer;
                     UPDATE hapax_schema SET version = 1";
+        ask(&url, PART_NAMES_FROM_THREADS).await;
         ask(&url, back).await;
     }
     server.remove(&url).await;
@@ -478,6 +486,7 @@ async fn a_message_that_was_retried_before_the_upgrade_has_its_name_behind_it() 
     let (waits, begun) = (waits.expect("queued").message(), begun.expect("queued").message());
     drop(store);
     for sql in [
+        PART_NAMES_FROM_THREADS,
         "UPDATE hapax_messages SET provider_id = 'w', past = NULL",
         "UPDATE hapax_outs SET begun_ms = 5 WHERE number = (SELECT number FROM hapax_messages WHERE request_id = 'r2')",
         "UPDATE hapax_schema SET version = 3",
