@@ -300,4 +300,22 @@ mod tests {
         let shown = format!("{:?} {request:?}", Verified::after_check(&request));
         assert!(!shown.contains("hush"), "{shown}");
     }
+
+    /// Each part is found without a look at those before it: otherwise these take minutes.
+    #[test]
+    fn a_body_of_many_parts_is_read_in_one_go() {
+        let secrets = || vec![SecretString::from("a secret for tests")];
+        let whatsapp = build(&Settings::Whatsapp { secrets: secrets(), verify_token: None });
+        let messenger = build(&Settings::Messenger { secrets: secrets(), verify_token: None });
+        let many = |what: &str, count: usize| vec![what; count].join(",");
+        let mids = format!(r#"{{"delivery":{{"mids":[{}]}}}}"#, many(r#""m""#, 300_000));
+        for (provider, body) in [
+            (&whatsapp, format!(r#"{{"entry":[{}]}}"#, many("1", 300_000))),
+            (&messenger, format!(r#"{{"entry":[{{"id":"1","messaging":[{mids}]}}]}}"#)),
+        ] {
+            let request = RawRequest { method: Method::POST, query: String::new(), headers: HeaderMap::new(), body: body.into() };
+            let parsed = provider.parse(&Verified::kept(&request));
+            assert_eq!(parsed.events.len() + parsed.problems.len(), 1_001);
+        }
+    }
 }
