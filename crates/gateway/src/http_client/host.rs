@@ -138,12 +138,27 @@ impl Host {
         }
     }
 
-    /// Takes back a connection whose call has ended.
+    /// Takes back a connection on which an answer has begun.
     pub(super) fn take_back(this: &Arc<Self>, mut link: Box<Link>) {
-        // Looked at first: whoever had it is woken for it no more.
-        if !link.is_free() {
+        // Nearly always all of the answer came with its head.
+        if link.is_free() {
+            return Self::rest(this, link);
+        }
+        if link.is_closed() {
             return;
         }
+        // The request may still be on its way, and the answer may be read late or not at all.
+        let host = Arc::clone(this);
+        tokio::spawn(async move {
+            link.finish().await;
+            // Also so that this task is woken for it no more.
+            if link.is_free() {
+                Self::rest(&host, link);
+            }
+        });
+    }
+
+    fn rest(this: &Arc<Self>, link: Box<Link>) {
         let mut resting = this.resting();
         if resting.links.len() >= this.idle.most {
             return;

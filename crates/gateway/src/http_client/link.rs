@@ -1,20 +1,22 @@
-//! One connection, moved by whoever has a call on it.
+//! One connection, moved by whoever has a call on it, or by a task of its own when the answer came first.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep};
 
 use super::Body;
 use super::connect::Stream;
-use super::host::Host;
+
+/// A call that has its answer's head, and in which nothing moves for so long, is given up.
+const STILL: Duration = Duration::from_mins(10);
 
 pub(super) struct Link {
     sender: SendRequest<Body>,
@@ -44,6 +46,27 @@ impl Link {
         self.driver.is_some() && self.sender.is_ready()
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.driver.is_none()
+    }
+
+    /// Moves it until both the request and the answer are over, or it is closed, or nothing has moved for [`STILL`].
+    pub(super) async fn finish(&mut self) {
+        let mut still = pin!(sleep(STILL));
+        std::future::poll_fn(|cx| {
+            if still.is_elapsed() {
+                return Poll::Ready(());
+            }
+            self.drive(cx);
+            if self.is_closed() || self.sender.is_ready() {
+                return Poll::Ready(());
+            }
+            still.as_mut().reset(Instant::now() + STILL);
+            still.as_mut().poll(cx)
+        })
+        .await;
+    }
+
     /// Makes a call, up to the head of the answer.
     pub(super) async fn ask(&mut self, request: Request<Body>) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
@@ -56,63 +79,5 @@ impl Link {
             answer.as_mut().poll(cx)
         })
         .await
-    }
-}
-
-/// What follows the head of an answer. Read to its end, it gives the connection back; dropped before that, it closes it.
-pub(crate) struct AnswerBody {
-    incoming: Incoming,
-    link: Option<Box<Link>>,
-    host: Arc<Host>,
-}
-
-impl AnswerBody {
-    pub(super) fn new(incoming: Incoming, link: Box<Link>, host: Arc<Host>) -> Self {
-        let mut body = Self { incoming, link: Some(link), host };
-        body.give_back_at_end();
-        body
-    }
-
-    fn give_back_at_end(&mut self) {
-        if self.incoming.is_end_stream()
-            && let Some(link) = self.link.take()
-        {
-            Host::take_back(&self.host, link);
-        }
-    }
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut polled = Pin::new(&mut self.incoming).poll_frame(cx);
-        if polled.is_pending()
-            && let Some(link) = &mut self.link
-        {
-            // It reads on once somebody asks for more.
-            link.drive(cx);
-            polled = Pin::new(&mut self.incoming).poll_frame(cx);
-        }
-        match &polled {
-            Poll::Ready(Some(Ok(_))) => self.give_back_at_end(),
-            Poll::Ready(Some(Err(_))) => self.link = None,
-            Poll::Ready(None) => {
-                if let Some(link) = self.link.take() {
-                    Host::take_back(&self.host, link);
-                }
-            }
-            Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
     }
 }

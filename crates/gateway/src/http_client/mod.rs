@@ -3,7 +3,8 @@
 //! Nothing is repeated and no redirect is followed here: whether to try again is decided by whoever knows what was tried. An address may
 //! hold a token, so neither errors nor causes repeat it.
 //!
-//! A connection has no task of its own: whoever has a call on it moves its bytes, and while nobody has one it lies with its host.
+//! A connection has no task: whoever makes a call on it moves its bytes, and then it lies with its host. Only while an answer has begun
+//! and it or the request is not over yet, a task moves it.
 
 mod connect;
 mod host;
@@ -19,12 +20,12 @@ use http::header::{ACCEPT, HOST};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use self::host::Hosts;
 pub(crate) use self::host::{Base, Place};
-pub(crate) use self::link::AnswerBody;
+use self::host::{Host, Hosts};
 use crate::settings::TargetTls;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,8 +80,8 @@ pub(crate) struct Request {
     pub(crate) body: Body,
 }
 
-/// The head of an answer, and what follows it.
-pub(crate) type Response = http::Response<AnswerBody>;
+/// The head of an answer, and what follows it: dropped before its end, it closes the connection if some of it had still to come.
+pub(crate) type Response = http::Response<Incoming>;
 
 impl Client {
     pub(crate) fn new(idle: Idle) -> Result<Self, BadCalls> {
@@ -161,7 +162,10 @@ pub(crate) async fn call_patiently(request: Request) -> Result<Response, NoAnswe
             None => (to.host.connect().await.map_err(NoAnswer::Unreachable)?, false),
         };
         match link.ask(request).await {
-            Ok(answer) => return Ok(answer.map(|body| AnswerBody::new(body, link, Arc::clone(&to.host)))),
+            Ok(answer) => {
+                Host::take_back(&to.host, link);
+                return Ok(answer);
+            }
             Err(mut refused) => match refused.take_message().filter(|_| was_used) {
                 // The other side had closed it before anything was written.
                 Some(unsent) => request = unsent,
@@ -176,27 +180,19 @@ pub(crate) async fn read(response: Response, deadline: Instant) -> Content {
     timeout_at(deadline, read_all(response.into_body())).await.unwrap_or(Content::TimedOut)
 }
 
-async fn read_all(mut body: AnswerBody) -> Content {
-    let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
+async fn read_all(mut body: Incoming) -> Content {
+    let mut whole = BytesMut::new();
     loop {
         let piece = match body.frame().await {
-            None if whole.is_empty() => return Content::Whole(first),
             None => return Content::Whole(whole.freeze()),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(_)) => return Content::BrokeOff,
         };
-        if first.len().max(whole.len()) + piece.len() > ANSWER_MAX_BYTES {
+        if whole.len() + piece.len() > ANSWER_MAX_BYTES {
             return Content::TooLong;
         }
-        match first.is_empty() {
-            true => first = piece,
-            false => {
-                if whole.is_empty() {
-                    whole.extend_from_slice(&first);
-                }
-                whole.extend_from_slice(&piece);
-            }
-        }
+        // Copied, because a piece keeps all of the connection's read buffer.
+        whole.extend_from_slice(&piece);
     }
 }
 

@@ -3,10 +3,13 @@ use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
 use super::*;
 
 const IDLE: Idle = Idle { most: 8, time: Duration::from_secs(60) };
+/// More than the buffers of two sockets hold.
+const LARGE: usize = 32 << 20;
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
 
 fn soon() -> Instant {
@@ -82,7 +85,8 @@ async fn what_was_closed_meanwhile_costs_no_call() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_read_to_its_end_ends_its_connection() {
-    let (address, served) = other_side(vec![vec![OK, OK], vec![OK]]).await;
+    let begun = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi";
+    let (address, served) = other_side(vec![vec![begun, OK], vec![OK]]).await;
     let client = Client::new(IDLE).expect("a client");
     let to = client.named("target", &"shop".into(), &address).expect("an address");
     let request = Request { to, method: Method::POST, headers: HeaderMap::new(), body: whole("hello") };
@@ -98,6 +102,82 @@ async fn what_breaks_after_it_was_written_is_not_repeated() {
     assert!(is_hi(&post(&client, &address).await));
     assert!(matches!(post(&client, &address).await, Err(NoAnswer::Broken(_))));
     assert_eq!(*served.lock().expect("no panic"), [2]);
+}
+
+/// Answers when it has the head of a request, reads the rest when it is told to, and says how much it was; then it serves once more.
+async fn answers_first(answer: Vec<u8>) -> (String, oneshot::Sender<()>, oneshot::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = format!("http://{}/hook?a=b", listener.local_addr().expect("an address"));
+    let ((go_on, told), (count, counted)) = (oneshot::channel(), oneshot::channel());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut heard = vec![0; 1_024];
+        let first = stream.read(&mut heard).await.expect("a head");
+        let head = heard[..first].windows(4).position(|four| four == b"\r\n\r\n").expect("the head's end") + 4;
+        let (mut reads, mut writes) = stream.into_split();
+        let answering = tokio::spawn(async move {
+            writes.write_all(&answer).await.expect("somebody reads");
+            writes
+        });
+        told.await.expect("the test goes on");
+        let (mut body, mut buffer) = (first - head, vec![0; 1 << 20]);
+        while body < LARGE {
+            match reads.read(&mut buffer).await.unwrap_or(0) {
+                0 => break,
+                more => body += more,
+            }
+        }
+        let _ = count.send(body);
+        let stream = reads.reunite(answering.await.expect("no panic")).expect("the same");
+        serve(stream, [OK].into(), 0, Arc::new(Mutex::new(vec![0]))).await;
+    });
+    (address, go_on, counted)
+}
+
+fn answer_of(length: usize) -> Vec<u8> {
+    let mut answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").into_bytes();
+    answer.resize(answer.len() + length, b'x');
+    answer
+}
+
+fn large(client: &Client, address: &str) -> Request {
+    let to = client.named("target", &"shop".into(), address).expect("an address");
+    Request { to, method: Method::POST, headers: HeaderMap::new(), body: whole(vec![b'b'; LARGE]) }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_first_does_not_cut_its_request_off() {
+    for length in [0, 2, 100_000] {
+        let (address, go_on, counted) = answers_first(answer_of(length)).await;
+        let client = Client::new(IDLE).expect("a client");
+        let response = call(large(&client, &address), soon()).await.ok().expect("an answer");
+        let Content::Whole(answer) = read(response, soon()).await else { panic!("not whole: {length}") };
+        assert_eq!(answer.len(), length);
+        go_on.send(()).expect("it listens");
+        assert_eq!(counted.await, Ok(LARGE));
+        assert!(is_hi(&post(&client, &address).await), "the connection is used again: {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_goes_on_while_nobody_reads_its_answer() {
+    for length in [2, 100_000] {
+        let (address, go_on, counted) = answers_first(answer_of(length)).await;
+        let client = Client::new(IDLE).expect("a client");
+        let response = call(large(&client, &address), soon()).await.ok().expect("an answer");
+        go_on.send(()).expect("it listens");
+        assert_eq!(counted.await, Ok(LARGE));
+        let Content::Whole(answer) = read(response, soon()).await else { panic!("not whole: {length}") };
+        assert_eq!(answer.len(), length);
+        assert!(is_hi(&post(&client, &address).await), "the connection is used again: {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_answer_that_is_kept_keeps_no_buffer() {
+    let (address, _) = other_side(vec![vec![OK, OK]]).await;
+    let client = Client::new(IDLE).expect("a client");
+    assert!(matches!(post(&client, &address).await, Ok(Content::Whole(body)) if body.is_unique()));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use url::Url;
 use super::Eye;
 use super::tee::Tee;
 use super::watcher::{Asked, Came, Seen};
-use crate::http_client::{self, AnswerBody, BadCalls, Client, Idle};
+use crate::http_client::{self, BadCalls, Client, Idle};
 
 const IDLE: Idle = Idle { most: 1_024, time: Duration::from_secs(10) };
 
@@ -53,7 +53,7 @@ struct Ending<'f> {
     number: Option<u64>,
 }
 
-pub(super) type Answer = Response<Either<Full<Bytes>, AnswerBody>>;
+pub(super) type Answer = Response<Either<Full<Bytes>, Incoming>>;
 
 impl Forwarder {
     pub(super) fn new(side: Side, to: &str, eye: Eye) -> Result<Self, BadCalls> {
