@@ -122,16 +122,18 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// The pipe takes the first of several pieces at a time.
     #[tokio::test]
-    async fn short_pieces_go_out_as_one() {
-        let (ours, mut theirs) = tokio::io::duplex(4 * SHORT);
-        let mut ours = Patience::new(ours, Duration::from_secs(60));
+    async fn short_pieces_go_out_as_one_and_long_ones_as_they_are() {
         let long = [b'x'; SHORT];
         let pieces = |first, second| [io::IoSlice::new(first), io::IoSlice::new(second)];
+        assert_eq!(together(&pieces(b"head", b"body"), &mut [0; SHORT]), Some(&b"headbody"[..]));
+        assert_eq!(together(&pieces(&long, b""), &mut [0; SHORT]), Some(&long[..]));
+        assert_eq!(together(&pieces(b"head", &long), &mut [0; SHORT]), None);
+
+        let (ours, mut theirs) = tokio::io::duplex(4 * SHORT);
+        let mut ours = Patience::new(ours, Duration::from_secs(60));
         assert_eq!(ours.write_vectored(&pieces(b"head", b"body")).await.expect("room"), 8);
-        assert_eq!(ours.write_vectored(&pieces(b"head", &long)).await.expect("room"), 4);
-        assert_eq!(ours.write_vectored(&pieces(&long, b"")).await.expect("room"), SHORT);
+        assert_eq!(ours.write_vectored(&pieces(b"head", &long)).await.expect("room"), 4 + SHORT);
         let mut heard = [0; 12];
         theirs.read_exact(&mut heard).await.expect("both");
         assert_eq!(&heard, b"headbodyhead");
