@@ -191,19 +191,19 @@ async fn a_store_that_an_import_was_killed_over_is_not_used() {
     let bytes = std::fs::read(&file).expect("readable");
     for engine in SERVERS {
         let Some(server) = engine.shared().await else { continue };
-        let url = server.fresh().await;
-        let mut command = hapax(folder.path(), &["import", "--store", &url]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        let mut stdin = child.stdin.take().expect("a pipe");
-        stdin.write_all(&bytes[..bytes.len() / 2]).await.expect("it reads");
-        stdin.flush().await.expect("it reads");
-        // It has begun when another one is told so.
-        loop {
-            let output = run(folder.path(), &["export", "--store", &url]).await;
-            if complaint(&output).contains("half filled") {
-                break;
+        let (url, mut child, _stdin) = loop {
+            let url = server.fresh().await;
+            let mut command = hapax(folder.path(), &["import", "--store", &url]);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+            let mut stdin = child.stdin.take().expect("a pipe");
+            // Who has ended already reads nothing.
+            let _ = stdin.write_all(&bytes[..bytes.len() / 2]).await;
+            let _ = stdin.flush().await;
+            if has_begun(folder.path(), &url, &mut child).await {
+                break (url, child, stdin);
             }
-        }
+            server.remove(&url).await;
+        };
         child.kill().await.expect("killed");
         failed(&run(folder.path(), &["export", "--store", &url]).await, 1, "half filled");
         failed(&run(folder.path(), &["import", "--store", &url, "all.ndjson"]).await, 1, "half filled");
@@ -211,6 +211,19 @@ async fn a_store_that_an_import_was_killed_over_is_not_used() {
         assert_eq!(ended.code, Some(4), "{engine:?}: {}", ended.words);
         assert!(ended.words.contains("half filled"), "{engine:?}: {}", ended.words);
         server.remove(&url).await;
+    }
+}
+
+/// Waits until an import has begun, which it has when another command is told so. False when that command was the first to open the new store: it
+/// draws numbers there, and the import ends because the store is not empty any more.
+async fn has_begun(folder: &Path, url: &str, import: &mut tokio::process::Child) -> bool {
+    loop {
+        if complaint(&run(folder, &["export", "--store", url]).await).contains("half filled") {
+            return true;
+        }
+        if import.try_wait().expect("a child").is_some() {
+            return false;
+        }
     }
 }
 
