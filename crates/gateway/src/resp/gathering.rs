@@ -14,9 +14,8 @@ const CALL_BYTES: usize = 64 << 10;
 /// Who asks for so much at once has a call of his own.
 const OWN_CALL: usize = 8;
 
-/// So many hear their answers before it is looked who has asked anew. All at once would ask anew at once, too, and the store would have nothing to do
-/// while they are answered.
-const TOLD_AT_ONCE: usize = 16;
+/// At least so many hear their answers before it is looked who has asked anew.
+const TOLD_AT_ONCE: usize = 8;
 
 type Asks = Vec<(ClaimKey, ClaimOp)>;
 type Answers = Result<Vec<ClaimAnswer>, Arc<StoreError>>;
@@ -26,6 +25,8 @@ pub(super) struct Gathering {
     waiting: Mutex<Vec<Asked>>,
     /// The first one waits.
     begun: Notify,
+    /// Held once more by each who waits for an answer.
+    asking: Arc<()>,
 }
 
 /// What one connection asks, not more than goes into one call.
@@ -37,6 +38,7 @@ struct Asked {
 impl Gathering {
     /// One answer each, in order.
     pub(super) async fn ask(&self, asks: Asks) -> Answers {
+        let _asking = Arc::clone(&self.asking);
         let (tell, told) = oneshot::channel();
         self.wait_with(Asked { asks, tell });
         told.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
@@ -62,7 +64,7 @@ impl Gathering {
                 while let Some(next) = waiting.next_if(|next| is_few && next.asks.len() < OWN_CALL && call.takes(&next.asks)) {
                     together.push(next);
                 }
-                tokio::spawn(call_for(Arc::clone(store), home.clone(), together));
+                tokio::spawn(call_for(Arc::clone(store), home.clone(), together, Arc::clone(&self.asking)));
             }
         }
     }
@@ -96,7 +98,7 @@ impl Size {
     }
 }
 
-async fn call_for(store: Arc<dyn Store>, home: Home, mut together: Vec<Asked>) {
+async fn call_for(store: Arc<dyn Store>, home: Home, mut together: Vec<Asked>, asking: Arc<()>) {
     if let [_] = together[..]
         && let Some(Asked { asks, tell }) = together.pop()
     {
@@ -107,8 +109,11 @@ async fn call_for(store: Arc<dyn Store>, home: Home, mut together: Vec<Asked>) {
     match home.run(store.claims(asks)).await {
         Ok(answers) => {
             let mut answers = answers.into_iter();
+            // Half of all that wait: told all at once they would ask anew at once, and the store would have nothing to do while they are
+            // answered; told in small parts they would ask in small parts, and each call costs a sync.
+            let at_once = (Arc::strong_count(&asking) / 2).max(TOLD_AT_ONCE);
             for (place, Asked { asks, tell }) in together.into_iter().enumerate() {
-                if place > 0 && place % TOLD_AT_ONCE == 0 {
+                if place > 0 && place % at_once == 0 {
                     tokio::task::yield_now().await;
                 }
                 let _ = tell.send(Ok(answers.by_ref().take(asks.len()).collect()));
