@@ -237,9 +237,14 @@ impl Link {
 
     /// Sends statements that answer, in as many packets as they are cut into.
     pub(super) async fn ask(&mut self, sql: Sql) -> Result<Sets, Failure> {
+        self.ask_within(sql, CALL).await
+    }
+
+    /// The same, each packet of which may take longer than a call.
+    pub(super) async fn ask_within(&mut self, sql: Sql, longest: Duration) -> Result<Sets, Failure> {
         let mut all = Vec::new();
         for packet in sql.into_packets() {
-            all.push(self.run(&packet).await?);
+            all.push(self.run_within(&packet, longest).await?);
         }
         Ok(Sets::chain(all))
     }

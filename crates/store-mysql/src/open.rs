@@ -9,7 +9,7 @@ use hapax_store::steps::records::{Hash, thread_hash};
 use hapax_store::steps::{ONE_LANE_SINCE, UPGRADING};
 use mysql_async::{Opts, OptsBuilder};
 
-use super::link::{Failure, Link, Links};
+use super::link::{Failure, Link, Links, Sets};
 use super::registers::setting_hash;
 use super::rows::{LISTED, ListKey, lists, put_listed};
 use super::sql::{ROWS_MAX, Sql, over};
@@ -247,7 +247,7 @@ async fn begin_upgrade(link: &mut Link) -> Result<(), StoreError> {
     let mut sql = Sql::default();
     let put = "INSERT INTO hapax_settings (hash, name, value) VALUES (?, ?, '') ON DUPLICATE KEY UPDATE hash = hash";
     sql.add(put, &[&setting_hash(UPGRADING), &UPGRADING]);
-    link.ask(sql).await.map_err(cannot_open)?;
+    ask(link, sql).await?;
     Ok(())
 }
 
@@ -260,7 +260,7 @@ async fn list_events(link: &mut Link) -> Result<(), StoreError> {
         let page = "SELECT number, webhook, account, peer, thread FROM hapax_events FORCE INDEX (PRIMARY)
                     WHERE number > ? ORDER BY number LIMIT ?";
         sql.add(page, &[&after, &ROWS_MAX]);
-        let events = link.ask(sql).await.map_err(cannot_open)?.read(|fields| {
+        let events = ask(link, sql).await?.read(|fields| {
             let (number, webhook): (u64, u64) = (fields.next()?, fields.next()?);
             let (account, peer): (String, Option<String>) = (fields.next()?, fields.next()?);
             let thread = fields.next::<Option<Vec<u8>>>()?.and_then(|thread| thread.try_into().ok());
@@ -272,7 +272,7 @@ async fn list_events(link: &mut Link) -> Result<(), StoreError> {
         let listed: Vec<(ListKey, u64)> = listed.collect();
         let mut sql = Sql::default();
         sql.add_rows(&format!("INSERT INTO hapax_event_lists ({LISTED}) VALUES "), &listed, &over(LISTED), put_listed);
-        link.ask(sql).await.map_err(cannot_open)?;
+        ask(link, sql).await?;
     }
 }
 
@@ -283,7 +283,7 @@ async fn bring_threads(link: &mut Link) -> Result<(), StoreError> {
         let mut sql = Sql::default();
         let page = "SELECT MAX(hash) FROM (SELECT hash FROM hapax_threads WHERE hash > ? ORDER BY hash LIMIT ?) AS page";
         sql.add(page, &[&after, &THREADS_AT_ONCE]);
-        let last = link.ask(sql).await.map_err(cannot_open)?.one(|fields| fields.next::<Option<Vec<u8>>>())?;
+        let last = ask(link, sql).await?.one(|fields| fields.next::<Option<Vec<u8>>>())?;
         let Some(last) = last.and_then(|last| Hash::try_from(last).ok()) else { return Ok(()) };
         let mut sql = Sql::default();
         let columns = "channel, last_ms, last_text, last_out, unread, purged_to, read_to, channel_key, account_key";
@@ -292,7 +292,7 @@ async fn bring_threads(link: &mut Link) -> Result<(), StoreError> {
              WHERE hash > ? AND hash <= ?"
         );
         sql.add(&bring, &[&after, &last]);
-        link.ask(sql).await.map_err(cannot_open)?;
+        ask(link, sql).await?;
         after = last;
     }
 }
@@ -304,10 +304,8 @@ async fn bring_names(link: &mut Link) -> Result<(), StoreError> {
         let mut sql = Sql::default();
         let page = "SELECT hash, account, name, peer, thread FROM hapax_names WHERE hash > ? ORDER BY hash LIMIT ?";
         sql.add(page, &[&after, &ROWS_MAX]);
-        let names: Vec<(Hash, String, String, String, Hash)> = link
-            .ask(sql)
-            .await
-            .map_err(cannot_open)?
+        let names: Vec<(Hash, String, String, String, Hash)> = ask(link, sql)
+            .await?
             .read(|fields| Ok((fields.hash()?, fields.next()?, fields.next()?, fields.next()?, fields.hash()?)))?;
         let Some((last, ..)) = names.last() else { return Ok(()) };
         after = *last;
@@ -320,8 +318,13 @@ async fn bring_names(link: &mut Link) -> Result<(), StoreError> {
             }
             values.put(Value::hash(*thread));
         });
-        link.ask(sql).await.map_err(cannot_open)?;
+        ask(link, sql).await?;
     }
+}
+
+/// Asks for a part of a migration: thousands of rows in no order that the disk likes.
+async fn ask(link: &mut Link, sql: Sql) -> Result<Sets, StoreError> {
+    link.ask_within(sql, MIGRATE_STATEMENT).await.map_err(cannot_open)
 }
 
 fn cannot_open(failure: Failure) -> StoreError {
@@ -453,6 +456,19 @@ mod tests {
         let peers: Vec<&str> = threads.iter().map(|thread| &*thread.peer).collect();
         assert_eq!(peers, ["quiet", "phone", "lid"]);
         assert!(threads.iter().all(|thread| thread.last_text.is_none() && thread.last_ms == 5), "{threads:?}");
+        server.remove(&url).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_migration_asks_may_take_longer_than_a_call() {
+        let Some(server) = hapax_testkit::servers::Engine::Mariadb.shared().await else { return };
+        let url = server.fresh().await;
+        let bare = Links::new(read_address(&url).expect("an address"), SETUP.to_owned(), 1);
+        let mut link = bare.link().await.expect("it answers");
+        let mut sql = Sql::default();
+        sql.add("SELECT SLEEP(6)", &[]);
+        let slept: i64 = ask(&mut link, sql).await.expect("it waits").one(|fields| fields.next()).expect("an answer");
+        assert_eq!(slept, 0, "it was not cut off");
         server.remove(&url).await;
     }
 }

@@ -14,6 +14,8 @@ use super::writer::{StepError, Writer};
 /// What bodies and headers may take, and an item more.
 const BYTES_MAX: usize = 16 << 20;
 const ITEMS_MAX: usize = 20_000;
+/// Places of leased items that are not worth moving the others for.
+const SPARE: usize = 1_000;
 
 /// Those of webhooks that have one event, which are delivered one by one. Whatever may change a row of theirs makes them be forgotten. What
 /// finds no room is read from the table: it waits behind what is here.
@@ -21,6 +23,8 @@ const ITEMS_MAX: usize = 20_000;
 pub(super) struct FreshItems {
     /// By rising item; nothing: it was leased.
     items: VecDeque<(i64, Option<FreshItem>)>,
+    /// Those that were not.
+    left: usize,
     bytes: usize,
 }
 
@@ -39,7 +43,7 @@ impl FreshItems {
     pub(super) fn note(&mut self, arrival: &Arrival, accepted: &[Accepted], received: i64) {
         let ([new], [Accepted::New(id)]) = (&arrival.events[..], accepted) else { return };
         let goes_out = arrival.coalesce.is_none() && matches!(new.disposition, Disposition::Deliver);
-        if !goes_out || self.bytes >= BYTES_MAX || self.items.len() >= ITEMS_MAX {
+        if !goes_out || self.bytes >= BYTES_MAX || self.left >= ITEMS_MAX {
             return;
         }
         let event = &new.event;
@@ -54,6 +58,7 @@ impl FreshItems {
             peer: event.peer.clone(),
         };
         self.bytes += fresh.bytes();
+        self.left += 1;
         self.items.push_back((hapax_domain::ids::number_of(id.0).cast_signed(), Some(fresh)));
     }
 
@@ -61,15 +66,19 @@ impl FreshItems {
         let at = self.items.binary_search_by_key(&item, |(number, _)| *number).ok()?;
         let fresh = self.items[at].1.take()?;
         self.bytes -= fresh.bytes();
+        self.left -= 1;
         while self.items.front().is_some_and(|(_, first)| first.is_none()) {
             self.items.pop_front();
+        }
+        // One that waits for long at the front must not keep the places of all that were leased behind it.
+        if self.items.len() > 2 * self.left + SPARE {
+            self.items.retain(|(_, item)| item.is_some());
         }
         Some(fresh)
     }
 
     pub(super) fn forget_all(&mut self) {
-        self.items.clear();
-        self.bytes = 0;
+        *self = Self::default();
     }
 
     #[cfg(test)]
@@ -134,6 +143,19 @@ mod tests {
         assert!(fresh.take(40).is_none());
         assert!(fresh.bytes <= BYTES_MAX + (2 << 20));
         (1..=40).for_each(|item| drop(fresh.take(item)));
-        assert_eq!((fresh.bytes, fresh.items.len()), (0, 0));
+        assert_eq!((fresh.bytes, fresh.left, fresh.items.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn one_that_waits_for_long_takes_no_place_but_its_own() {
+        let mut fresh = FreshItems::default();
+        fresh.note(&arrival(1), &new(1), 1);
+        for item in 2..ITEMS_MAX as u64 + 10 {
+            fresh.note(&arrival(1), &new(item), 1);
+            assert!(fresh.take(item.cast_signed()).is_some(), "item {item}");
+        }
+        assert!(fresh.items.len() <= 2 + SPARE);
+        assert!(fresh.take(1).is_some());
+        assert_eq!((fresh.bytes, fresh.left, fresh.items.len()), (0, 0, 0));
     }
 }
