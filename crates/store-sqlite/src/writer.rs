@@ -27,6 +27,9 @@ use super::threads::Threads;
 
 /// Most calls in one transaction: bounds how long the first one waits for the last.
 const BATCH_JOBS: usize = 1_024;
+/// A batch of so many calls is committed as soon as the disk has nothing to do: with whoever comes meanwhile it would go on growing until all
+/// callers are in it, and then all of them wait for the disk, and nothing else is done.
+const WORTH_A_SYNC: usize = 32;
 /// Rows moved to a sorted table per step, at least: about a millisecond.
 const SEAL_ROWS: usize = 1_000;
 
@@ -221,7 +224,9 @@ impl Writer {
             let reach = job.reach;
             let _ = self.run_step(|writer| Ok(writer.make_way(reach)?));
             finishes.push(job.run(self));
-            let more = !alone && finishes.len() < most && (refuse_all || self.failed.is_none());
+            let goes = finishes.len() >= most
+                || (finishes.len() >= WORTH_A_SYNC && !refuse_all && !self.progress.is_syncing(self.batches));
+            let more = !alone && !goes && (refuse_all || self.failed.is_none());
             next = if more { self.next_of_batch(jobs, refuse_all) } else { None };
             if let Some(left) = next.take_if(|next| next.alone && !refuse_all) {
                 jobs.push_front(left);
