@@ -114,30 +114,41 @@ impl Takeovers {
         }
     }
 
-    /// The pause of a thread, whichever of its names it was paused by.
-    pub fn of<'p>(pauses: &'p Pauses, row: &ThreadRow) -> Option<&'p Pause> {
-        names(row).find_map(|name| pauses.get(&name))
+    /// The pause that holds for whoever goes by this name, whichever of the person's names it was made by. Names may turn out to be one person's
+    /// when more than one of them is paused: what is to wait for one of them is not done for another.
+    pub async fn of(&self, pauses: &Pauses, name: &ThreadId) -> Result<Option<Pause>, StoreError> {
+        let own = pauses.get(name);
+        if !pauses.keys().any(|paused| paused.account == name.account && paused != name) {
+            return Ok(own.cloned());
+        }
+        Ok(match in_time("reading a thread", PATIENCE, self.store.person(name)).await? {
+            Some(person) => {
+                let made = names(&person).filter_map(|name| pauses.get(&name).cloned());
+                made.min_by_key(|pause| (pause.mode != Mode::Wait, pause.since_ms))
+            }
+            None => own.cloned(),
+        })
     }
 
-    /// Pauses a thread, or pauses it otherwise than before.
-    pub async fn pause(&self, row: &ThreadRow, mode: Mode, by: &str) -> Result<Pause, NotPaused> {
+    /// Pauses the thread of a person, or pauses it otherwise than before.
+    pub async fn pause(&self, person: &ThreadRow, mode: Mode, by: &str) -> Result<Pause, NotPaused> {
         let pause = Pause { mode, since_ms: self.clock.now_ms(), by: by.to_owned() };
         let fits = |pauses: &Pauses| pauses.len() <= PAUSED_MAX && written::write(pauses).len() <= REGISTER_MAX_BYTES;
         let changed = self.change(|pauses| {
-            // One that is paused already is so since then.
-            let before = names(row).find_map(|name| pauses.remove(&name));
-            let since_ms = before.map_or(pause.since_ms, |before| before.since_ms);
-            pauses.insert(row.id.clone(), Pause { since_ms, ..pause.clone() });
+            // Who is paused already is so since then.
+            let before = remove(pauses, person).into_iter().map(|before| before.since_ms).min();
+            let since_ms = before.unwrap_or(pause.since_ms);
+            pauses.insert(person.id.clone(), Pause { since_ms, ..pause.clone() });
             fits(pauses)
         });
         changed.await?.then_some(pause).ok_or(NotPaused::Full)
     }
 
-    /// Hands a thread back; what waits in it is due soon. `None`: it was not paused.
-    pub async fn resume(&self, row: &ThreadRow) -> Result<Option<Pause>, StoreError> {
+    /// Hands the thread of a person back; what waits in it is due soon. `None`: it was not paused.
+    pub async fn resume(&self, person: &ThreadRow) -> Result<Option<Pause>, StoreError> {
         let mut found = None;
         self.change(|pauses| {
-            found = names(row).filter_map(|name| pauses.remove(&name)).last().or(found.take());
+            found = remove(pauses, person).pop().or(found.take());
             true
         })
         .await?;
@@ -184,11 +195,10 @@ impl Takeovers {
         let first = lease.events.first().filter(|event| event.kind.waits_in_thread())?;
         let thread = first.thread.as_ref()?;
         let pause = match pauses.get(thread) {
-            Some(pause) => pause.clone(),
-            None if !pauses.keys().any(|paused| paused.account == thread.account) => return None,
-            // It may have come to be called otherwise since it was paused.
-            None => match in_time("reading a thread", PATIENCE, self.store.thread(thread)).await {
-                Ok(row) => Self::of(&pauses, &row?)?.clone(),
+            // Whatever else the person goes by, it waits.
+            Some(pause) if pause.mode == Mode::Wait => pause.clone(),
+            _ => match self.of(&pauses, thread).await {
+                Ok(pause) => pause?,
                 Err(_) => return Some(Outcome::HandBack { wait_ms: LOOK_AGAIN_MS.0, why: None, called: false }),
             },
         };
@@ -210,9 +220,14 @@ impl Held {
     }
 }
 
-fn names(row: &ThreadRow) -> impl Iterator<Item = ThreadId> {
-    let alias = |peer: &String| ThreadId { peer: peer.clone(), account: row.id.account.clone() };
-    std::iter::once(row.id.clone()).chain(row.aliases.iter().map(alias))
+fn names(person: &ThreadRow) -> impl Iterator<Item = ThreadId> {
+    let alias = |peer: &String| ThreadId { peer: peer.clone(), account: person.id.account.clone() };
+    std::iter::once(person.id.clone()).chain(person.aliases.iter().map(alias))
+}
+
+/// Takes out what was paused by any of the names.
+fn remove(pauses: &mut Pauses, person: &ThreadRow) -> Vec<Pause> {
+    names(person).filter_map(|name| pauses.remove(&name)).collect()
 }
 
 /// The store for whoever gives events to bots: it leases nothing of paused threads.

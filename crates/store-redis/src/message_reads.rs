@@ -46,9 +46,13 @@ impl RedisStore {
         Ok(rows)
     }
 
-    pub(super) async fn show_thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+    pub(super) async fn show_thread(
+        &self,
+        which: &'static redis::Script,
+        id: &ThreadId,
+    ) -> Result<Option<ThreadRow>, StoreError> {
         let Some(account) = self.registry.find(&self.link, &id.account).await? else { return Ok(None) };
-        let call = self.link.call(&script::SHOW_THREAD, account).arg(&id.peer);
+        let call = self.link.call(which, account).arg(&id.peer);
         let answer = Row::maybe_of(self.link.run("reading a thread", call).await?)?;
         answer.map(|row| read_thread(row, &id.account)).transpose()
     }

@@ -73,7 +73,11 @@ impl Reads for RedisStore {
     }
 
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
-        self.show_thread(id).await
+        self.show_thread(&script::SHOW_THREAD, id).await
+    }
+
+    async fn person(&self, name: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.show_thread(&script::SHOW_PERSON, name).await
     }
 
     async fn thread_messages(

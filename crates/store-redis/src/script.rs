@@ -52,6 +52,7 @@ scripts! {
     ANSWER = "common" "answer";
     LIST_THREADS = "common" "joins" "lanes" "telling" "list_threads";
     SHOW_THREAD = "common" "joins" "lanes" "threads" "telling" "show_thread";
+    SHOW_PERSON = "common" "joins" "lanes" "threads" "telling" "show_person";
     THREAD_MESSAGES = "common" "threads" "thread_messages";
     SHOW_MESSAGE = "common" "joins" "lanes" "telling" "show_message";
     FIND_MESSAGE = "common" "find_message";

@@ -10,7 +10,7 @@ use hapax_store::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::names::find_thread;
+use super::names::{find_person, find_thread};
 use super::outbox::message_number;
 use super::reads::page;
 use super::rows::{event_id, fence_of, message_id, priority_of, steps_of};
@@ -55,6 +55,15 @@ fn with_aliases(db: &Connection, thread: i64, row: ThreadRow) -> rusqlite::Resul
 
 pub(super) fn thread(db: &Connection, id: &ThreadId) -> rusqlite::Result<Option<ThreadRow>> {
     let Some(thread) = find_thread(db, &id.account, &id.peer)? else { return Ok(None) };
+    row_of(db, thread)
+}
+
+pub(super) fn person(db: &Connection, name: &ThreadId) -> rusqlite::Result<Option<ThreadRow>> {
+    let Some(thread) = find_person(db, &name.account, &name.peer)? else { return Ok(None) };
+    row_of(db, thread)
+}
+
+fn row_of(db: &Connection, thread: i64) -> rusqlite::Result<Option<ThreadRow>> {
     let sql = format!("{THREADS} WHERE t.thread = ?1 AND t.last > 0");
     let row = db.prepare_cached(&sql)?.query_row([thread], thread_row).optional()?;
     row.map(|(thread, row)| with_aliases(db, thread, row)).transpose()

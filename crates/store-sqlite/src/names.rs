@@ -352,8 +352,20 @@ fn find_aside(db: &Connection, account: &str, peer: &str) -> rusqlite::Result<Op
 pub(super) fn find_thread(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
     match find_aside(db, account, name)? {
         Some(thread) => Ok(Some(thread)),
-        None => db.prepare_cached(LEADS_TO)?.query_row([account, name], |row| row.get(0)).optional(),
+        None => leads_to(db, account, name),
     }
+}
+
+/// The thread that the name leads to now, as far as the tables know, or else the one that goes by it.
+pub(super) fn find_person(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+    match leads_to(db, account, name)? {
+        Some(thread) => Ok(Some(thread)),
+        None => find_aside(db, account, name),
+    }
+}
+
+fn leads_to(db: &Connection, account: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached(LEADS_TO)?.query_row([account, name], |row| row.get(0)).optional()
 }
 
 /// Makes every name lead straight to where it ends. Other versions let names lead on from one to the next, and even in a circle: that ends at

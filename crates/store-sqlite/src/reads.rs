@@ -54,6 +54,12 @@ impl Reads for SqliteStore {
         self.read("reading a thread", move |db| message_reads::thread(db, &id)).await
     }
 
+    async fn person(&self, name: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        self.write_threads().await?;
+        let name = name.clone();
+        self.read("reading a thread", move |db| message_reads::person(db, &name)).await
+    }
+
     async fn thread_messages(
         &self,
         id: &ThreadId,

@@ -39,6 +39,10 @@ pub trait Reads: Sync {
     /// By any name of the peer.
     async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
 
+    /// The thread of whoever goes by this name, with all names of the person. Not what was said under the name before it was known whose it is:
+    /// that stays a thread of its own, and is what [`Reads::thread`] gives.
+    async fn person(&self, name: &ThreadId) -> Result<Option<ThreadRow>, StoreError>;
+
     /// The messages of a thread, newest first, back to the first one that was purged; `before` is the last entry of the page before.
     async fn thread_messages(
         &self,

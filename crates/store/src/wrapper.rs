@@ -125,6 +125,7 @@ pass_on! {
         answer(id: EventId) -> Option<Answer>;
         threads(query: ThreadQuery) -> Page<ThreadRow>;
         thread(id: &ThreadId) -> Option<ThreadRow>;
+        person(name: &ThreadId) -> Option<ThreadRow>;
         thread_messages(id: &ThreadId, before: Option<EntryId>, limit: usize) -> Page<ThreadMessage>;
         message(id: MessageId) -> Option<MessageRow>;
         message_by_provider_id(account: &str, provider_id: &str) -> Option<MessageId>;

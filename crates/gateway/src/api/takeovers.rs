@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::events::read_thread;
+use super::thread_view::{self, LOOK_AT_ONE};
 use super::threads::{self, Thread};
 use super::time::rfc3339;
 use super::{Api, Caller, Problem};
@@ -73,8 +74,8 @@ pub(super) async fn resume(State(api): State<Arc<Api>>, caller: Caller, Path(id)
 }
 
 pub(crate) async fn take_over(api: &Api, caller: &Caller, id: &ThreadId, mode: Mode) -> Result<Pause, Problem> {
-    let row = whole(api, caller, id).await?;
-    api.takeovers.pause(&row, mode, &caller.name).await.map_err(|not| match not {
+    let person = person(api, caller, id).await?;
+    api.takeovers.pause(&person, mode, &caller.name).await.map_err(|not| match not {
         NotPaused::Full => Problem::unprocessable(NotPaused::Full.to_string()),
         NotPaused::Store(error) => error.into(),
     })
@@ -82,17 +83,22 @@ pub(crate) async fn take_over(api: &Api, caller: &Caller, id: &ThreadId, mode: M
 
 /// Handing back what is not paused changes nothing.
 pub(crate) async fn hand_back(api: &Api, caller: &Caller, id: &ThreadId) -> Result<Option<Pause>, Problem> {
-    let row = whole(api, caller, id).await?;
-    Ok(api.takeovers.resume(&row).await?)
+    let person = person(api, caller, id).await?;
+    Ok(api.takeovers.resume(&person).await?)
 }
 
-/// The thread with all its names. A pause holds for all channels that speak in it, so it takes a token of all of them.
-async fn whole(api: &Api, caller: &Caller, id: &ThreadId) -> Result<ThreadRow, Problem> {
-    if threads::find(api, caller, id).await?.shared {
+/// The thread that goes on under this name, with all names of the person. A pause holds for all channels that speak in it, so it takes a token of
+/// all of them.
+async fn person(api: &Api, caller: &Caller, id: &ThreadId) -> Result<ThreadRow, Problem> {
+    let asked = threads::find(api, caller, id).await?;
+    let person = api.store.person(id).await?.ok_or_else(|| threads::no_such_thread(id))?;
+    // The asked one may be all the caller's, from before it was known whose it is.
+    let seen = thread_view::view(api, caller, person.clone(), LOOK_AT_ONE, Some(&person.id)).await?;
+    if asked.shared || seen.is_none_or(|seen| seen.shared) {
         let why = "another channel speaks in this thread too, and would be paused with it; use a token of all its channels";
         return Err(Problem::forbidden(why));
     }
-    api.store.thread(id).await?.ok_or_else(|| threads::no_such_thread(id))
+    Ok(person)
 }
 
 impl From<Pause> for Paused {

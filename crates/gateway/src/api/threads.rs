@@ -18,7 +18,7 @@ use super::takeovers::Paused;
 use super::thread_view::{self, LOOK_AT_ONE, LOOK_IN_LIST, View};
 use super::time::rfc3339;
 use super::{Api, Caller, Cursors, Problem};
-use crate::takeover::{Pauses, Takeovers};
+use crate::takeover::Pause;
 use hapax_domain::filter::{Filter, Grammar, Word};
 use hapax_domain::{EventId, ThreadId};
 use hapax_store::{EntryId, EventQuery, ThreadMessage, ThreadQuery, ThreadRow};
@@ -309,12 +309,15 @@ pub(crate) async fn read(State(api): State<Arc<Api>>, caller: Caller, Path(id): 
 
 pub(crate) async fn shown(api: &Api, caller: &Caller, row: ThreadRow) -> Result<Json<Thread>, Problem> {
     let pauses = api.takeovers.list().await?;
-    Ok(Json((api.shown_one(caller, row), &*pauses).into()))
+    let paused = api.takeovers.of(&pauses, &row.id).await?;
+    Ok(Json((api.shown_one(caller, row), paused).into()))
 }
 
 async fn with_pauses(api: &Api, caller: &Caller, rows: Vec<ThreadRow>) -> Result<Vec<Thread>, Problem> {
     let pauses = api.takeovers.list().await?;
-    Ok(api.shown(caller, rows).into_iter().map(|row| (row, &*pauses).into()).collect())
+    let paused: Vec<_> = rows.iter().map(|row| api.takeovers.of(&pauses, &row.id)).collect();
+    let paused: Vec<_> = stream::iter(paused).buffered(ASKED_AT_ONCE).try_collect().await?;
+    Ok(api.shown(caller, rows).into_iter().zip(paused).map(Thread::from).collect())
 }
 
 pub(super) async fn find(api: &Api, caller: &Caller, id: &ThreadId) -> Result<View, Problem> {
@@ -354,10 +357,10 @@ pub(crate) fn read_entry(text: &str) -> Result<EntryId, Problem> {
     Ok(EntryId::Message(text.parse()?))
 }
 
-impl From<(ThreadRow, &Pauses)> for Thread {
-    fn from((row, pauses): (ThreadRow, &Pauses)) -> Self {
+impl From<(ThreadRow, Option<Pause>)> for Thread {
+    fn from((row, paused): (ThreadRow, Option<Pause>)) -> Self {
         Self {
-            paused: Takeovers::of(pauses, &row).cloned().map(Paused::from),
+            paused: paused.map(Paused::from),
             id: row.id.to_string(),
             channel: row.channel,
             account: row.id.account,

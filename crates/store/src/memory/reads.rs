@@ -81,6 +81,11 @@ impl Reads for MemoryStore {
         Ok(threads.row(&threads.find(id)))
     }
 
+    async fn person(&self, name: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        let threads = &self.lock().threads;
+        Ok(threads.row(&threads.of(&name.account, &name.peer)))
+    }
+
     async fn thread_messages(
         &self,
         id: &ThreadId,

@@ -7,7 +7,7 @@ use futures_util::future::{try_join, try_join_all};
 use hapax_domain::limits::NAME_HOPS_MAX;
 use hapax_domain::{Direction, EventId, Fence, ItemId, MessageId, ThreadId, ids, limits, status_of_inbound};
 
-use super::engine::{Engine, Entry, Wanted};
+use super::engine::{Engine, Entry, Loaded, Wanted};
 use super::names::root;
 use super::records::{
     AttemptRec, EventRec, Hash, Held, ItemPlace, ItemRec, LaneRec, MessageRec, OutRec, Queue, ThreadRec, name_hash, thread_hash,
@@ -105,6 +105,14 @@ impl<E: Engine> Reads for ServerStore<E> {
         }
     }
 
+    async fn person(&self, name: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
+        let seen = self.peek_name(name).await?;
+        match self.led_to(name, seen).await? {
+            None => Ok(None),
+            Some(thread) => Ok(Some(self.thread_row(thread).await?)),
+        }
+    }
+
     async fn thread_messages(
         &self,
         id: &ThreadId,
@@ -174,13 +182,22 @@ impl<E: Engine> ServerStore<E> {
 
     /// The thread that goes by this name, or else the one that the name leads to now.
     async fn find_thread(&self, id: &ThreadId) -> Result<Option<ThreadRec>, StoreError> {
-        let (own, name) = (thread_hash(&id.account, &id.peer), (id.account.clone(), id.peer.clone()));
-        let wanted = Wanted { names: vec![name.clone()], threads: vec![own], ..Wanted::default() };
-        let mut seen = self.engine.peek(&wanted).await?;
-        if let Some(thread) = seen.threads.remove(&own) {
-            return Ok(Some(thread));
+        let mut seen = self.peek_name(id).await?;
+        match seen.threads.remove(&thread_hash(&id.account, &id.peer)) {
+            Some(thread) => Ok(Some(thread)),
+            None => self.led_to(id, seen).await,
         }
-        let mut names = seen.names;
+    }
+
+    /// Where a name leads first, and the thread that goes by it.
+    async fn peek_name(&self, id: &ThreadId) -> Result<Loaded, StoreError> {
+        let (names, threads) = (vec![(id.account.clone(), id.peer.clone())], vec![thread_hash(&id.account, &id.peer)]);
+        self.engine.peek(&Wanted { names, threads, ..Wanted::default() }).await
+    }
+
+    /// The thread that a name leads to in the end, after what was seen of it; its own where it leads nowhere.
+    async fn led_to(&self, id: &ThreadId, mut seen: Loaded) -> Result<Option<ThreadRec>, StoreError> {
+        let mut names = std::mem::take(&mut seen.names);
         for _ in 0..NAME_HOPS_MAX {
             let ahead: Vec<(String, String)> = names.values().map(|peer| (id.account.clone(), peer.clone())).collect();
             let ahead: Vec<(String, String)> = ahead.into_iter().filter(|name| !names.contains_key(name)).collect();
@@ -194,9 +211,10 @@ impl<E: Engine> ServerStore<E> {
             names.extend(more);
         }
         let next = |name: &str| names.get(&(id.account.clone(), name.to_owned()));
-        let Some(peer) = root(next, &id.peer) else { return Ok(None) };
-        let hash = thread_hash(&id.account, peer);
-        let mut seen = self.engine.peek(&Wanted { threads: vec![hash], ..Wanted::default() }).await?;
+        let hash = thread_hash(&id.account, root(next, &id.peer).unwrap_or(id.peer.as_str()));
+        if hash != thread_hash(&id.account, &id.peer) {
+            seen = self.engine.peek(&Wanted { threads: vec![hash], ..Wanted::default() }).await?;
+        }
         Ok(seen.threads.remove(&hash))
     }
 
