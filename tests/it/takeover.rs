@@ -14,6 +14,7 @@ on_every_store! {
     who_pulls_gets_nothing_of_a_paused_thread
     a_pause_holds_on_every_instance
     a_thread_stays_paused_under_the_names_that_its_person_gets
+    a_person_is_handed_back_by_the_other_name_than_was_paused_before_both_were_known
     deeds_are_listed_with_who_did_them_and_kept_over_a_restart
 }
 
@@ -223,6 +224,55 @@ async fn a_thread_stays_paused_under_the_names_that_its_person_gets(opened: Open
         post(&rig, &format!("{path}/resume"), json!({})).await;
         let calls = heard(&in_time("the rest", bot.called(before + 5)).await);
         assert_eq!(calls[before + 3..], [format!("b1{round}"), format!("l2{round}")], "paused by {paused_by}");
+        rig.settled().await;
+    }
+    rig.stop().await;
+}
+
+async fn a_person_is_handed_back_by_the_other_name_than_was_paused_before_both_were_known(opened: Opened) {
+    let bot = FakeBot::willing().await.expect("a bot");
+    let mut shop = channel("shop", Some(bot.url()));
+    shop.provider = Settings::Gowa { secrets: vec![SECRET.into()] };
+    let rig = Rig::start(opened, vec![shop]).await;
+    let heard = |from: usize| -> Vec<String> {
+        let id = |call: &Call| {
+            serde_json::from_slice::<Value>(&call.body).expect("JSON")["payload"]["id"].as_str().expect("an id").to_owned()
+        };
+        bot.calls()[from..].iter().map(id).collect()
+    };
+    // Each name has a thread of its own, from when it was not known that they are one person's.
+    let all = async || get(&rig, "/v1/threads").await["threads"].as_array().expect("threads").clone();
+    let is_of = |thread: &Value, names: &[&str; 2]| names.iter().any(|name| thread["peer"] == *name);
+    let rounds = [(&["phone"][..], "lid"), (&["lid"], "phone"), (&["phone", "lid"], "lid"), (&["phone", "lid"], "phone")];
+    for (round, (paused, resumed)) in rounds.into_iter().enumerate() {
+        let (phone, lid) = (format!("5511{round}@s.whatsapp.net"), format!("99{round}@lid"));
+        let before = bot.calls().len();
+        rig.accepted("shop", gowa(&format!("p1{round}"), &phone, None)).await;
+        rig.accepted("shop", gowa(&format!("l1{round}"), &lid, Some(&lid))).await;
+        bot.called(before + 2).await;
+        rig.settled().await;
+        let listed = all().await;
+        let path = |name: &str| {
+            let peer = if name == "phone" { &phone } else { &lid };
+            let thread = listed.iter().find(|thread| thread["peer"] == *peer.as_str()).expect("the thread");
+            format!("/v1/threads/{}", thread["id"].as_str().expect("an id"))
+        };
+        for name in paused {
+            assert!(post(&rig, &format!("{}/pause", path(name)), json!({})).await["paused"].is_object());
+        }
+        rig.accepted("shop", gowa(&format!("b1{round}"), &phone, Some(&lid))).await;
+        rig.accepted("shop", gowa(&format!("l2{round}"), &lid, Some(&lid))).await;
+        waits_for_a_person(&rig, 1).await;
+        let both = async || -> Vec<bool> {
+            let threads = all().await;
+            threads.iter().filter(|thread| is_of(thread, &[&phone, &lid])).map(|thread| thread["paused"].is_object()).collect()
+        };
+        assert_eq!(both().await, [true, true], "{paused:?} paused");
+        let answer = post(&rig, &format!("{}/resume", path(resumed)), json!({})).await;
+        assert!(answer["id"].is_string() && answer["paused"].is_null(), "{paused:?} paused, {resumed} resumed: {answer}");
+        assert_eq!(both().await, [false, false], "{paused:?} paused, {resumed} resumed");
+        in_time("the rest", bot.called(before + 4)).await;
+        assert_eq!(heard(before + 2), [format!("b1{round}"), format!("l2{round}")], "{paused:?} paused, {resumed} resumed");
         rig.settled().await;
     }
     rig.stop().await;

@@ -1,6 +1,8 @@
 //! Threads that a person has taken over: while one is paused, what waits in it is given to no bot, however the bot gets its events. The list is one
 //! register of the store; whoever leases for a bot leases through [`TakeoverStore`], which hands back what is paused, uncharged.
 
+#[cfg(test)]
+mod tests;
 mod written;
 
 use std::collections::BTreeMap;

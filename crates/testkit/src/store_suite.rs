@@ -234,6 +234,7 @@ macro_rules! store_suite {
             what_is_being_sent_at_the_join_may_end
             sends_of_joined_lanes_that_were_lost_are_handed_out_in_turn
             what_comes_back_to_its_thread_comes_to_the_joined_lane
+            every_name_of_a_person_leads_to_the_thread_that_goes_on
         );
     };
     (@$area:ident $fixture:expr; $($case:ident)+) => {

@@ -65,3 +65,41 @@ async fn odd_thread_ids_are_found_escaped_and_wrong_ones_explained() {
         assert_eq!(fixture.get(path).await.0, StatusCode::BAD_REQUEST, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_pause_from_before_two_threads_were_one_persons_is_shown_and_ended_by_either_name() {
+    for (paused, resumed) in [("55119", "BR.1"), ("BR.1", "55119")] {
+        let fixture = Fixture::new();
+        for (id, peer) in [("m1", "55119"), ("m2", "BR.1")] {
+            fixture.hear("shop", id, peer, &[], Disposition::Deliver).await;
+        }
+        let (status, thread) = fixture.post(&format!("/v1/threads/7__{paused}/pause"), json!({})).await;
+        assert_eq!((status, &thread["paused"]["mode"]), (StatusCode::OK, &json!("wait")));
+        let shown = async || {
+            let (_, list) = fixture.get("/v1/threads").await;
+            let list = list["threads"].as_array().expect("a list").clone();
+            list.iter().filter(|thread| thread["paused"].is_object()).count()
+        };
+        assert_eq!(shown().await, 1, "they are strangers yet");
+        fixture.hear("shop", "m3", "55119", &["BR.1"], Disposition::Deliver).await;
+        assert_eq!(shown().await, 2, "{paused}");
+        let (status, thread) = fixture.post(&format!("/v1/threads/7__{resumed}/resume"), json!({})).await;
+        assert_eq!((status, &thread["id"], &thread["paused"]), (StatusCode::OK, &json!(format!("7__{resumed}")), &Value::Null));
+        assert_eq!(shown().await, 0, "{paused}, {resumed}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_one_channels_own_is_no_way_to_pause_what_another_says_to_the_person() {
+    let fixture = Fixture::new();
+    fixture.hear("shop", "s1", "BR.1", &[], Disposition::Deliver).await;
+    let shop = fixture.token("shopper", &["read", "send"], Some(&["shop"])).await;
+    let change = async |verb: &str| {
+        let path = format!("/v1/threads/7__BR.1/{verb}");
+        fixture.with("POST", &path, &shop, json!({})).await.0
+    };
+    assert_eq!((change("pause").await, change("resume").await), (StatusCode::OK, StatusCode::OK), "it is all the shop's");
+    fixture.hear("phone", "p1", "55119", &[], Disposition::Deliver).await;
+    fixture.hear("phone", "p2", "55119", &["BR.1"], Disposition::Deliver).await;
+    assert_eq!((change("pause").await, change("resume").await), (StatusCode::FORBIDDEN, StatusCode::FORBIDDEN));
+}

@@ -480,3 +480,25 @@ pub async fn what_comes_back_to_its_thread_comes_to_the_joined_lane(fixture: &dy
         settle(&*store, &held[0], sent(&format!("w{n}"))).await;
     }
 }
+
+/// What was said under a name before it was known whose it is stays a thread of its own, and is not where its person is found.
+pub async fn every_name_of_a_person_leads_to_the_thread_that_goes_on(fixture: &dyn StoreFixture) {
+    let store = fixture.open();
+    assert_eq!(fine(store.person(&thread("ana")).await), None);
+    for (id, peer) in [("m1", "ana"), ("m2", "lid"), ("m3", "phone")] {
+        accept_one(&*store, message(id, peer)).await;
+        assert!(fine(store.person(&thread(peer)).await).is_some_and(|person| person.id == thread(peer)));
+    }
+    teach(&*store, "ana", "lid").await;
+    teach(&*store, "phone", "lid").await;
+    teach(&*store, "lid", "user").await;
+    drop(store);
+    let store = fixture.crash();
+    for name in ["ana", "lid", "phone", "user"] {
+        let person = fine(store.person(&thread(name)).await).unwrap_or_else(|| unreachable!("{name} is known"));
+        assert_eq!((&person.id, person.aliases.join(" ").as_str()), (&thread("phone"), "ana lid user"), "{name}");
+        let own = fine(store.thread(&thread(name)).await).unwrap_or_else(|| unreachable!("{name} is known"));
+        assert_eq!(own.id, thread(if name == "user" { "phone" } else { name }));
+    }
+    assert_eq!(fine(store.person(&thread("nobody")).await), None);
+}
