@@ -36,7 +36,7 @@ const NOT_STARTED: u8 = 127;
 The first to come runs it. Who comes while it runs is told so (exit code 75),
 or waits with --wait; who comes later gets the same output and exit code,
 without running anything, for as long as --ttl says. The first megabyte of
-output is kept.
+output, as it is written in JSON, is kept.
 
 Whoever runs it sends a heartbeat. If its machine dies, the next caller runs
 the command after the lease; with --on-abandoned hold it waits for a person

@@ -60,6 +60,9 @@ impl Kept {
     /// As it is kept. What needs more room as JSON than a claim has loses its end.
     pub(super) fn write(mut self, code: u8) -> Value {
         loop {
+            if self.cut {
+                self.drop_last(self.half_a_character());
+            }
             let written = self.written(code);
             let length = written.to_string().len();
             if length <= CLAIM_RESULT_MAX_BYTES || self.said.is_empty() {
@@ -83,6 +86,15 @@ impl Kept {
             if said.is_empty() {
                 self.said.pop();
             }
+        }
+    }
+
+    /// How many bytes of a text's last character are left when its end was cut off.
+    fn half_a_character(&self) -> usize {
+        let Some((_, said)) = self.said.last() else { return 0 };
+        match std::str::from_utf8(said) {
+            Err(error) if error.error_len().is_none() => said.len() - error.valid_up_to(),
+            _ => 0,
         }
     }
 
@@ -150,5 +162,23 @@ mod tests {
             assert!(back.cut && back.bytes >= 150_000, "{} bytes", back.bytes);
             assert!(line[0] != b'a' || back.bytes >= 999_000, "{} bytes of plain text", back.bytes);
         }
+    }
+
+    /// Half a character would make all of it no text, which takes a third more room.
+    #[test]
+    fn no_character_is_cut_in_two() {
+        for text in ["éa", "é\n", "😀ab", "\u{1}€"] {
+            let text = text.repeat(1_500_000 / text.len());
+            let mut kept = Kept::default();
+            text.as_bytes().chunks(8_191).for_each(|chunk| kept.add(Stream::Out, chunk));
+            let written = kept.write(0);
+            let said = written["output"][0]["stdout"].as_str().expect("it is kept as text");
+            assert!(text.starts_with(said) && written["truncated"] == json!(true));
+            let room = CLAIM_RESULT_MAX_BYTES - written.to_string().len();
+            assert!(said.len() >= OUTPUT_MAX_BYTES - 3 || room < 10_000, "{} bytes kept, room for {room}", said.len());
+        }
+        let mut kept = Kept::default();
+        kept.add(Stream::Out, b"ends in half: \xc3");
+        assert_eq!(Kept::read(&kept.write(0)).said[0].1, b"ends in half: \xc3", "as it was said");
     }
 }
