@@ -9,7 +9,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
 use hapax_domain::limits::PAGE_MAX;
 use hapax_domain::{EventId, Kind, MessageId, ThreadId};
-use hapax_store::{EntryId, EventQuery, Forget, Forgotten, Reason, StoreError, ThreadQuery};
+use hapax_store::{EntryId, EventQuery, Forget, Forgotten, Reason, Store, StoreError, ThreadQuery};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -126,7 +126,7 @@ async fn step(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<bool, Probl
             walk.name += 1;
             return Ok(true);
         }
-        let (done, next) = forget_events(api, spelt, walk.event.take()).await?;
+        let (done, next) = forget_events(&*api.store, spelt, walk.event.take()).await?;
         add(walk, done);
         if next.is_none() {
             walk.name += 1;
@@ -186,28 +186,33 @@ async fn search(api: &Api, ask: &AskForget, walk: &mut Walk) -> Result<(), Store
     Ok(())
 }
 
-async fn forget_events(api: &Api, spelt: ThreadId, before: Option<String>) -> Result<(Forgotten, Option<String>), StoreError> {
+async fn forget_events(
+    store: &dyn Store,
+    spelt: ThreadId,
+    before: Option<String>,
+) -> Result<(Forgotten, Option<String>), StoreError> {
     let before = before.and_then(|id| id.parse().ok());
     let query = EventQuery { thread: Some(spelt), before, limit: PAGE_MAX, ..EventQuery::default() };
-    let page = api.store.events(query).await?;
-    let mut events: Vec<EventId> = page.rows.iter().map(|row| row.id).collect();
-    let mut firsts = BTreeSet::new();
-    for row in &page.rows {
-        let detail = api.store.event(row.id).await?;
-        if let Some(kept) = detail.and_then(|detail| detail.copies?.kept) {
-            events.push(kept);
-            firsts.insert((row.channel.clone(), row.id));
+    let page = store.events(query).await?;
+    let mut found: Vec<(String, EventId)> = page.rows.iter().map(|row| (row.channel.clone(), row.id)).collect();
+    let mut events: BTreeSet<EventId> = found.iter().map(|(_, id)| *id).collect();
+    // What was kept beside an event may have been replayed, and have something beside itself.
+    while !found.is_empty() {
+        let mut firsts = BTreeSet::new();
+        for (channel, id) in found {
+            if store.event(id).await?.and_then(|detail| detail.copies?.kept).is_some() {
+                firsts.insert((channel, id));
+            }
         }
+        found = kept_beside(store, &firsts).await?;
+        found.retain(|(_, id)| events.insert(*id));
     }
-    if !firsts.is_empty() {
-        events.extend(kept_beside(api, &firsts).await?);
-    }
-    let done = api.store.forget(Forget { events, ..Forget::default() }).await?;
+    let done = store.forget(Forget { events: events.into_iter().collect(), ..Forget::default() }).await?;
     Ok((done, page.next(|row| row.id.to_string())))
 }
 
-/// All that was kept beside these events: other contents under their keys, replies that were not sent.
-async fn kept_beside(api: &Api, firsts: &BTreeSet<(String, EventId)>) -> Result<Vec<EventId>, StoreError> {
+/// All that was kept beside these events, with its channels: other contents under their keys, replies that were not sent.
+async fn kept_beside(store: &dyn Store, firsts: &BTreeSet<(String, EventId)>) -> Result<Vec<(String, EventId)>, StoreError> {
     let channels: BTreeSet<&String> = firsts.iter().map(|(channel, _)| channel).collect();
     let mut found = Vec::new();
     for channel in channels {
@@ -215,9 +220,9 @@ async fn kept_beside(api: &Api, firsts: &BTreeSet<(String, EventId)>) -> Result<
         loop {
             let query =
                 EventQuery { channel: Some(channel.clone()), kind: Some(Kind::Notice), before, limit: PAGE_MAX, thread: None };
-            let page = api.store.events(query).await?;
+            let page = store.events(query).await?;
             let of = |id: &str| Reason::of_shown(id).is_some_and(|(_, first)| firsts.contains(&(channel.clone(), first)));
-            found.extend(page.rows.iter().filter(|row| of(&row.provider_id)).map(|row| row.id));
+            found.extend(page.rows.iter().filter(|row| of(&row.provider_id)).map(|row| (channel.clone(), row.id)));
             before = page.next(|row| row.id);
             if before.is_none() {
                 break;
@@ -249,4 +254,58 @@ async fn forget_messages(
 
 fn read_entry(id: &str) -> Option<EntryId> {
     id.parse().ok().map(EntryId::Event).or_else(|| id.parse().ok().map(EntryId::Message))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use hapax_store::memory::MemoryStore;
+    use hapax_store::prelude::*;
+    use hapax_store::{Beside, Outcome, keep_beside};
+    use hapax_testkit::hand_clock::HandClock;
+    use hapax_testkit::store_fixture::{START_MS, accept_one, lease, message};
+
+    use super::*;
+
+    /// Keeps something beside an event, and says under which id.
+    async fn keep(store: &MemoryStore, reason: Reason, first: EventId) -> EventId {
+        let beside = Beside {
+            reason,
+            first,
+            channel: "shop".into(),
+            account: "acc".to_owned(),
+            window_ms: 60_000,
+            why: "a test".to_owned(),
+            content: Bytes::from_static(b"a secret"),
+            fingerprint: 1,
+        };
+        keep_beside(store, beside).await.expect("kept");
+        let newest = store.events(EventQuery { limit: 1, ..EventQuery::default() }).await.expect("events");
+        newest.rows[0].id
+    }
+
+    /// A kept event that is replayed may be answered with replies that cannot be sent, and so may those, and so on.
+    #[tokio::test]
+    async fn what_is_kept_beside_kept_events_goes_with_the_first() {
+        let store = MemoryStore::new(Arc::new(HandClock::at(START_MS)));
+        let hers = accept_one(&store, message("m1", "ana")).await;
+        let his = accept_one(&store, message("m2", "bob")).await;
+        for held in lease(&store, 10).await {
+            let delivered = Outcome::Delivered { status: 200, answer: None, replies: Vec::new() };
+            store.settle_inbox(held.lane, held.fence, delivered).await.expect("settled");
+        }
+        let conflict = keep(&store, Reason::Conflict, hers).await;
+        let unsent = keep(&store, Reason::Unsent, conflict).await;
+        let unsent_again = keep(&store, Reason::Unsent, unsent).await;
+        let beside_his = keep(&store, Reason::Conflict, his).await;
+        let ana = ThreadId { account: "acc".to_owned(), peer: "ana".to_owned() };
+        let (done, next) = forget_events(&store, ana, None).await.expect("forgotten");
+        assert_eq!((done, next), (Forgotten { events: 4, ..Forgotten::default() }, None));
+        for (id, is_left) in
+            [(hers, false), (conflict, false), (unsent, false), (unsent_again, false), (his, true), (beside_his, true)]
+        {
+            let shown = store.event(id).await.expect("an answer").expect("it is there");
+            assert_eq!(!shown.body.is_empty(), is_left, "{:?}", shown.row);
+        }
+    }
 }
