@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use hapax_domain::Coalesce;
 use hapax_gateway::settings::{Channel, TurnFormat, Turns};
-use hapax_providers::settings::Settings;
-use hapax_store::Store;
+use hapax_providers::settings::{FieldSource, GenericSettings, Settings, SignatureRule};
 use hapax_store::memory::MemoryStore;
+use hapax_store::{ItemState, Store};
 use hapax_store_sqlite::{Options, SqliteStore};
 use hapax_testkit::fake_bot::{Call, FakeBot, Say};
 use hapax_testkit::hand_clock::HandClock;
 use hapax_testkit::store_fixture::START_MS;
+use http::HeaderName;
 use serde_json::{Value, json};
 
 use crate::rig::{Opened, Rig, channel, eventually, in_time, message, signature, text};
@@ -150,5 +151,67 @@ async fn what_was_gathered_is_delivered_when_the_channel_has_turns_no_more() {
     let call = in_time("the next", bot.called(2)).await.remove(1);
     let body: Value = serde_json::from_slice(&call.body).expect("JSON");
     assert_eq!(body["update_id"], 3, "from now on as Telegram sends them");
+    rig.stop().await;
+}
+
+/// Of a sender whose headers say what a webhook is, so that its body need not be JSON.
+fn any(bot: &FakeBot, format: TurnFormat) -> Channel {
+    let from = |header| Some(FieldSource::Header(HeaderName::from_static(header)));
+    let generic = GenericSettings {
+        channel: "any".to_owned(),
+        signature: SignatureRule::None,
+        id: from("x-id"),
+        id_parts: Vec::new(),
+        thread: from("x-thread"),
+    };
+    let turns = Some(Turns { coalesce: COALESCE, format });
+    Channel { provider: Settings::Generic(generic), turns, ..channel("any", Some(bot.url())) }
+}
+
+async fn post_any(rig: &Rig, bodies: &[&'static str]) {
+    for (n, body) in bodies.iter().enumerate() {
+        let kind = if body.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
+        let request = rig.client.post(rig.url("/in/any")).header("x-id", n.to_string()).header("x-thread", "ana");
+        let answer = request.header("content-type", kind).body(*body).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+    }
+}
+
+fn json_of(call: &Call) -> Value {
+    assert_eq!(call.header("content-type"), "application/json");
+    serde_json::from_slice(&call.body).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_in_a_list_is_quarantined_and_holds_nothing_up() {
+    let clock = HandClock::at(START_MS);
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(clock.clone())));
+    let bot = FakeBot::willing().await.expect("a bot");
+    let opened = Opened { store, clock: Arc::new(clock.clone()), folder: None };
+    let rig = Rig::start(opened, vec![any(&bot, TurnFormat::Array)]).await;
+    post_any(&rig, &[r#"{"a":1}"#, "a=1&b=2", r#"{"a":2}"#]).await;
+    let kept = rig.inbox().await.into_iter().find(|item| item.state == ItemState::Quarantined).expect("the form");
+    assert!(kept.why.as_ref().is_some_and(|why| why.contains("can hold only JSON")), "{kept:?}");
+    clock.advance(3_000);
+    let call = in_time("the turn", bot.called(1)).await.remove(0);
+    assert_eq!(json_of(&call), json!([{"a": 1}, {"a": 2}]));
+    rig.settled().await;
+    assert_eq!(rig.inbox().await.len(), 1, "nothing is parked");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_before_lists_and_does_not_fit_in_one_is_a_string_in_it() {
+    let clock = HandClock::at(START_MS);
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(clock.clone())));
+    let bot = FakeBot::willing().await.expect("a bot");
+    let opened = || Opened { store: Arc::clone(&store), clock: Arc::new(clock.clone()), folder: None };
+    let rig = Rig::start(opened(), vec![any(&bot, TurnFormat::Batch)]).await;
+    post_any(&rig, &["a=1&b=2", r#"{"a":2}"#]).await;
+    rig.stop().await;
+    let rig = Rig::start(opened(), vec![any(&bot, TurnFormat::Array)]).await;
+    clock.advance(3_000);
+    let call = in_time("the turn", bot.called(1)).await.remove(0);
+    assert_eq!(json_of(&call), json!(["a=1&b=2", {"a": 2}]));
     rig.stop().await;
 }

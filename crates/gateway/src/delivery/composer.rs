@@ -1,5 +1,6 @@
 //! What a target, or a worker that pulls, gets: the provider's own request, cut to the events that are new and signed again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use hapax_domain::limits::LISTED_EVENTS_MAX;
 use hapax_providers::{Provider, Unsigned};
 use hapax_store::{InboxLease, KeptHeaders, LeasedEvent};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::standard::StandardSigner;
 use crate::settings::{self, TurnFormat};
@@ -116,6 +117,9 @@ impl Composer {
 
     /// Which item this is, and which try.
     pub(super) fn add_our_headers(&self, headers: &mut HeaderMap, lease: &InboxLease, body: &Bytes, wall_ms: i64) {
+        if self.turns == Some(TurnFormat::Array) {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let Some(first) = lease.events.first() else { return };
         let event_id = first.id.to_string();
         // A replay must not look like a copy to a bot that remembers ids.
@@ -156,11 +160,22 @@ impl Composer {
     }
 }
 
-/// A JSON array of bodies. `None` when one of them is no JSON.
+/// A JSON array of bodies. What is no JSON, and came in before there were arrays, stands in it as a string.
 fn array_of(bodies: &[Bytes]) -> Option<Bytes> {
-    let read = |body| serde_json::from_slice::<&RawValue>(body).ok();
-    let bodies: Vec<&RawValue> = bodies.iter().map(|body| read(&**body)).collect::<Option<_>>()?;
-    serde_json::to_vec(&bodies).ok().map(Bytes::from)
+    let items: Vec<Cow<'_, RawValue>> = bodies.iter().map(|body| item_of(body)).collect::<Option<_>>()?;
+    serde_json::to_vec(&items).ok().map(Bytes::from)
+}
+
+fn item_of(body: &[u8]) -> Option<Cow<'_, RawValue>> {
+    match as_json(body) {
+        Some(json) => Some(Cow::Borrowed(json)),
+        None => to_raw_value(&String::from_utf8_lossy(body)).ok().map(Cow::Owned),
+    }
+}
+
+/// The body, where it is JSON: so it can be an item of an array.
+pub(crate) fn as_json(body: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice(body).ok()
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
@@ -172,4 +187,16 @@ fn set(headers: &mut HeaderMap, name: HeaderName, text: &str) {
 /// Begins a W3C trace. All-zero ids would be invalid.
 fn traceparent(trace: u128, span: u64) -> String {
     format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_json_does_not_keep_the_rest_out_of_an_array() {
+        let bodies = [&b" {\"a\": 1}\n"[..], b"a=1&b=\"2\"", b"", b"\xff!", b"7"].map(Bytes::from_static);
+        let array = array_of(&bodies).expect("an array");
+        assert_eq!(std::str::from_utf8(&array), Ok("[{\"a\": 1},\"a=1&b=\\\"2\\\"\",\"\",\"\u{fffd}!\",7]"));
+    }
 }

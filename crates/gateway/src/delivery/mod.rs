@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 pub use answers::{Answers, Verdict};
+pub(crate) use composer::as_json;
 pub use hints::likely_cause;
 pub use passing::{Passage, Passed};
 pub use pull::{Ended, Pull, Pulled, Word};

@@ -39,8 +39,8 @@ use crate::channels::{Channel, Channels};
 use crate::connections::alarm::Alarm;
 use crate::connections::client::Client;
 use crate::connections::peer::Proxies;
-use crate::delivery::{Answers, Delivery, Verdict};
-use crate::settings::{Deliver, Limits, Mode, OnStoreFailure};
+use crate::delivery::{Answers, Delivery, Verdict, as_json};
+use crate::settings::{Deliver, Limits, Mode, OnStoreFailure, TurnFormat};
 use crate::telemetry::traces::Times;
 use crate::telemetry::{ChannelTelemetry, Disbelief, Memory, RefusedWhy, Telemetry};
 
@@ -106,6 +106,8 @@ struct IngressChannel {
     /// In proxy mode: how long a request is kept open.
     proxy_wait: Option<Duration>,
     coalesce: Option<Coalesce>,
+    /// Its webhooks are delivered in a JSON array, which can hold only JSON.
+    in_array: bool,
     on_store_failure: OnStoreFailure,
     /// Shut while webhooks of this channel are in the spool; `None`: there never are any.
     gate: Option<Arc<Gate>>,
@@ -121,6 +123,10 @@ impl Nonce {
         self.0.get_or_init(rand::random)
     }
 }
+
+/// Why a webhook is quarantined that would keep its whole turn from the bot.
+const NO_JSON: &str = "its body is not JSON, and `coalesce_format = \"array\"` can hold only JSON; let the sender send JSON, or give \
+                       such webhooks a channel without `coalesce`";
 
 /// A key that nothing else has need not be remembered for long.
 const UNKNOWN_WINDOW_MS: i64 = 60_000;
@@ -141,6 +147,7 @@ impl Ingress {
                 deliver: channel.deliver.clone(),
                 window_ms: channel.window_ms,
                 coalesce: channel.turns.map(|turns| turns.coalesce),
+                in_array: channel.turns.is_some_and(|turns| turns.format == TurnFormat::Array),
                 replay_guard: channel.replay_guard,
                 suspects: Suspects::default(),
                 room: room.channel(channel.max_body),
@@ -469,6 +476,7 @@ impl IngressChannel {
         let guarded = self.replay_guard && parsed.events.len() == 1;
         let signed = guarded.then(|| EventKey::from_content("signed", &self.name, body));
         let suspects_full = self.suspects.is_full();
+        let fits = !self.in_array || as_json(body).is_some();
         let mut events = Vec::with_capacity(parsed.events.len() + parsed.problems.len());
         let mut alike: HashMap<EventKey, u32> = HashMap::new();
         events.extend(parsed.events.into_iter().map(|mut event| {
@@ -479,7 +487,12 @@ impl IngressChannel {
             event.guard = event.guard.or(signed).map(|guard| guard.in_channel(&self.key));
             event.key = key.in_channel(&self.key);
             event.window_ms = Some(window_ms);
-            NewEvent { disposition: if wanted { Disposition::Deliver } else { Disposition::Keep }, event }
+            let disposition = match (wanted, fits) {
+                (true, true) => Disposition::Deliver,
+                (true, false) => Disposition::Quarantine { why: NO_JSON.to_owned(), part: body.clone() },
+                (false, _) => Disposition::Keep,
+            };
+            NewEvent { disposition, event }
         }));
         events.extend(parsed.problems.into_iter().map(|problem| self.quarantine(problem)));
         events
