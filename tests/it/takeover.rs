@@ -243,7 +243,8 @@ async fn a_person_is_handed_back_by_the_other_name_than_was_paused_before_both_w
     // Each name has a thread of its own, from when it was not known that they are one person's.
     let all = async || get(&rig, "/v1/threads").await["threads"].as_array().expect("threads").clone();
     let is_of = |thread: &Value, names: &[&str; 2]| names.iter().any(|name| thread["peer"] == *name);
-    let rounds = [(&["phone"][..], "lid"), (&["lid"], "phone"), (&["phone", "lid"], "lid"), (&["phone", "lid"], "phone")];
+    let rounds: [(&[&str], &str); 4] =
+        [(&["phone"], "lid"), (&["lid"], "phone"), (&["phone", "lid"], "lid"), (&["phone", "lid"], "phone")];
     for (round, (paused, resumed)) in rounds.into_iter().enumerate() {
         let (phone, lid) = (format!("5511{round}@s.whatsapp.net"), format!("99{round}@lid"));
         let before = bot.calls().len();
