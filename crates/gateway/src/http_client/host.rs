@@ -170,6 +170,11 @@ impl Host {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn has_one_free(&self) -> bool {
+        !self.resting().links.is_empty()
+    }
+
     fn resting(&self) -> MutexGuard<'_, Resting> {
         self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,9 @@ use super::connect::Stream;
 /// A call that has its answer's head, and in which nothing moves for so long, is given up.
 const STILL: Duration = Duration::from_mins(10);
 
+/// How often it is looked whether a call is over, in case nobody was told.
+const LOOK: Duration = Duration::from_secs(1);
+
 pub(super) struct Link {
     sender: SendRequest<Body>,
     /// Nothing: it is closed.
@@ -52,17 +55,21 @@ impl Link {
 
     /// Moves it until both the request and the answer are over, or it is closed, or nothing has moved for [`STILL`].
     pub(super) async fn finish(&mut self) {
-        let mut still = pin!(sleep(STILL));
+        let (mut still, mut look) = (pin!(sleep(STILL)), pin!(sleep(LOOK)));
         std::future::poll_fn(|cx| {
-            if still.is_elapsed() {
-                return Poll::Ready(());
-            }
             self.drive(cx);
-            if self.is_closed() || self.sender.is_ready() {
+            if still.is_elapsed() || self.is_closed() || self.sender.is_ready() {
                 return Poll::Ready(());
             }
-            still.as_mut().reset(Instant::now() + STILL);
-            still.as_mut().poll(cx)
+            if look.as_mut().poll(cx).is_pending() {
+                still.as_mut().reset(Instant::now() + STILL);
+                return still.as_mut().poll(cx);
+            }
+            look.as_mut().reset(Instant::now() + LOOK);
+            match look.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => still.as_mut().poll(cx),
+            }
         })
         .await;
     }

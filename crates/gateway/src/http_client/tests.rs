@@ -155,6 +155,11 @@ async fn an_answer_that_comes_first_does_not_cut_its_request_off() {
         assert_eq!(answer.len(), length);
         go_on.send(()).expect("it listens");
         assert_eq!(counted.await, Ok(LARGE));
+        // The other side has heard all of it before this one knows that it has said all.
+        let to = client.named("target", &"shop".into(), &address).expect("an address");
+        while !to.host.has_one_free() {
+            tokio::task::yield_now().await;
+        }
         assert!(is_hi(&post(&client, &address).await), "the connection is used again: {length}");
     }
 }
@@ -169,6 +174,11 @@ async fn a_request_goes_on_while_nobody_reads_its_answer() {
         assert_eq!(counted.await, Ok(LARGE));
         let Content::Whole(answer) = read(response, soon()).await else { panic!("not whole: {length}") };
         assert_eq!(answer.len(), length);
+        // The other side has heard all of it before this one knows that it has said all.
+        let to = client.named("target", &"shop".into(), &address).expect("an address");
+        while !to.host.has_one_free() {
+            tokio::task::yield_now().await;
+        }
         assert!(is_hi(&post(&client, &address).await), "the connection is used again: {length}");
     }
 }
