@@ -18,7 +18,8 @@ use super::connect::Stream;
 /// A call that has its answer's head, and in which nothing moves for so long, is given up.
 const STILL: Duration = Duration::from_mins(10);
 
-/// How often it is looked whether a call is over, in case nobody was told.
+/// How often it is looked whether a call is over. Where the answer was over first and the last of the request goes out in the second try of a
+/// round, hyper is done and does not say so: nothing would wake who waits for it.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
