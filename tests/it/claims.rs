@@ -60,13 +60,21 @@ async fn one_of_many_wins(opened: Vec<Opened>) {
 async fn one_of_many_callers_wins(rigs: &[Rig]) {
     let asks = (0..CALLERS).map(|n| {
         let rig = &rigs[n % rigs.len()];
-        async move { post(rig, "/v1/claims", &json!({"key": "raced", "lease": "60s"})).await }
+        async move {
+            loop {
+                // A store that is too busy for so many at once says so, and did nothing.
+                let answer = post(rig, "/v1/claims", &json!({"key": "raced", "lease": "60s"})).await;
+                if answer.0 != 503 {
+                    return answer;
+                }
+            }
+        }
     });
     let answers = join_all(asks).await;
     let won = answers.iter().filter(|(status, _)| *status == 201).count();
     assert_eq!(won, 1, "{answers:?}");
     let others = answers.iter().filter(|(status, answer)| *status == 409 && answer["code"] == "claim_in_progress").count();
-    assert_eq!(others, CALLERS - 1);
+    assert_eq!(others, CALLERS - 1, "{answers:?}");
 }
 
 /// A holder that says nothing more is followed by one of those who wait, whichever instance they ask, and is not believed any more.
