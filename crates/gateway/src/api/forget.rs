@@ -198,13 +198,15 @@ async fn forget_events(
     let mut events: BTreeSet<EventId> = found.iter().map(|(_, id)| *id).collect();
     // What was kept beside an event may have been replayed, and have something beside itself.
     while !found.is_empty() {
-        let mut firsts = BTreeSet::new();
+        let (mut firsts, mut beside) = (BTreeSet::new(), Vec::new());
         for (channel, id) in found {
-            if store.event(id).await?.and_then(|detail| detail.copies?.kept).is_some() {
+            if let Some(kept) = store.event(id).await?.and_then(|detail| detail.copies?.kept) {
+                beside.push((channel.clone(), kept));
                 firsts.insert((channel, id));
             }
         }
-        found = kept_beside(store, &firsts).await?;
+        beside.extend(kept_beside(store, &firsts).await?);
+        found = beside;
         found.retain(|(_, id)| events.insert(*id));
     }
     let done = store.forget(Forget { events: events.into_iter().collect(), ..Forget::default() }).await?;
