@@ -236,6 +236,48 @@ mod tests {
         assert_eq!((counted.ok(), again.ok()), (Some((3, 3)), Some((3, 3))));
     }
 
+    /// Otherwise it would take in whoever comes, until all wait for the same sync.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_batch_that_is_worth_a_sync_goes_when_the_disk_has_nothing_to_do() {
+        let Held { store, began, go_on, _folder } = held();
+        let (busy, is_busy) = channel();
+        let (free, is_free) = channel::<()>();
+        let holding = {
+            let store = store.clone();
+            let hold = move |_: &mut super::super::Writer| {
+                let _ = busy.send(());
+                let _ = is_free.recv();
+                Ok(())
+            };
+            tokio::spawn(async move { store.write("holding the writer", true, hold).await })
+        };
+        tokio::task::block_in_place(|| is_busy.recv()).expect("the writer is at it");
+        let told = Arc::<AtomicU64>::default();
+        let all: Vec<_> = (0..40)
+            .map(|n| {
+                let (store, told, arrival) = (store.clone(), Arc::clone(&told), webhook(vec![message(&format!("m{n}"), "ana")]));
+                tokio::spawn(async move {
+                    store.accept(arrival.into()).await.expect("taken in");
+                    told.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        while store.0.line.len() < all.len() {
+            tokio::task::yield_now().await;
+        }
+        drop(free);
+        let a_while = std::time::Duration::from_secs(60);
+        tokio::task::block_in_place(|| began.recv_timeout(a_while)).expect("the first sync");
+        go_on.send(()).expect("somebody waits for it");
+        tokio::task::block_in_place(|| began.recv_timeout(a_while)).expect("another sync, for the rest");
+        assert!(told.load(Ordering::SeqCst) < all.len() as u64, "the rest waits for it");
+        drop(go_on);
+        holding.await.expect("no panic").expect("held");
+        for one in all {
+            one.await.expect("no panic");
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_changed_nothing_waits_for_no_sync() {
         let Held { store, began, go_on, _folder } = held();
